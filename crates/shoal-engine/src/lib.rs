@@ -1,1 +1,25 @@
-//! The engine.
+//! The engine of shoal: moves very many objects from a source to a sink.
+
+pub mod display;
+pub mod engine;
+pub mod error;
+pub mod fs;
+pub mod http;
+pub mod journal;
+mod name;
+mod object;
+pub mod options;
+mod partition;
+pub mod report;
+pub mod sink;
+pub mod source;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod transfer;
+
+pub use error::{Class, Error, HostId, Kind, Result};
+pub use name::Name;
+pub use object::{ObjectMeta, Payload};
+pub use options::TransferOptions;
+pub use partition::{Cursor, Key, Partition};
+pub use report::{Counts, Failure, Progress, Report};

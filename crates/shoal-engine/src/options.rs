@@ -1,0 +1,118 @@
+//! `TransferOptions`: every knob of the engine, its default and one sentence; the list that the command line,
+//! the Python stub and the documents are checked against. A source's own knobs live beside the source.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How many objects are worked on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Workers {
+    /// Found while running, from measured throughput.
+    #[default]
+    Auto,
+    /// Exactly this many.
+    Fixed(usize),
+}
+
+/// When a partition counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// In the page cache; done again after a reboot.
+    None,
+    /// One barrier (`syncfs`) for a whole batch, then the journal.
+    #[default]
+    Batch,
+    /// Each file and its directory synced, then the journal.
+    File,
+}
+
+impl Durability {
+    /// The word a user types.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::None => "none",
+            Durability::Batch => "batch",
+            Durability::File => "file",
+        }
+    }
+}
+
+/// What happens to a file that shoal did not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// It stays; the object is a failure `exists`.
+    #[default]
+    Never,
+    /// It is replaced, by rename.
+    Always,
+}
+
+impl Overwrite {
+    /// The word a user types.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Overwrite::Never => "never",
+            Overwrite::Always => "always",
+        }
+    }
+}
+
+/// How a run goes about its work.
+#[derive(Clone, Debug)]
+pub struct TransferOptions {
+    /// Objects worked on at once.
+    pub workers: Workers,
+    /// Bytes that may be held in memory at once.
+    pub memory: u64,
+    /// When a partition counts as done.
+    pub durability: Durability,
+    /// What happens to files that shoal did not write.
+    pub overwrite: Overwrite,
+    /// Where the journal lives; by default inside the destination.
+    pub journal: Option<PathBuf>,
+    /// How often one object is tried again after its first try.
+    pub max_retries: u32,
+    /// Longest time one object is tried again, and longest time a host may stay away, before giving up.
+    pub retry_timeout: Duration,
+    /// The run stops when more objects than this have failed.
+    pub max_failures: Option<u64>,
+    /// Objects gone between listing and fetching are skipped instead of failed.
+    pub ignore_vanished: bool,
+    /// Only names matching one of these globs.
+    pub include: Vec<String>,
+    /// No name matching one of these globs; looked at after `include`.
+    pub exclude: Vec<String>,
+    /// Most bytes a second, over all workers.
+    pub limit_rate: Option<u64>,
+    /// Run the recorded failures again, and nothing else.
+    pub retry_failed: bool,
+    /// List anew although the journal says that the run is complete.
+    pub again: bool,
+    /// List from the start instead of the journal's place, and skip what is committed.
+    pub relist: bool,
+    /// Resume although the options differ from those in the journal.
+    pub force_resume: bool,
+}
+
+impl Default for TransferOptions {
+    fn default() -> Self {
+        TransferOptions {
+            workers: Workers::Auto,
+            memory: 256 << 20, // 256 MiB: a small container's worth, far above what tiny objects need
+            durability: Durability::Batch,
+            overwrite: Overwrite::Never,
+            journal: None,
+            max_retries: 10,                         // as object_store's RetryConfig
+            retry_timeout: Duration::from_secs(180), // likewise
+            max_failures: None,
+            ignore_vanished: false,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            limit_rate: None,
+            retry_failed: false,
+            again: false,
+            relist: false,
+            force_resume: false,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The traits `Sink` and `Writer` and their contract. Not here: any concrete sink, sources, the journal.
+//!
+//! The contract, checked by `testing::sink_contract` for every sink:
+//! - `start` is called once, before anything else; `writer` once per lane, on that lane's thread, and the writer stays there.
+//! - A **slot** is one open partition (or a part of one: a partition may be open on several lanes at once, each with its
+//!   own share of the objects). `open` … `put`/`begin` … then `seal` or `discard`, exactly once.
+//! - After `put` or `ObjectWriter::finish` returns `Ok(Put::Written)`, a reader sees the whole object or nothing; after an
+//!   error it sees nothing of it. An error of class `Run` ends the run.
+//! - `sync` is called from one thread, never again after it returned an error. What it names as durable survives a power
+//!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
+
+pub mod memory;
+
+use std::any::Any;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::name::Name;
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::Partition;
+
+/// Whether leftovers of an earlier try may be in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Never handed out before.
+    Fresh,
+    /// May have been written in part by a run that was cut off: what is there is replaced.
+    Again,
+}
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is there.
+    Written,
+    /// This run had written that name before; the first stays.
+    Duplicate,
+}
+
+/// What a run tells a sink before the first write.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// When the first of the joined runs began, in nanoseconds since 1970 on the destination's clock; `None`: it begins now.
+    pub first_began: Option<i128>,
+}
+
+/// What a sink tells a run.
+#[derive(Clone, Debug, Default)]
+pub struct Started {
+    /// Now, on the destination's clock, in nanoseconds since 1970; kept in the journal as `first_began`.
+    pub began: i128,
+    /// The barrier that will really run, in words.
+    pub durability: String,
+    /// How objects are published, in words.
+    pub publish: String,
+    /// Remarks for the user.
+    pub notes: Vec<String>,
+}
+
+/// A partition, or a part of one, as the writer closed it.
+pub struct Sealed {
+    /// `Partition::seq`.
+    pub seq: u64,
+    /// Objects written.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What the sink itself needs at `sync`.
+    pub held: Option<Box<dyn Any + Send>>,
+}
+
+/// What a `sync` made durable.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// Partitions (by `seq`) that may be committed now.
+    pub durable: Vec<u64>,
+}
+
+/// Where objects go.
+pub trait Sink: Send + Sync {
+    /// What makes it the same destination when a run is resumed.
+    fn identity(&self) -> String;
+    /// Where the journal lives unless the user says otherwise; `None`: nowhere, so the run cannot be resumed.
+    fn journal_dir(&self) -> Option<PathBuf>;
+    /// Prepares the destination: leftovers of dead runs are swept, limits looked at.
+    fn start(&self, start: &Start) -> Result<Started>;
+    /// The part that lives on one lane.
+    fn writer(&self, lane: usize) -> Result<Box<dyn Writer>>;
+    /// Makes sealed partitions durable. `last`: no more will come, so nothing may be held back.
+    fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled>;
+    /// Called once at the end, after the last `sync` or instead of it when the run was stopped.
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the objects of one lane.
+pub trait Writer {
+    /// Opens a slot for a partition.
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()>;
+    /// Writes a complete object.
+    fn put(
+        &mut self,
+        slot: u32,
+        name: &Name,
+        meta: &ObjectMeta,
+        payload: Payload<'_>,
+    ) -> Result<Put>;
+    /// Begins an object that comes in pieces.
+    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta)
+    -> Result<Box<dyn ObjectWriter>>;
+    /// Closes a slot whose objects are all written.
+    fn seal(&mut self, slot: u32) -> Result<Sealed>;
+    /// Gives a slot up; what it wrote is not committed.
+    fn discard(&mut self, slot: u32);
+}
+
+/// One object that comes in pieces. Dropped unfinished, it leaves nothing behind.
+pub trait ObjectWriter {
+    /// Appends a piece.
+    fn write(&mut self, piece: &[u8]) -> Result<()>;
+    /// Publishes the object.
+    fn finish(self: Box<Self>) -> Result<Put>;
+}

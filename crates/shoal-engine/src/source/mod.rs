@@ -1,0 +1,198 @@
+//! The trait `Source` and its contract. Here: what the engine may ask of a source, and what a source may ask of the
+//! engine (`Lane`). Not here: any concrete source (one file or folder each), sinks, threads.
+//!
+//! The contract, checked by `testing::source_contract` for every source:
+//! - A **listing** yields partitions with `seq` dense and ascending, starting where its cursor says, in the same order
+//!   each time as long as the listed content is the same. It has connections of its own and runs on a thread of its own.
+//!   An error of class `Retry` may be answered by calling `next` again; it continues at the same place.
+//! - A **fetcher** belongs to one lane and never leaves its thread. `run` asks the lane for jobs until told to stop and
+//!   answers **each job exactly once**: `whole`, `finished`, `failed` or `given_back`. `run` returns only on `Take::Stop`
+//!   or with an error of class `Run`. Dropping its future is how a run is cancelled: it must not block.
+//! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
+//! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
+
+pub mod memory;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::error::{Error, HostId, Result};
+use crate::name::Name;
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::{Cursor, Partition};
+
+/// A future that may move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A future that stays on its lane.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
+pub const WHOLE_MAX: usize = 64 << 10;
+
+/// Where objects come from.
+pub trait Source: Send + Sync {
+    /// What makes it the same source when a run is resumed; without secrets. Shown to the user and kept in the journal.
+    fn identity(&self) -> String;
+    /// Starts a listing at its beginning or at the cursor of an earlier partition.
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
+    /// A partition of exactly these objects, for trying failures again. `seq`, `key` and `after` are set by the caller.
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
+    /// The part that lives on one lane.
+    fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
+    /// Most objects in flight that make sense over all lanes, if the source knows.
+    fn in_flight_max(&self) -> Option<usize> {
+        None
+    }
+    /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
+    fn is_network(&self) -> bool {
+        true
+    }
+}
+
+/// A listing under way.
+pub trait Listing: Send {
+    /// The next partition, or `None` at the end.
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>>;
+}
+
+/// Fetches objects for one lane.
+pub trait Fetcher {
+    /// Opens a partition: how many objects it has and what they are called.
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>>;
+    /// Takes jobs and answers them until told to stop.
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>>;
+}
+
+/// The objects of an open partition.
+pub trait Entries {
+    /// How many there are.
+    fn len(&self) -> u32;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Entry `index`, below `len`.
+    fn get(&self, index: u32) -> Entry<'_>;
+}
+
+/// One listed object.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The name as the source gave it.
+    pub name: &'a [u8],
+    /// What `Source::select` needs to find it again.
+    pub locator: &'a [u8],
+    /// Where it is fetched from.
+    pub host: HostId,
+    /// The source knows that this name stood earlier in the same page.
+    pub duplicate: bool,
+}
+
+/// One object to fetch. Answered exactly once.
+pub struct Job {
+    pub(crate) slot: u32,
+    pub(crate) index: u32,
+    pub(crate) entries: Rc<dyn Entries>,
+    /// The validated name.
+    pub name: Name,
+}
+
+impl Job {
+    /// What the source listed: raw name, locator, host.
+    pub fn entry(&self) -> Entry<'_> {
+        self.entries.get(self.index)
+    }
+}
+
+/// What `Lane::take` answers.
+pub enum Take {
+    /// Fetch this.
+    Job(Job),
+    /// Nothing now (a host pauses, the budget is out, the next partition is not there): await `wake`, then ask again.
+    Wait,
+    /// The end: no job will come any more.
+    Stop,
+}
+
+/// How much a fetcher may do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Objects in flight on this lane.
+    pub in_flight: usize,
+    /// Requests that may be unanswered on one connection.
+    pub depth: usize,
+}
+
+/// The engine's side of one lane, as a fetcher sees it. Never blocks for a consumer; writing may block on the disk.
+pub trait Lane {
+    /// The next object to fetch.
+    fn take(&self) -> Take;
+    /// Resolves when `take` may have another answer, or `limits` have changed.
+    fn wake(&self) -> LocalFuture<'_, ()>;
+    /// How much to do at once; ask again from time to time.
+    fn limits(&self) -> Limits;
+    /// The object is complete.
+    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>);
+    /// The object will arrive in pieces. On an error, answer the job with it through `failed`.
+    fn begin(&self, job: &Job, meta: &ObjectMeta) -> Result<Body>;
+    /// All pieces are in, or an error came between.
+    fn finished(&self, job: Job, body: Body, result: Result<()>);
+    /// The object could not be had.
+    fn failed(&self, job: Job, error: Error);
+    /// Not fetched, through no fault of its own: no try is charged.
+    fn given_back(&self, job: Job);
+    /// How long this lane has been busy writing, since its start: taken off every network deadline.
+    fn stalled(&self) -> Duration;
+    /// Bytes received that did not become an object (broken bodies, comparisons), for the report.
+    fn wasted(&self, bytes: u64) {
+        let _ = bytes;
+    }
+}
+
+/// An object on its way into the sink. Dropped unfinished, it leaves nothing behind.
+pub struct Body {
+    writer: Box<dyn crate::sink::ObjectWriter>,
+    lane: Rc<dyn BodyClock>,
+    bytes: u64,
+    meta: ObjectMeta,
+}
+
+/// Where a body reports the time its writes took.
+pub(crate) trait BodyClock {
+    fn wrote(&self, time: Duration);
+}
+
+impl Body {
+    pub(crate) fn new(
+        writer: Box<dyn crate::sink::ObjectWriter>,
+        lane: Rc<dyn BodyClock>,
+        meta: ObjectMeta,
+    ) -> Body {
+        Body {
+            writer,
+            lane,
+            bytes: 0,
+            meta,
+        }
+    }
+
+    /// Appends a piece. After an error: stop reading and call `Lane::finished` with it.
+    pub fn write(&mut self, piece: &[u8]) -> Result<()> {
+        let before = std::time::Instant::now();
+        let result = self.writer.write(piece);
+        self.lane.wrote(before.elapsed());
+        self.bytes += piece.len() as u64;
+        result
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn into_parts(self) -> (Box<dyn crate::sink::ObjectWriter>, ObjectMeta, u64) {
+        (self.writer, self.meta, self.bytes)
+    }
+}

@@ -1,0 +1,3 @@
+//! Contract suites, faults and hostile names (feature `testing`). Not used by shipped code.
+
+pub mod names;
