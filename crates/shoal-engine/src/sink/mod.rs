@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
+pub use crate::object::{ObjectWriter, Put};
 use crate::partition::Partition;
 
 /// Whether leftovers of an earlier try may be in the way.
@@ -26,15 +27,6 @@ pub enum Mode {
     Fresh,
     /// May have been written in part by a run that was cut off: what is there is replaced.
     Again,
-}
-
-/// What became of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// It is there.
-    Written,
-    /// This run had written that name before; the first stays.
-    Duplicate,
 }
 
 /// What a run tells a sink before the first write.
@@ -113,12 +105,4 @@ pub trait Writer {
     fn seal(&mut self, slot: u32) -> Result<Sealed>;
     /// Gives a slot up; what it wrote is not committed.
     fn discard(&mut self, slot: u32);
-}
-
-/// One object that comes in pieces. Dropped unfinished, it leaves nothing behind.
-pub trait ObjectWriter {
-    /// Appends a piece.
-    fn write(&mut self, piece: &[u8]) -> Result<()>;
-    /// Publishes the object.
-    fn finish(self: Box<Self>) -> Result<Put>;
 }

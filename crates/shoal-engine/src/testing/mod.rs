@@ -1,3 +1,4 @@
 //! Contract suites, faults and hostile names (feature `testing`). Not used by shipped code.
 
+pub mod faults;
 pub mod names;
