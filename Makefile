@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name build.rs) Cargo.toml Cargo.lock pyproject.toml
+SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: help build demo check test test-faults clean tools
 .DELETE_ON_ERROR:

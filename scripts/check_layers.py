@@ -14,8 +14,8 @@ from pathlib import Path
 
 Route = tuple[str, ...]
 
-BASE = {"name", "object", "error", "partition", "options", "report"}
-PLAIN = {"name", "object", "error", "partition"}
+BASE = {"name", "object", "error", "partition", "options", "report", "display"}
+PLAIN = {"name", "object", "error", "partition", "display"}
 
 # Module of the engine crate -> what it may use besides itself, and why no more. "source!" is what source/mod.rs itself
 # defines: the traits, and nothing behind them. The first part of a file's path is its module.
@@ -34,7 +34,10 @@ RUST: dict[str, tuple[set[str], str]] = {
         BASE | {"fs", "http", "journal", "source", "sink", "engine"},
         "transfer wires the parts of a run, and serve is none",
     ),
-    "serve": ({"name", "error", "fs"}, "serve is a program of its own that shares only names, errors and files"),
+    "serve": (
+        {"name", "error", "display", "fs"},
+        "serve is a program of its own that shares only names, errors and files",
+    ),
     "testing": (
         BASE | {"fs", "source!", "sink!", "source::memory", "sink::memory"},
         "the contract suites judge by the traits, so that a source or sink outside this crate can be judged too",

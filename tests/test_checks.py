@@ -34,7 +34,8 @@ def engine(tmp_path: Path) -> Path:
     sources = {
         "lib.rs": "pub mod name;\npub mod sink;\nmod transfer;\npub use name::Name;\npub use sink::dir::DirSink;\n",
         "name.rs": "pub struct Name;\n",
-        "error.rs": "use crate::name::Name;\n",
+        "display.rs": "pub fn escape() {}\n",
+        "error.rs": "use crate::{display::escape, name::Name};\n",
         "fs/mod.rs": "use std::fs;\nuse crate::{error::Error, name::Name};\n",
         "http/mod.rs": "pub mod client;\n",
         "http/client.rs": "use super::super::name::Name;\n",
