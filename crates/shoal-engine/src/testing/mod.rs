@@ -2,3 +2,4 @@
 
 pub mod faults;
 pub mod names;
+pub mod source_contract;
