@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::engine::Run;
+use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, Journal, OpenOptions, Place, RunKey};
 use crate::options::TransferOptions;
@@ -83,14 +83,14 @@ impl Transfer {
             force_resume: options.force_resume,
             ..OpenOptions::default()
         };
-        let (mut journal, resume) = Journal::open(place, &key, &open)?;
+        let (mut journal, resume) = Journal::open(&place, &key, &open)?;
         if resume.completed_at.is_some() && !options.again && !options.retry_failed {
             let report = Report {
                 total: journal.totals(),
                 complete: true,
                 completed_before: resume.completed_at,
                 resumed_from: resume.totals.written,
-                failures: journal.failures(20)?,
+                failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
                 notes: resume.notes,
                 ..Report::default()
             };

@@ -15,9 +15,9 @@ use super::open::{Complete, Open, Origin};
 use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
 use super::slot::now_ms;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Journal};
+use crate::journal::{Commit, Durable, Journal};
 use crate::partition::{Cursor, Key};
-use crate::sink::Mode;
+use crate::sink::{Mode, Reach};
 
 /// A batch closes at half of what may be out, so that lanes go on while the barrier runs.
 const CLOSE_OBJECTS: u64 = BATCH_OBJECTS / 2;
@@ -32,8 +32,6 @@ const AGAIN_MAX: usize = 100;
 const AGAIN_AHEAD: usize = 4;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
-/// How often the rate history gets a row.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// What lanes and the listing tell the committer.
 pub(crate) enum Message {
@@ -64,7 +62,6 @@ pub(crate) struct Committer {
     mark: u64,
     again_seq: u64,
     committed: Committed,
-    sampled: Instant,
 }
 
 impl Committer {
@@ -78,7 +75,6 @@ impl Committer {
             mark,
             again_seq: u64::MAX,
             committed: Committed::default(),
-            sampled: Instant::now(),
         }
     }
 
@@ -173,10 +169,15 @@ impl Committer {
         if last && !self.held.is_empty() {
             return Err(Error::new(Kind::Internal, "the sink held partitions back at the last barrier"));
         }
-        if through.is_empty() { Ok(()) } else { self.commit(through) }
+        let durable = match settled.reach {
+            Reach::PageCache => Durable::No,
+            Reach::Named => Durable::These,
+            Reach::Everything => Durable::All,
+        };
+        if through.is_empty() { Ok(()) } else { self.commit(through, durable) }
     }
 
-    fn commit(&mut self, through: Vec<Complete>) -> Result<()> {
+    fn commit(&mut self, through: Vec<Complete>, durable: Durable) -> Result<()> {
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
         let mut commit = Commit::default();
         let mut sum = Committed::default();
@@ -208,7 +209,7 @@ impl Committer {
             commit.fold = frontier.advance();
             frontier.window()
         };
-        self.journal.commit(&commit)?;
+        self.journal.commit(&commit, durable)?;
         self.committed.written += sum.written;
         self.committed.skipped += sum.skipped;
         self.committed.failed += sum.failed;
@@ -216,10 +217,7 @@ impl Committer {
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         self.shared.deferred.store(self.journal.deferred(), Relaxed);
         self.shared.queue.committed(objects, listed, bytes, window);
-        if self.sampled.elapsed() >= SAMPLE_EVERY {
-            self.sampled = Instant::now();
-            self.journal.sample(self.committed.written, self.committed.bytes)?;
-        }
+        self.journal.sample(now_ms(), self.committed.written, self.committed.bytes);
         Ok(())
     }
 

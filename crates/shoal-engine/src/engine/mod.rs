@@ -51,7 +51,7 @@ use progress::Counters;
 /// How often the caller's thread looks round: signals must be seen within 100 ms.
 const TICK: Duration = Duration::from_millis(50);
 /// Failures shown in the report; all of them are in the journal.
-const FAILURES_SHOWN: usize = 20;
+pub(crate) const FAILURES_SHOWN: usize = 20;
 
 /// What all threads of a run share.
 pub(crate) struct Shared {
@@ -328,7 +328,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &St
         durability: started.durability.clone(),
         publish: started.publish.clone(),
         paused: shared.retry.paused_total(),
-        failures: journal.failures(FAILURES_SHOWN).unwrap_or_default(),
+        failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
         notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
         ..Report::default()
     }

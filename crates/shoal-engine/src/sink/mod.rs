@@ -61,11 +61,25 @@ pub struct Sealed {
     pub held: Option<Box<dyn Any + Send>>,
 }
 
+/// How far a `sync` reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing is durable: what it names is done again after a reboot.
+    PageCache,
+    /// What it names is durable.
+    #[default]
+    Named,
+    /// All that was written before is, by earlier sessions too (`syncfs`).
+    Everything,
+}
+
 /// What a `sync` made durable.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Partitions (by `seq`) that may be committed now.
     pub durable: Vec<u64>,
+    /// How durable they are.
+    pub reach: Reach,
 }
 
 /// Where objects go.
