@@ -109,7 +109,7 @@ pub struct Options {
     pub page_size: usize,
     /// One line per request is appended here.
     pub access_log: Option<PathBuf>,
-    /// Threads that serve; one for each processor, up to 8, where not given.
+    /// Threads that serve; one for every two processors, up to 8, where not given.
     pub threads: Option<usize>,
     /// The path of the listing.
     pub list_path: String,
@@ -385,8 +385,11 @@ fn listen(runtime: &Runtime, address: SocketAddr) -> io::Result<(TcpListener, So
     Ok((listener, address))
 }
 
+/// Half of the processors. The other half is for the clients, which are mostly on the same machine: on two processors, 64
+/// connections and one client thread, two threads here took 100,000 requests a second and one took 138,000.
 fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(THREADS_AT_MOST))
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (processors / 2).clamp(1, THREADS_AT_MOST)
 }
 
 /// Connections for which the limit of open files leaves room, with one file each.
