@@ -184,7 +184,7 @@ impl OpenFile {
 
     /// A strong tag: another file under the name, or any write to this one, changes it. The change time is part of it
     /// because the modification time can be set back.
-    pub(super) fn tag(&self) -> String {
+    pub(super) fn tag(&self) -> Vec<u8> {
         let stat = &self.stat;
         format!(
             "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
@@ -195,6 +195,7 @@ impl OpenFile {
             stat.st_ctime,
             stat.st_ctime_nsec
         )
+        .into_bytes()
     }
 
     /// Up to `length` bytes from `first` on; fewer only where the file ends.

@@ -3,8 +3,6 @@
 //! Not here: files (`dir.rs`). Nothing is stored, so any number of objects costs no memory, and the same two numbers
 //! give the same bytes in every run and on every machine.
 
-use std::io::Write as _;
-
 /// The smallest number of digits in a name; all names have the same, so that their order is the order of their bytes.
 const MIN_DIGITS: usize = 9;
 const PREFIX: &[u8] = b"object-";
@@ -15,6 +13,8 @@ pub(super) struct Synthetic {
     pub(super) count: u64,
     pub(super) size: u64,
     digits: usize,
+    /// What ends every tag: the size and the closing quote.
+    tag_end: Vec<u8>,
 }
 
 impl Synthetic {
@@ -25,14 +25,21 @@ impl Synthetic {
             count,
             size,
             digits: needed.max(MIN_DIGITS),
+            tag_end: format!("-{size}\"").into_bytes(),
         }
     }
 
     /// Appends the name of one object.
     pub(super) fn name(&self, index: u64, out: &mut Vec<u8>) {
-        let width = self.digits;
-        // Writing to a Vec cannot fail.
-        let _ = write!(out, "object-{index:0width$}");
+        out.extend_from_slice(PREFIX);
+        let start = out.len();
+        out.resize(start + self.digits, b'0');
+        // By hand: formatting took a twentieth of all the time of pipelined requests.
+        let mut left = index;
+        for digit in out[start..].iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
     }
 
     /// The index behind a name, if there is such an object.
@@ -52,9 +59,13 @@ impl Synthetic {
         (index < self.count).then_some(index)
     }
 
-    /// The strong tag: index and size decide every byte.
-    pub(super) fn tag(&self, index: u64) -> String {
-        format!("\"s-{index:x}-{:x}\"", self.size)
+    /// The strong tag: name and size decide every byte.
+    pub(super) fn tag(&self, index: u64) -> Vec<u8> {
+        let mut tag = Vec::with_capacity(PREFIX.len() + self.digits + self.tag_end.len() + 1);
+        tag.push(b'"');
+        self.name(index, &mut tag);
+        tag.extend_from_slice(&self.tag_end);
+        tag
     }
 
     /// `length` bytes of the content from `first` on; the caller has cut both to the size.

@@ -22,7 +22,6 @@ fn head_conditions_and_ranges_follow_the_standard() {
             (head.status, head.header("content-length")),
             (200, Some("10"))
         );
-        assert_eq!(head.header("accept-ranges"), Some("bytes"));
         let tag = head.header("etag").unwrap().to_owned();
         assert!(
             tag.starts_with('"') && tag.ends_with('"'),
@@ -90,7 +89,9 @@ fn large_objects_are_streamed_whole_and_in_part_also_with_requests_behind_them()
     ));
     // Not read at once, so that the service has to wait for its client.
     std::thread::sleep(Duration::from_millis(50));
-    assert!(client.reply(false).body == bytes);
+    let whole = client.reply(false);
+    assert_eq!(whole.header("accept-ranges"), Some("bytes"));
+    assert!(whole.body == bytes);
     assert!(client.reply(false).body == bytes[1_000_000..3_000_000]);
     assert!(client.reply(false).body == bytes);
     let stats = server.stop(GRACE);
