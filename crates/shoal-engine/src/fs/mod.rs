@@ -1,1 +1,4 @@
 //! The only place that touches files.
+
+pub mod lock;
+pub mod private;
