@@ -295,7 +295,7 @@ fn io_fault(what: &str, path: &Path, error: &std::io::Error) -> Error {
 }
 
 /// The system's words in lower case and without the number, which the error carries anyway.
-fn plain(error: &std::io::Error) -> String {
+pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

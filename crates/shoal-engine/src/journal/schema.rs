@@ -2,6 +2,8 @@
 //!
 //! Not here: what stands in the rows and their checksums (`rows.rs`), when they are written (`commit.rs`).
 
+use std::time::Duration;
+
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -19,8 +21,8 @@ const CACHE_KIB: i64 = -2048;
 const CHECKPOINT_PAGES: i64 = 256;
 /// A log that one huge commit made longer than this, in bytes, is cut back.
 const LOG_MAX: i64 = 4 << 20;
-/// How long to wait for an `sqlite3` that somebody has open on the journal.
-const BUSY: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long to wait for an `sqlite3` that somebody has open on the journal, or for a run that only looks.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// The tables. Each row ends with a checksum over its table, run, epoch and fields.
 ///
@@ -80,20 +82,14 @@ pub(super) enum Log {
     Nothing,
 }
 
-/// Settings that every connection has; nothing in a file may make SQLite run code or trust it.
+/// Settings that every connection has; nothing in a file may make SQLite run code or trust it. Reads nothing of the
+/// file yet: how it may be read is settled next.
 pub(super) fn harden(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(BUSY)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.pragma_update(None, "cell_size_check", true)?;
-    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
-    connection
-        .pragma_update_and_check(None, "mmap_size", 0, |_| Ok(()))
-        .or_else(|error| match error {
-            rusqlite::Error::QueryReturnedNoRows => Ok(()), // built without memory maps
-            error => Err(error),
-        })
+    connection.pragma_update(None, "cell_size_check", true)
 }
 
 /// Settings of the connection that writes. `Ok(false)`: the log asked for does not work here.
@@ -117,6 +113,14 @@ pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool,
         .pragma_update_and_check(None, "journal_mode", wanted, |row| row.get::<_, String>(0))?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_MAX, |_| Ok(()))?;
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+    // A map would turn an I/O error into a signal.
+    connection
+        .query_row("PRAGMA mmap_size = 0", [], |_| Ok(()))
+        .or_else(|error| match error {
+            rusqlite::Error::QueryReturnedNoRows => Ok(()), // SQLite was built without maps
+            error => Err(error),
+        })?;
     // The first look at the file is where shared memory fails.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(mode == wanted)

@@ -63,9 +63,8 @@ pub fn status(path: &Path) -> Result<Status> {
             .hint("name the destination of a run, or the file given with --journal"));
     };
     let owner = files.holder()?;
-    let connection = connect(&files).map_err(|trouble| trouble.explain(Some(&files), None))?;
-    let runs = match look(&connection) {
-        Ok(runs) => runs,
+    let (connection, runs) = match connect(&files) {
+        Ok(seen) => seen,
         Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
             let pid = owner.map_or(0, |owner| owner.pid);
             let why = format!(
@@ -75,7 +74,7 @@ pub fn status(path: &Path) -> Result<Status> {
                 .on(&files.shown())
                 .hint("try again when it is done"));
         }
-        Err(trouble) => return Err(trouble.explain(Some(&files), Some(&connection))),
+        Err(trouble) => return Err(trouble.explain(Some(&files), None)),
     };
     Ok(Status {
         owner,
@@ -98,18 +97,21 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// A connection that reads. Where the directory cannot be written to, SQLite cannot read a database with a log; without
-/// a log and a run nothing changes, and then it can.
-fn connect(files: &Files) -> Result<Connection, Trouble> {
-    let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let seen = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
-    match seen {
-        Err(error)
+/// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
+/// has been written with a log; without a log left and without a run nothing changes, and then it can.
+fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
+    let look_through = |flags| {
+        let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | flags)?;
+        let runs = look(&connection)?;
+        Ok((connection, runs))
+    };
+    match look_through(OpenFlags::empty()) {
+        Err(Trouble::Sql(error))
             if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() =>
         {
-            files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+            look_through(OpenFlags::SQLITE_OPEN_URI)
         }
-        _ => Ok(connection),
+        seen => seen,
     }
 }
 

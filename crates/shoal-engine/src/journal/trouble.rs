@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use super::files::Files;
 use crate::error::{Error, Kind};
+use crate::fs::private::plain;
 
 /// SQLite's trouble, or one that we found.
 #[derive(Debug)]
@@ -112,10 +113,8 @@ fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
             | ErrorCode::CannotOpen
             | ErrorCode::FileLockingProtocolFailed,
         ) => {
-            let why = match errno {
-                Some(errno) => format!("the journal cannot be written: {error} ({errno})"),
-                None => format!("the journal cannot be written: {error}"),
-            };
+            let system = errno.map_or(String::new(), |errno| format!(": {}", plain(&errno.into())));
+            let why = format!("the journal cannot be read or written: {error}{system}");
             Error::new(Kind::Journal, why)
                 .hint("see to the disk, then run the same command again: it resumes")
                 .errno(number)
