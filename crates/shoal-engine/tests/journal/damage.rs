@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Resume, Retried};
+use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Resume, Retried, status};
 use shoal_engine::{Error, Key, Kind};
 use tempfile::TempDir;
 
@@ -246,14 +246,7 @@ fn another_format_and_foreign_databases_are_refused() {
             error.line().contains(words) && error.advice().is_some(),
             "{error}"
         );
-        assert_eq!(
-            shoal_engine::journal::status(dir.path())
-                .err()
-                .unwrap()
-                .kind(),
-            kind,
-            "{sql}"
-        );
+        assert_eq!(status(dir.path()).err().unwrap().kind(), kind, "{sql}");
     }
     let dir = fast_dir();
     drop(open(dir.path()));
@@ -265,6 +258,36 @@ fn another_format_and_foreign_databases_are_refused() {
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::Journal);
     assert!(error.advice().unwrap().contains("move"), "{error}");
+}
+
+#[test]
+fn a_damaged_structure_is_refused_even_where_every_row_is_sound() {
+    let dir = fast_dir();
+    sample_journal(dir.path());
+    let database = Connection::open(dir.path().join(".shoal/journal.db")).unwrap();
+    database
+        .execute_batch("PRAGMA writable_schema = ON")
+        .unwrap();
+    let sql = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'failure_seq') \
+               WHERE name = 'failure_due'";
+    assert_eq!(database.execute(sql, []).unwrap(), 1);
+    drop(database);
+    let error = refused(open_with(dir.path(), &OpenOptions::default()));
+    assert_eq!(error.kind(), Kind::Journal);
+    assert!(
+        error.line().contains("structure") && error.advice().unwrap().contains("move"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_lost_log_never_makes_a_journal_look_new() {
+    let (dir, copy) = (fast_dir(), fast_dir());
+    let (_journal, _) = open(dir.path());
+    std::fs::create_dir(copy.path().join(".shoal")).unwrap();
+    let [from, to] = [&dir, &copy].map(|dir| dir.path().join(".shoal/journal.db"));
+    std::fs::copy(from, to).unwrap();
+    assert_eq!(status(copy.path()).unwrap().runs.len(), 1);
 }
 
 /// A journal with a history, its files as a crash would leave them, and everything it ever said.
