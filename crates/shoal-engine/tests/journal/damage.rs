@@ -268,9 +268,21 @@ fn a_damaged_structure_is_refused_even_where_every_row_is_sound() {
     database
         .execute_batch("PRAGMA writable_schema = ON")
         .unwrap();
-    let sql = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'failure_seq') \
-               WHERE name = 'failure_due'";
-    assert_eq!(database.execute(sql, []).unwrap(), 1);
+    // Two indexes change places.
+    let root = |name: &str| -> i64 {
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+        database.query_row(sql, [name], |row| row.get(0)).unwrap()
+    };
+    let roots = [root("failure_seq"), root("failure_due")];
+    for (name, root) in ["failure_due", "failure_seq"].into_iter().zip(roots) {
+        let sql = "UPDATE sqlite_schema SET rootpage = ?1 WHERE name = ?2";
+        assert_eq!(
+            database
+                .execute(sql, rusqlite::params![root, name])
+                .unwrap(),
+            1
+        );
+    }
     drop(database);
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::Journal);

@@ -98,9 +98,12 @@ fn the_destinations_own_path_may_be_a_link() {
     );
 }
 
+/// Puts something in the way.
+type Plant = fn(&Path);
+
 #[test]
 fn nothing_below_the_destination_may_be_a_link_or_a_strange_file() {
-    let plant: [(&str, fn(&Path)); 9] = [
+    let plants: [(&str, Plant); 9] = [
         ("a symbolic link", |root| {
             symlink(root.join("victim"), root.join("out/.shoal")).unwrap()
         }),
@@ -138,7 +141,7 @@ fn nothing_below_the_destination_may_be_a_link_or_a_strange_file() {
             symlink(root.join("file"), root.join("out/.shoal/journal.db-wal")).unwrap();
         }),
     ];
-    for (words, plant) in plant {
+    for (words, plant) in plants {
         let dir = fast_dir();
         std::fs::create_dir(dir.path().join("out")).unwrap();
         std::fs::create_dir(dir.path().join("victim")).unwrap();
