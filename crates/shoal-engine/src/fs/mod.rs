@@ -1,1 +1,5 @@
 //! The only place that touches files.
+
+pub(crate) mod limits;
+pub mod lock;
+pub mod private;
