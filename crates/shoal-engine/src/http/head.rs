@@ -29,6 +29,13 @@ pub(crate) struct Head {
     pub retry_after: Option<Duration>,
 }
 
+impl Head {
+    /// Nobody said how long the body is: it ends when the connection does.
+    pub fn is_unverified(&self) -> bool {
+        matches!(self.framing, Framing::Close)
+    }
+}
+
 /// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete.
 ///
 /// # Errors

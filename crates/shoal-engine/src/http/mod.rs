@@ -16,7 +16,7 @@ mod watch;
 
 pub(crate) use connection::{Connection, Exchange, Next, Plan, drive};
 pub(crate) use head::Head;
-pub(crate) use url::{Address, encode_name, valid_field};
+pub(crate) use url::{Address, Secret, encode_name, valid_field};
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) struct Client {
     pub address: Address,
     /// Header lines sent with every request, `Host` and `Authorization` among them. Secret.
-    pub fields: url::Secret,
+    pub fields: Secret,
     /// Longest wait for a byte; for a whole head; and the window of the least throughput.
     pub timeout: Duration,
     /// Longest wait for a connection to one address.

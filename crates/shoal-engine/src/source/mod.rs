@@ -11,6 +11,7 @@
 //! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
+pub mod list_get;
 pub mod memory;
 
 use std::future::Future;
