@@ -1,1 +1,6 @@
 //! The only place that touches files.
+
+pub(crate) mod dir;
+pub(crate) mod error;
+pub(crate) mod file;
+pub(crate) mod sync;

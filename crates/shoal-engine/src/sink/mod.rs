@@ -9,7 +9,10 @@
 //! - `sync` is called from one thread, never again after it returned an error. What it names as durable survives a power
 //!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
 
+pub(crate) mod collision;
+pub mod dir;
 pub mod memory;
+pub mod null;
 
 use std::any::Any;
 use std::path::PathBuf;
