@@ -312,14 +312,17 @@ fn new_files_have_the_mode_that_the_umask_leaves() {
     if let Some(path) = as_child() {
         // SAFETY: umask only swaps a number; this process runs one test.
         unsafe { libc::umask(0o027) };
-        let mut run = Run::new(&path);
+        std::fs::write(path.join("d/replaced"), b"mine").unwrap();
+        let always = options(Durability::Batch, Overwrite::Always);
+        let mut run = Run::with(&path, always, None, Mode::Fresh).unwrap();
         run.put("d/whole", b"x").unwrap();
         let object = run.begin("d/pieces").unwrap();
         for entry in std::fs::read_dir(path.join(".shoal/tmp")).unwrap() {
             println!("TOLD tmp {:o}", entry.unwrap().metadata().unwrap().mode() & 0o7777);
         }
         object.finish().unwrap();
-        run.put("d/replaced", b"x").unwrap();
+        run.put("d/replaced", b"theirs").unwrap();
+        run.put("new/x", b"x").unwrap();
         return;
     }
     let out = temp.path().join("out");
@@ -330,6 +333,8 @@ fn new_files_have_the_mode_that_the_umask_leaves() {
     for name in ["d/whole", "d/pieces", "d/replaced"] {
         assert_eq!(std::fs::metadata(out.join(name)).unwrap().mode() & 0o7777, 0o640, "{name}");
     }
+    assert_eq!(std::fs::read(out.join("d/replaced")).unwrap(), b"theirs");
+    assert_eq!(std::fs::metadata(out.join("new")).unwrap().mode() & 0o7777, 0o750);
 }
 
 #[test]
