@@ -8,7 +8,7 @@ use std::process::Command;
 
 use shoal_engine::Kind;
 use shoal_engine::options::{Durability, Overwrite};
-use shoal_engine::sink::{Mode, Sink};
+use shoal_engine::sink::{Mode, Reach, Sink};
 use support::*;
 
 fn at(durability: Durability, path: &Path) -> Run {
@@ -28,6 +28,12 @@ fn traced(test: &str, out: &Path) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(&log).unwrap();
     let call = |line: &str| line.split_once(' ').map(|(_, call)| call.trim_start().to_owned());
     Some(text.lines().filter(|line| line.contains(here)).filter_map(call).collect())
+}
+
+/// How far a run's barrier reaches.
+fn reach(mut run: Run) -> Reach {
+    let sealed = run.seal();
+    run.sink.sync(vec![sealed], true).unwrap().reach
 }
 
 fn count(calls: &[String], call: &str, on: &str) -> usize {
@@ -119,6 +125,25 @@ fn without_durability_nothing_is_synced() {
 }
 
 #[test]
+fn a_barrier_says_how_far_it_reached() {
+    let temp = temp_dir();
+    in_private_mounts(|| {
+        let on = temp.path().join("a disk");
+        let Some(()) = ext4(temp.path(), &on) else { return };
+        assert_eq!(reach(at(Durability::None, &on.join("none"))), Reach::PageCache);
+        assert_eq!(reach(at(Durability::File, &on.join("file"))), Reach::Named);
+        assert_eq!(reach(at(Durability::Batch, &on.join("batch"))), Reach::Everything);
+        tmpfs(&on.join("batch/old mount"), "size=1m");
+        assert_eq!(reach(at(Durability::Batch, &on.join("batch"))), Reach::Named, "earlier runs may have written there");
+        assert_eq!(reach(at(Durability::Batch, &on.join("bat"))), Reach::Everything, "not below this one");
+        let mut run = at(Durability::Batch, &on.join("batch"));
+        run.put("old mount/x", b"x").unwrap();
+        assert_eq!(reach(run), Reach::PageCache);
+        assert!(Command::new("umount").arg("-R").arg(&on).status().unwrap().success());
+    });
+}
+
+#[test]
 fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
     let temp = temp_dir();
     in_private_mounts(|| {
@@ -129,6 +154,7 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         }
         let memory = at(Durability::Batch, &base.join("memory"));
         assert_eq!(memory.started.durability, "batch: nothing to sync on tmpfs");
+        assert_eq!(reach(memory), Reach::PageCache, "a reboot takes it away");
         let place = |name: &str| base.join(name).to_str().unwrap().to_owned();
         let data = format!("lowerdir={},upperdir={},workdir={}", place("lower"), place("upper"), place("work"));
         if !mount("overlay", &place("merged"), "overlay", 0, &data) {
@@ -141,9 +167,7 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         assert!(note.is_some_and(|note| note.contains("durability is \"file\"")), "{:?}", overlay.started.notes);
         overlay.put("d/x", b"x").unwrap();
         overlay.stream("d/y", b"y").unwrap();
-        let sealed = overlay.seal();
-        assert!(sealed.held.is_some(), "the directories to sync");
-        overlay.sink.sync(vec![sealed], true).unwrap();
+        assert_eq!(reach(overlay), Reach::Named);
     });
 }
 

@@ -197,3 +197,22 @@ pub(crate) fn make_path(path: &Path) -> std::io::Result<()> {
 pub(crate) fn resolved(path: &Path) -> std::path::PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
+
+/// Whether something is mounted below a directory, whose path must be free of links; yes, where that cannot be told.
+pub(crate) fn has_mounts_below(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else { return true };
+    // The kernel writes these four as octal escapes, and the mount point as the fifth field.
+    let mut wanted = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => wanted.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            _ => wanted.push(byte),
+        }
+    }
+    if wanted != b"/" {
+        wanted.push(b'/');
+    }
+    let mut points = mounts.split(|&byte| byte == b'\n').filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
+    points.any(|point| point.len() > wanted.len() && point.starts_with(&wanted))
+}

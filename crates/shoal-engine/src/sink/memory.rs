@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::collision::{Began, Owner};
-use super::{Mode, ObjectWriter, Put, Sealed, Settled, Sink, Start, Started, Writer};
+use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
@@ -110,7 +110,7 @@ impl Sink for MemorySink {
         let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
         durable.sort_unstable();
         durable.dedup();
-        Ok(Settled { durable })
+        Ok(Settled { durable, reach: Reach::default() })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Mode, ObjectWriter, Put, Sealed, Settled, Sink, Start, Started, Writer};
+use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
@@ -82,7 +82,7 @@ impl Sink for NullSink {
         let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
         durable.sort_unstable();
         durable.dedup();
-        Ok(Settled { durable })
+        Ok(Settled { durable, reach: Reach::default() })
     }
 }
 

@@ -100,9 +100,10 @@ impl Sink for DirSink {
                 touched.extend(*more);
             }
         }
-        if !durable.is_empty() {
-            self.session()?.sync(touched)?;
+        if durable.is_empty() {
+            return Ok(Settled::default());
         }
-        Ok(Settled { durable: durable.into_iter().collect() })
+        let reach = self.session()?.sync(touched)?;
+        Ok(Settled { durable: durable.into_iter().collect(), reach })
     }
 }

@@ -14,14 +14,14 @@ use rustix::io::Errno;
 
 use super::{DirOptions, SHOAL_DIR, Touched, temp};
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::{Dir, Place, make_path, resolved};
+use crate::fs::dir::{Dir, Place, has_mounts_below, make_path, resolved};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file::survive_size_limit;
 use crate::fs::sync::{Barrier, FileSystem, file_system, free, sync_directory, syncfs};
 use crate::name::Name;
 use crate::options::{Durability, Overwrite};
 use crate::sink::collision::{Began, Owner};
-use crate::sink::{Mode, Start, Started};
+use crate::sink::{Mode, Reach, Start, Started};
 
 /// Where temporary files live, in [`SHOAL_DIR`].
 const TMP: &[u8] = b"tmp";
@@ -66,6 +66,8 @@ pub(super) struct Session {
     /// The destination, opened before the first write and kept: only such a fd reports what write-back lost.
     pub root: Arc<Parent>,
     place: Place,
+    /// Earlier sessions may have written where the barrier of this one does not reach.
+    mounts_below: bool,
     /// `.shoal/tmp`; a lock on it tells other runs that these temporary files have an owner.
     pub tmp: Dir,
     /// The mode of a new file: 0666 less the umask, or as the directory's default ACL has it.
@@ -122,6 +124,7 @@ impl Session {
             options,
             root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false }),
             place,
+            mounts_below: has_mounts_below(&resolved(path)),
             tmp,
             file_mode,
             began: Began { first, session: session_began, clock_went_back },
@@ -190,7 +193,7 @@ impl Session {
     }
 
     /// Makes all that was written before this call, and the names in the touched directories, durable.
-    pub(super) fn sync(&self, touched: Touched) -> Result<()> {
+    pub(super) fn sync(&self, touched: Touched) -> Result<Reach> {
         let at = |path: &[u8]| {
             let path = self.below(path);
             move |trouble: Trouble| trouble.of_run(&path, self.root.dir.as_fd())
@@ -217,7 +220,14 @@ impl Session {
         for kept in mounts.iter().filter_map(|mount| mount.kept.as_ref()) {
             syncfs(kept).map_err(at(b""))?;
         }
-        Ok(())
+        let alone = mounts.is_empty() && !self.mounts_below;
+        let anywhere = |barrier| self.root.barrier == barrier || mounts.iter().any(|mount| mount.barrier == barrier);
+        Ok(match self.root.barrier {
+            // Also a tmpfs, whose files a reboot takes away.
+            _ if anywhere(Barrier::Nothing) => Reach::PageCache,
+            Barrier::Syncfs if alone => Reach::Everything,
+            _ => Reach::Named,
+        })
     }
 
     /// Opens a directory below the destination once more, for `fsync`.
