@@ -49,9 +49,7 @@ impl Lock {
     /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file system has no locks.
     pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
         let path = dir.path().join(name);
-        let file = dir
-            .file(name, true)?
-            .ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
+        let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
         for turn in 1.. {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
@@ -65,18 +63,12 @@ impl Lock {
             }
         }
         let owner = Owner::this_process();
-        let text = format!(
-            "pid {}\nhost {}\nboot {}\nsince {}\n",
-            owner.pid, owner.host, owner.boot, owner.since
-        );
+        let text = format!("pid {}\nhost {}\nboot {}\nsince {}\n", owner.pid, owner.host, owner.boot, owner.since);
         // Only for a message, so that a full disk does not matter here. Cut last: a reader in between sees too much, not too little.
         if rustix::io::pwrite(&file, text.as_bytes(), 0).is_ok() {
             let _ = rustix::fs::ftruncate(&file, text.len() as u64);
         }
-        Ok(Lock {
-            file,
-            pid: owner.pid,
-        })
+        Ok(Lock { file, pid: owner.pid })
     }
 
     /// Who holds the lock right now; `None`: nobody.
@@ -117,12 +109,9 @@ impl Owner {
     /// Whether the owner should be visible from here, but is not.
     fn is_gone(&self) -> bool {
         let here = Owner::this_process();
-        let pid = i32::try_from(self.pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let same_machine = self.host == here.host && self.boot == here.boot;
-        same_machine
-            && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
+        same_machine && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
     }
 }
 
@@ -148,10 +137,7 @@ fn refusal(dir: &PrivateDir, owner: &Owner) -> Error {
         Kind::JournalLocked,
         match owner.pid {
             0 => "another run is working with this journal".to_owned(),
-            pid => format!(
-                "another run is working with this journal: pid {pid} on host \"{}\"",
-                owner.host
-            ),
+            pid => format!("another run is working with this journal: pid {pid} on host \"{}\"", owner.host),
         },
     )
     .on(&on);

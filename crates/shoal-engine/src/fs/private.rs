@@ -112,11 +112,7 @@ impl PrivateDir {
     /// gives up the POSIX locks that SQLite holds on it.
     pub(super) fn file(&self, name: &OsStr, create: bool) -> Result<Option<OwnedFd>> {
         let mut flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK; // a FIFO must not hold us up
-        flags |= if create {
-            OFlags::RDWR | OFlags::CREATE
-        } else {
-            OFlags::RDONLY
-        };
+        flags |= if create { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
         match rustix::fs::openat(&self.fd, name, flags, FILE_MODE) {
             Ok(fd) => match rustix::fs::fstat(&fd) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(Some(fd)),
@@ -124,9 +120,7 @@ impl PrivateDir {
                 Err(errno) => Err(fault("cannot be read", &self.path.join(name), errno)),
             },
             Err(Errno::NOENT) if !create => Ok(None),
-            Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-                Err(self.wrong_type(name, "a regular file"))
-            }
+            Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => Err(self.wrong_type(name, "a regular file")),
             Err(errno) => Err(fault("cannot be opened", &self.path.join(name), errno)),
         }
     }
@@ -153,8 +147,7 @@ impl PrivateDir {
         if self.has_file(name)? {
             return Ok(());
         }
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
             .and_then(|fd| rustix::fs::fchmod(fd, FILE_MODE)) // whatever the umask took away
             .map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
@@ -172,8 +165,7 @@ impl PrivateDir {
             return Ok(());
         }
         self.remove(name)?;
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let filled = rustix::fs::openat(&self.fd, name, flags, FILE_MODE).and_then(|fd| {
             let mut block = [0; 64 << 10];
             let mut left = length;
@@ -212,11 +204,8 @@ impl PrivateDir {
         let there = rustix::fs::statat(rustix::fs::CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
         match (ours, there) {
             (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) => Ok(()),
-            (Ok(_), Ok(_)) => Err(Error::new(
-                Kind::Journal,
-                "was replaced while it was being opened",
-            )
-            .on(&escape(self.path.as_os_str().as_bytes()))),
+            (Ok(_), Ok(_)) => Err(Error::new(Kind::Journal, "was replaced while it was being opened")
+                .on(&escape(self.path.as_os_str().as_bytes()))),
             (Err(errno), _) | (_, Err(errno)) => Err(fault("cannot be read", &self.path, errno)),
         }
     }
@@ -289,9 +278,7 @@ fn io_fault(what: &str, path: &Path, error: &std::io::Error) -> Error {
         Some(Errno::ROFS) => Kind::DestinationReadOnly,
         _ => Kind::Journal,
     };
-    Error::new(kind, format!("{what}: {}", plain(error)))
-        .on(&escape(path.as_os_str().as_bytes()))
-        .errno(errno)
+    Error::new(kind, format!("{what}: {}", plain(error))).on(&escape(path.as_os_str().as_bytes())).errno(errno)
 }
 
 /// The system's words in lower case and without the number, which the error carries anyway.

@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn malformed_chunks_are_refused() {
-        for wire in ["g\r\n", "\r\n", "-1\r\n", "5\nhello", "3\r\nhello\r\n", "11111111111111111\r\n", "0x5\r\nhello\r\n"] {
+        for wire in
+            ["g\r\n", "\r\n", "-1\r\n", "5\nhello", "3\r\nhello\r\n", "11111111111111111\r\n", "0x5\r\nhello\r\n"]
+        {
             assert_eq!(feed(wire.as_bytes(), 3), Err(Kind::Protocol), "{wire:?}");
         }
         let giant = ["5;".as_bytes(), &vec![b'x'; 5000], b"\r\nhello\r\n0\r\n\r\n"].concat();

@@ -339,7 +339,8 @@ impl Connection {
     /// Nothing has come since the last answer, not even the end.
     fn is_quiet(&self) -> bool {
         let mut byte = [0];
-        self.start == self.end && matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+        self.start == self.end
+            && matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// The connection broke before a byte of the answer came.

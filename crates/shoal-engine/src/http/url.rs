@@ -62,7 +62,8 @@ impl Address {
         let (host, port) = split_port(host_port).ok_or_else(|| refused(text, "its host or port is not valid"))?;
         let authorization = match user {
             Some(user) => {
-                let plain = decode(user).ok_or_else(|| refused(text, "its user or password is not percent-encoded well"))?;
+                let plain =
+                    decode(user).ok_or_else(|| refused(text, "its user or password is not percent-encoded well"))?;
                 Some(Secret::new(format!("Basic {}", base64(&plain))))
             }
             None => None,
@@ -164,7 +165,9 @@ pub(crate) fn encode_name(out: &mut Vec<u8>, name: &[u8], encode_slash: bool) {
 /// Whether a header a user gave can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
 pub(crate) fn valid_field(name: &str, value: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(token) && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
+    !name.is_empty()
+        && name.bytes().all(token)
+        && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
 }
 
 #[cfg(test)]
@@ -182,7 +185,17 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_without_the_password() {
-        let bad = ["ftp://h", "http://", "http://h:x", "http://h:0", "http://a b", "http://h/?q", "h:80", "https://h", "http://[::g]"];
+        let bad = [
+            "ftp://h",
+            "http://",
+            "http://h:x",
+            "http://h:0",
+            "http://a b",
+            "http://h/?q",
+            "h:80",
+            "https://h",
+            "http://[::g]",
+        ];
         for text in bad {
             assert!(Address::parse(text).is_err(), "{text}");
         }

@@ -35,7 +35,15 @@ impl Watch {
     pub fn new(timeout: Duration) -> Watch {
         let sleep = Box::pin(tokio::time::sleep(timeout));
         let zero = Duration::ZERO;
-        Watch { timeout, origin: Instant::now(), stalled: zero, phase: Phase::Head, since: zero, last_byte: zero, sleep }
+        Watch {
+            timeout,
+            origin: Instant::now(),
+            stalled: zero,
+            phase: Phase::Head,
+            since: zero,
+            last_byte: zero,
+            sleep,
+        }
     }
 
     fn now(&self) -> Duration {

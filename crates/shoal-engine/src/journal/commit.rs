@@ -33,16 +33,10 @@ impl Journal {
         for done in &commit.done {
             self.check(done)?;
         }
-        let staged =
-            self.write(|journal, connection| journal.stage(connection, commit, durable))?;
+        let staged = self.write(|journal, connection| journal.stage(connection, commit, durable))?;
         let frontier = staged.progress.frontier;
         self.window = self.window.split_off(&frontier);
-        self.window.extend(
-            staged
-                .changed
-                .into_iter()
-                .filter(|(seq, _)| *seq >= frontier),
-        );
+        self.window.extend(staged.changed.into_iter().filter(|(seq, _)| *seq >= frontier));
         self.progress = staged.progress;
         (self.failed, self.deferred) = (staged.failed, staged.deferred);
         for retried in &commit.retried {
@@ -64,16 +58,10 @@ impl Journal {
             began: old.began,
             ..Progress::default()
         };
-        self.rate = super::Rate {
-            stored: self.rate.stored,
-            ..Default::default()
-        };
+        self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
         self.write(|journal, connection| {
             for table in ["done", "failure", "sample"] {
-                connection.execute(
-                    &format!("DELETE FROM {table} WHERE run = ?1"),
-                    [journal.run],
-                )?;
+                connection.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [journal.run])?;
             }
             Ok(next.write(connection, journal.run)?)
         })?;
@@ -101,21 +89,13 @@ impl Journal {
             return Err(Error::new(Kind::Internal, why));
         }
         if done.seq < self.progress.frontier {
-            let why = format!(
-                "partition {} lies behind the frontier {}",
-                done.seq, self.progress.frontier
-            );
+            let why = format!("partition {} lies behind the frontier {}", done.seq, self.progress.frontier);
             return Err(Error::new(Kind::Internal, why));
         }
         Ok(())
     }
 
-    fn stage(
-        &self,
-        connection: &Connection,
-        commit: &Commit,
-        durable: Durable,
-    ) -> Result<Staged, Trouble> {
+    fn stage(&self, connection: &Connection, commit: &Commit, durable: Durable) -> Result<Staged, Trouble> {
         let mut staged = Staged {
             progress: self.progress.clone(),
             changed: BTreeMap::new(),
@@ -127,10 +107,7 @@ impl Journal {
             self.put_done(connection, &mut writer, &mut staged, done)?;
         }
         if !commit.retried.is_empty() {
-            let sql = format!(
-                "SELECT {} FROM failure WHERE run = ?1 AND locator = ?2",
-                Fault::FIELDS
-            );
+            let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
             let mut finder = connection.prepare(&sql)?;
             for retried in &commit.retried {
                 self.settle(connection, &mut finder, &mut writer, &mut staged, retried)?;
@@ -226,10 +203,7 @@ impl Journal {
             }
             match &retried.outcome {
                 Err(failed) => {
-                    let fault = Fault {
-                        locator: &retried.locator,
-                        ..Fault::of(seq, failed)
-                    };
+                    let fault = Fault { locator: &retried.locator, ..Fault::of(seq, failed) };
                     fault.write(writer, self.run, epoch, Some(id))?;
                     match failed.due_ms {
                         Some(_) => staged.deferred += 1,
@@ -268,16 +242,12 @@ impl Journal {
     /// Moves the frontier: what lies below it goes into the prefix.
     fn fold(&self, staged: &mut Staged, fold: &Fold) -> Result<(), Trouble> {
         if fold.frontier < staged.progress.frontier {
-            let why = format!(
-                "the frontier cannot go back from {} to {}",
-                staged.progress.frontier, fold.frontier
-            );
+            let why = format!("the frontier cannot go back from {} to {}", staged.progress.frontier, fold.frontier);
             return Err(Trouble::internal(why));
         }
         for seq in staged.progress.frontier..fold.frontier {
             let Some(entry) = self.entry(staged, seq).cloned() else {
-                let why =
-                    format!("the frontier cannot pass partition {seq}, which is not committed");
+                let why = format!("the frontier cannot pass partition {seq}, which is not committed");
                 return Err(Trouble::internal(why));
             };
             let prefix = &mut staged.progress;

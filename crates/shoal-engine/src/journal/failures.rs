@@ -32,11 +32,8 @@ impl Journal {
     /// # Errors
     /// [`crate::Kind::Journal`] if they cannot be read.
     pub fn take_due(&mut self, now_ms: u64, limit: usize) -> Result<Vec<Due>> {
-        let taken = self
-            .waiting(now_ms, limit)
-            .map_err(|trouble| self.explain(trouble))?;
-        self.handed
-            .extend(taken.iter().map(|(due, _)| due.locator.clone()));
+        let taken = self.waiting(now_ms, limit).map_err(|trouble| self.explain(trouble))?;
+        self.handed.extend(taken.iter().map(|(due, _)| due.locator.clone()));
         Ok(taken.into_iter().map(|(due, _)| due).collect())
     }
 
@@ -45,9 +42,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::take_due`].
     pub fn next_due(&self) -> Result<Option<u64>> {
-        let next = self
-            .waiting(u64::MAX, 1)
-            .map_err(|trouble| self.explain(trouble))?;
+        let next = self.waiting(u64::MAX, 1).map_err(|trouble| self.explain(trouble))?;
         Ok(next.first().map(|(_, due_ms)| *due_ms))
     }
 
@@ -63,8 +58,7 @@ impl Journal {
     pub fn retry_all_failed(&mut self) -> Result<()> {
         let mut after = 0;
         loop {
-            let (changed, last) =
-                self.write(|journal, connection| journal.defer_some(connection, after))?;
+            let (changed, last) = self.write(|journal, connection| journal.defer_some(connection, after))?;
             self.failed = self.failed.saturating_sub(changed);
             self.deferred += changed;
             match last {
@@ -76,13 +70,7 @@ impl Journal {
 
     /// The objects that failed for good, at most `limit`, in the order in which they did.
     pub fn failures(&self, limit: usize) -> Failures<'_> {
-        Failures::new(
-            &self.store,
-            self.run,
-            self.progress.epoch,
-            Fate::Failed,
-            limit,
-        )
+        Failures::new(&self.store, self.run, self.progress.epoch, Fate::Failed, limit)
     }
 
     /// The first `limit` rows due by `now_ms` that are not handed out, with their times.
@@ -99,21 +87,14 @@ impl Journal {
         let mut rows = statement.query(params![self.run, now_ms.min(i64::MAX as u64) as i64])?;
         let mut picked = std::collections::HashSet::new();
         while let Some(row) = rows.next()? {
-            let (_, fault) =
-                Fault::read(row, self.run, self.progress.epoch).ok_or_else(bad_failure)?;
+            let (_, fault) = Fault::read(row, self.run, self.progress.epoch).ok_or_else(bad_failure)?;
             let Some(due_ms) = fault.due_ms else {
                 return Err(bad_failure());
             };
-            if self.handed.contains(fault.locator)
-                || !picked.insert(Box::<[u8]>::from(fault.locator))
-            {
+            if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
                 continue;
             }
-            let due = Due {
-                locator: fault.locator.into(),
-                tries: fault.tries,
-                tried_ms: fault.tried_ms,
-            };
+            let due = Due { locator: fault.locator.into(), tries: fault.tries, tried_ms: fault.tried_ms };
             found.push((due, due_ms));
             if found.len() == limit {
                 break;
@@ -123,11 +104,7 @@ impl Journal {
     }
 
     /// Defers the next failures for good whose row is behind `after`; the last one's id if there may be more.
-    fn defer_some(
-        &self,
-        connection: &Connection,
-        after: i64,
-    ) -> Result<(u64, Option<i64>), Trouble> {
+    fn defer_some(&self, connection: &Connection, after: i64) -> Result<(u64, Option<i64>), Trouble> {
         let sql = format!(
             "SELECT {} FROM failure WHERE run = ?1 AND due_ms IS NULL AND id > ?2 ORDER BY id LIMIT ?3",
             Fault::FIELDS
@@ -139,39 +116,17 @@ impl Journal {
         let mut rows = statement.query(params![self.run, after, RETRY_ROWS as i64])?;
         while let Some(row) = rows.next()? {
             let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
-            let (locator, name) = (
-                Box::<[u8]>::from(fault.locator),
-                Box::<[u8]>::from(fault.name),
-            );
-            owned.push((
-                id,
-                fault.seq,
-                locator,
-                name,
-                fault.kind.to_owned(),
-                fault.reason.to_owned(),
-            ));
+            let (locator, name) = (Box::<[u8]>::from(fault.locator), Box::<[u8]>::from(fault.name));
+            owned.push((id, fault.seq, locator, name, fault.kind.to_owned(), fault.reason.to_owned()));
         }
         drop(rows);
         let mut writer = Fault::writer(connection)?;
         for (id, seq, locator, name, kind, reason) in &owned {
-            let fault = Fault {
-                seq: *seq,
-                locator,
-                name,
-                kind,
-                reason,
-                tries: 0,
-                tried_ms: 0,
-                due_ms: Some(0),
-            };
+            let fault = Fault { seq: *seq, locator, name, kind, reason, tries: 0, tried_ms: 0, due_ms: Some(0) };
             fault.write(&mut writer, self.run, epoch, Some(*id))?;
         }
         let more = owned.len() == RETRY_ROWS;
-        Ok((
-            owned.len() as u64,
-            owned.last().filter(|_| more).map(|(id, ..)| *id),
-        ))
+        Ok((owned.len() as u64, owned.last().filter(|_| more).map(|(id, ..)| *id)))
     }
 }
 
@@ -188,23 +143,8 @@ pub struct Failures<'a> {
 }
 
 impl<'a> Failures<'a> {
-    pub(super) fn new(
-        connection: &'a Connection,
-        run: i64,
-        epoch: i64,
-        fate: Fate,
-        limit: usize,
-    ) -> Failures<'a> {
-        Failures {
-            connection,
-            run,
-            epoch,
-            fate,
-            left: limit,
-            after: 0,
-            page: Vec::new().into_iter(),
-            ended: false,
-        }
+    pub(super) fn new(connection: &'a Connection, run: i64, epoch: i64, fate: Fate, limit: usize) -> Failures<'a> {
+        Failures { connection, run, epoch, fate, left: limit, after: 0, page: Vec::new().into_iter(), ended: false }
     }
 
     fn read_page(&self) -> Result<Vec<(i64, Failure)>, Trouble> {
@@ -212,13 +152,10 @@ impl<'a> Failures<'a> {
             Fate::Failed => "due_ms IS NULL",
             Fate::Deferred => "due_ms IS NOT NULL",
         };
-        let sql = format!(
-            "SELECT {} FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3",
-            Fault::FIELDS
-        );
+        let sql =
+            format!("SELECT {} FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3", Fault::FIELDS);
         let mut statement = self.connection.prepare(&sql)?;
-        let mut rows =
-            statement.query(params![self.run, self.after, self.left.min(PAGE) as i64])?;
+        let mut rows = statement.query(params![self.run, self.after, self.left.min(PAGE) as i64])?;
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
             let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(bad_failure)?;

@@ -34,9 +34,7 @@ impl Files {
     pub(super) fn create(place: &Place) -> Result<Option<Files>> {
         match place {
             Place::Memory => Ok(None),
-            Place::Directory(destination) => {
-                PrivateDir::create(destination).map(Files::inside).map(Some)
-            }
+            Place::Directory(destination) => PrivateDir::create(destination).map(Files::inside).map(Some),
             Place::File(path) => Files::beside(path).map(Some),
         }
     }
@@ -55,25 +53,15 @@ impl Files {
 
     fn inside(dir: PrivateDir) -> Files {
         let whole = escape(dir.path().as_os_str().as_bytes());
-        Files {
-            dir,
-            database: "journal.db".into(),
-            lock: "lock".into(),
-            ballast: "ballast".into(),
-            whole,
-        }
+        Files { dir, database: "journal.db".into(), lock: "lock".into(), ballast: "ballast".into(), whole }
     }
 
     fn beside(path: &Path) -> Result<Files> {
         let shown = escape(path.as_os_str().as_bytes());
         let Some(name) = path.file_name() else {
-            return Err(
-                Error::new(Kind::Config, "is not the name of a file for a journal").on(&shown),
-            );
+            return Err(Error::new(Kind::Config, "is not the name of a file for a journal").on(&shown));
         };
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let with = |suffix: &str| {
             let mut name = name.to_owned();
             name.push(suffix);
@@ -95,10 +83,7 @@ impl Files {
 
     /// What to do about a journal that cannot be used.
     pub(super) fn advice(&self) -> String {
-        format!(
-            "move \"{}\" away and run again with --overwrite always: everything is fetched anew",
-            self.whole
-        )
+        format!("move \"{}\" away and run again with --overwrite always: everything is fetched anew", self.whole)
     }
 
     pub(super) fn dir(&self) -> &PrivateDir {
@@ -156,9 +141,7 @@ fn immutable_uri(path: &Path) -> OsString {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
         match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(*byte as char)
-            }
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(*byte as char),
             _ => uri.push_str(&format!("%{byte:02x}")),
         }
     }

@@ -234,10 +234,7 @@ struct Store {
 
 impl Store {
     fn new(connection: Connection) -> Store {
-        Store {
-            connection: ManuallyDrop::new(connection),
-            pid: std::process::id(),
-        }
+        Store { connection: ManuallyDrop::new(connection), pid: std::process::id() }
     }
 }
 
@@ -269,12 +266,7 @@ struct Rate {
 
 impl Default for Rate {
     fn default() -> Rate {
-        Rate {
-            pending: Vec::new(),
-            stored: 0,
-            last_ms: None,
-            spacing_ms: SPACING_MS,
-        }
+        Rate { pending: Vec::new(), stored: 0, last_ms: None, spacing_ms: SPACING_MS }
     }
 }
 
@@ -307,10 +299,7 @@ impl Journal {
         if seq <= self.progress.mark {
             return Ok(());
         }
-        self.put_progress(Progress {
-            mark: seq,
-            ..self.progress.clone()
-        })
+        self.put_progress(Progress { mark: seq, ..self.progress.clone() })
     }
 
     /// The listing has ended and all of it is committed.
@@ -319,30 +308,17 @@ impl Journal {
     /// As [`Journal::commit`]; [`Kind::Internal`] while objects are deferred.
     pub fn complete(&mut self, now_s: u64) -> Result<()> {
         if self.deferred > 0 {
-            let why = format!(
-                "a run with {} deferred objects cannot be complete",
-                self.deferred
-            );
+            let why = format!("a run with {} deferred objects cannot be complete", self.deferred);
             return Err(Error::new(Kind::Internal, why));
         }
-        self.put_progress(Progress {
-            completed: Some(now_s),
-            ..self.progress.clone()
-        })
+        self.put_progress(Progress { completed: Some(now_s), ..self.progress.clone() })
     }
 
     /// Notes what is done so far for the rate history; written with the next commit.
     pub fn sample(&mut self, now_ms: u64, objects: u64, bytes: u64) {
-        let sample = Sample {
-            at_ms: now_ms,
-            objects,
-            bytes,
-        };
+        let sample = Sample { at_ms: now_ms, objects, bytes };
         // A clock that was set back begins a new stretch.
-        let spaced = self
-            .rate
-            .last_ms
-            .is_none_or(|last| now_ms < last || now_ms - last >= self.rate.spacing_ms);
+        let spaced = self.rate.last_ms.is_none_or(|last| now_ms < last || now_ms - last >= self.rate.spacing_ms);
         if !spaced {
             return;
         }
@@ -380,15 +356,10 @@ impl Journal {
     }
 
     /// One transaction, durable when this returns, and the pending rate history with it. Where the disk is full, the ballast is thrown off and it is tried once more.
-    fn write<T>(
-        &mut self,
-        work: impl Fn(&Journal, &Transaction<'_>) -> Result<T, Trouble>,
-    ) -> Result<T> {
+    fn write<T>(&mut self, work: impl Fn(&Journal, &Transaction<'_>) -> Result<T, Trouble>) -> Result<T> {
         if self.broken {
             let why = "the journal is not written any more: an earlier write failed";
-            return Err(
-                Trouble::Ours(Error::new(Kind::Journal, why)).explain(self.files.as_ref(), None)
-            );
+            return Err(Trouble::Ours(Error::new(Kind::Journal, why)).explain(self.files.as_ref(), None));
         }
         let mut outcome = self.transact(&work);
         if let (Err(trouble), Some(files)) = (&outcome, &self.files)

@@ -18,18 +18,11 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
 
-pub(super) fn open(
-    place: &Place,
-    key: &RunKey,
-    options: &OpenOptions,
-) -> Result<(Journal, Resume)> {
+pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
     let mut notes = Vec::new();
     let files = Files::create(place)?;
     let (connection, lock) = match &files {
-        None => (
-            memory().map_err(|trouble| trouble.explain(None, None))?,
-            None,
-        ),
+        None => (memory().map_err(|trouble| trouble.explain(None, None))?, None),
         Some(files) => {
             let lock = Lock::take(files.dir(), files.lock())?;
             (prepare(files, options, &mut notes)?, Some(lock))
@@ -88,16 +81,14 @@ fn prepare(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Res
         return Ok(connection);
     }
     attempt(files, Log::Rollback)?.ok_or_else(|| {
-        Trouble::damaged("SQLite refuses to write it under an exclusive lock")
-            .explain(Some(files), None)
+        Trouble::damaged("SQLite refuses to write it under an exclusive lock").explain(Some(files), None)
     })
 }
 
 /// A connection that writes; `None`: this kind of log does not work here.
 fn attempt(files: &Files, log: Log) -> Result<Option<Connection>> {
-    let connection = files
-        .connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
-        .map_err(|trouble| trouble.explain(Some(files), None))?;
+    let connection =
+        files.connect(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|trouble| trouble.explain(Some(files), None))?;
     match schema::prepare_writing(&connection, log) {
         Ok(true) => Ok(Some(connection)),
         Ok(false) => Ok(None),
@@ -107,15 +98,9 @@ fn attempt(files: &Files, log: Log) -> Result<Option<Connection>> {
 }
 
 fn lacks_shared_memory(error: &rusqlite::Error) -> bool {
-    const SHARED: [i32; 4] = [
-        ffi::SQLITE_IOERR_SHMOPEN,
-        ffi::SQLITE_IOERR_SHMSIZE,
-        ffi::SQLITE_IOERR_SHMLOCK,
-        ffi::SQLITE_IOERR_SHMMAP,
-    ];
-    error
-        .sqlite_error()
-        .is_some_and(|error| SHARED.contains(&error.extended_code))
+    const SHARED: [i32; 4] =
+        [ffi::SQLITE_IOERR_SHMOPEN, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMLOCK, ffi::SQLITE_IOERR_SHMMAP];
+    error.sqlite_error().is_some_and(|error| SHARED.contains(&error.extended_code))
         || error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)
 }
 
@@ -125,17 +110,9 @@ impl Journal {
     }
 
     /// Finds the run of this source, or begins one.
-    fn choose_run(
-        &mut self,
-        key: &RunKey,
-        options: &OpenOptions,
-        notes: &mut Vec<String>,
-    ) -> Result<()> {
+    fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
         let headers = headers(&self.store).map_err(|trouble| self.explain(trouble))?;
-        let Some(mut header) = headers
-            .into_iter()
-            .find(|header| header.source == key.source)
-        else {
+        let Some(mut header) = headers.into_iter().find(|header| header.source == key.source) else {
             return self.begin_run(key);
         };
         self.run = header.id;
@@ -143,8 +120,7 @@ impl Journal {
         if !differences.is_empty() {
             let differences = differences.join(", ");
             if !options.force_resume {
-                let why =
-                    format!("a run from this source was begun with other options: {differences}");
+                let why = format!("a run from this source was begun with other options: {differences}");
                 return Err(Trouble::Ours(
                     Error::new(Kind::JournalMismatch, why)
                         .hint("use the same options, or --force-resume to go on with the new ones"),
@@ -155,13 +131,9 @@ impl Journal {
             self.write(|_, transaction| Ok(header.write(transaction)?))?;
             notes.push(format!("resumed although options differ: {differences}"));
         }
-        let progress =
-            Progress::load(&self.store, self.run).map_err(|error| self.explain(error.into()))?;
-        self.progress = progress.ok_or_else(|| {
-            self.explain(Trouble::damaged(
-                "the row that says what is done is damaged",
-            ))
-        })?;
+        let progress = Progress::load(&self.store, self.run).map_err(|error| self.explain(error.into()))?;
+        self.progress =
+            progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
         Ok(())
     }
 
@@ -170,9 +142,7 @@ impl Journal {
             id: fastrand::i64(1..),
             source: key.source.clone(),
             options: key.options.clone(),
-            started: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |time| time.as_secs()),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
         self.run = header.id;
         self.write(|journal, transaction| {
@@ -206,10 +176,7 @@ impl Journal {
     fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
         let mut found = self.scan().map_err(|trouble| self.explain(trouble))?;
         let prefix = &self.progress;
-        let expected = prefix
-            .listed
-            .checked_sub(prefix.written)
-            .and_then(|left| left.checked_sub(prefix.skipped));
+        let expected = prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skipped));
         if expected != Some(found.prefix.total()) {
             let why = format!(
                 "{} records of failed objects are damaged or missing, so that it is not known which objects they were",
@@ -228,16 +195,9 @@ impl Journal {
             .map(|(seq, _)| *seq)
             .collect();
         for seq in &unbalanced {
-            found
-                .bad_done
-                .extend(found.window.remove(seq).and_then(|entry| entry.id));
+            found.bad_done.extend(found.window.remove(seq).and_then(|entry| entry.id));
         }
-        let orphans: Vec<u64> = found
-            .faults
-            .keys()
-            .copied()
-            .filter(|seq| !found.window.contains_key(seq))
-            .collect();
+        let orphans: Vec<u64> = found.faults.keys().copied().filter(|seq| !found.window.contains_key(seq)).collect();
         if !found.bad_done.is_empty() || !found.bad_faults.is_empty() || !orphans.is_empty() {
             self.write(|journal, transaction| journal.discard(transaction, &found, &orphans))?;
         }
@@ -254,9 +214,7 @@ impl Journal {
         self.failed = tallies().map(|tally| tally.failed).sum();
         self.deferred = tallies().map(|tally| tally.deferred).sum();
         self.window = found.window;
-        self.rate = self
-            .load_rate()
-            .map_err(|error| self.explain(error.into()))?;
+        self.rate = self.load_rate().map_err(|error| self.explain(error.into()))?;
         Ok(())
     }
 
@@ -267,9 +225,7 @@ impl Journal {
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
             match Entry::read(row, self.run, epoch) {
-                Some((seq, entry))
-                    if seq >= self.progress.frontier && !found.window.contains_key(&seq) =>
-                {
+                Some((seq, entry)) if seq >= self.progress.frontier && !found.window.contains_key(&seq) => {
                     found.window.insert(seq, entry);
                 }
                 Some((_, entry)) => found.bad_done.extend(entry.id), // folded already
@@ -280,10 +236,7 @@ impl Journal {
             }
         }
         // In the table's own order: by an index every row would be a jump.
-        let sql = format!(
-            "SELECT {} FROM failure NOT INDEXED WHERE run = ?1",
-            Fault::FIELDS
-        );
+        let sql = format!("SELECT {} FROM failure NOT INDEXED WHERE run = ?1", Fault::FIELDS);
         let mut statement = self.store.prepare(&sql)?;
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
@@ -304,12 +257,7 @@ impl Journal {
         Ok(found)
     }
 
-    fn discard(
-        &self,
-        connection: &Connection,
-        found: &Found,
-        orphans: &[u64],
-    ) -> Result<(), Trouble> {
+    fn discard(&self, connection: &Connection, found: &Found, orphans: &[u64]) -> Result<(), Trouble> {
         for id in &found.bad_done {
             connection.execute("DELETE FROM done WHERE id = ?1", [id])?;
         }
@@ -317,10 +265,7 @@ impl Journal {
             connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
         }
         for seq in orphans {
-            connection.execute(
-                "DELETE FROM failure WHERE run = ?1 AND seq = ?2",
-                [self.run, *seq as i64],
-            )?;
+            connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", [self.run, *seq as i64])?;
         }
         Ok(())
     }
@@ -348,11 +293,7 @@ impl Journal {
             frontier: self.progress.frontier,
             cursor: self.progress.cursor.clone(),
             chain: self.progress.chain,
-            done: self
-                .window
-                .iter()
-                .map(|(seq, entry)| (*seq, entry.key))
-                .collect(),
+            done: self.window.iter().map(|(seq, entry)| (*seq, entry.key)).collect(),
             mark: self.progress.mark,
             totals: self.totals(),
             completed_at: self.progress.completed,
@@ -396,8 +337,7 @@ pub(super) fn headers(connection: &Connection) -> Result<Vec<Header>, Trouble> {
     let mut headers = Vec::new();
     while let Some(row) = rows.next()? {
         let header = Header::read(row);
-        headers
-            .push(header.ok_or_else(|| Trouble::damaged("the row that names a run is damaged"))?);
+        headers.push(header.ok_or_else(|| Trouble::damaged("the row that names a run is damaged"))?);
     }
     Ok(headers)
 }
@@ -406,13 +346,9 @@ pub(super) fn headers(connection: &Connection) -> Result<Vec<Header>, Trouble> {
 fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
     let value = |options: &[(String, String)], name: &str| {
         let found = options.iter().find(|(other, _)| other == name);
-        found.map_or("(not set)".to_owned(), |(_, value)| {
-            escape(value.as_bytes())
-        })
+        found.map_or("(not set)".to_owned(), |(_, value)| escape(value.as_bytes()))
     };
-    let added = new
-        .iter()
-        .filter(|(name, _)| old.iter().all(|(other, _)| other != name));
+    let added = new.iter().filter(|(name, _)| old.iter().all(|(other, _)| other != name));
     let mut texts = Vec::new();
     for (name, _) in old.iter().chain(added) {
         let (before, after) = (value(old, name), value(new, name));
@@ -430,29 +366,12 @@ mod tests {
     #[test]
     fn only_what_differs_is_named() {
         let options = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs
-                .iter()
-                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
-                .collect()
+            pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
         };
         let old = options(&[("layout", "names"), ("cut", "100"), ("include", "*.jpg")]);
-        let new = options(&[
-            ("cut", "100"),
-            ("layout", "partition"),
-            ("exclude", "*.png"),
-        ]);
-        let expected = [
-            "layout: names -> partition",
-            "include: *.jpg -> (not set)",
-            "exclude: (not set) -> *.png",
-        ];
+        let new = options(&[("cut", "100"), ("layout", "partition"), ("exclude", "*.png")]);
+        let expected = ["layout: names -> partition", "include: *.jpg -> (not set)", "exclude: (not set) -> *.png"];
         assert_eq!(differences(&old, &new), expected);
-        assert!(
-            differences(
-                &old,
-                &options(&[("include", "*.jpg"), ("cut", "100"), ("layout", "names")])
-            )
-            .is_empty()
-        );
+        assert!(differences(&old, &options(&[("include", "*.jpg"), ("cut", "100"), ("layout", "names")])).is_empty());
     }
 }

@@ -101,8 +101,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) const SELECT: &str =
-        "SELECT id, source, options, started, sum FROM run ORDER BY started, id";
+    pub(super) const SELECT: &str = "SELECT id, source, options, started, sum FROM run ORDER BY started, id";
 
     pub(super) fn read(row: &Row<'_>) -> Option<Header> {
         let options = text(row, 2)?;
@@ -159,10 +158,7 @@ impl Progress {
                           began, completed, boot, sum";
 
     /// The row of a run; `None` inside: it is missing or damaged.
-    pub(super) fn load(
-        connection: &Connection,
-        run: i64,
-    ) -> Result<Option<Progress>, rusqlite::Error> {
+    pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
         let sql = format!("SELECT {} FROM progress WHERE run = ?1", Self::FIELDS);
         let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query([run])?;
@@ -221,24 +217,13 @@ impl Progress {
     }
 
     fn sum(&self, run: i64) -> i64 {
-        let sum = Sum::of("progress")
-            .int(run)
-            .int(self.epoch)
-            .uint(self.frontier);
+        let sum = Sum::of("progress").int(run).int(self.epoch).uint(self.frontier);
         let sum = sum.maybe(self.cursor.as_ref(), |sum, cursor| sum.bytes(&cursor.0));
-        let sum = sum
-            .bytes(&self.chain.0.to_be_bytes())
-            .uint(self.listed)
-            .uint(self.written);
-        let sum = sum
-            .uint(self.skipped)
-            .uint(self.bytes)
-            .uint(self.mark)
-            .uint(self.sessions);
+        let sum = sum.bytes(&self.chain.0.to_be_bytes()).uint(self.listed).uint(self.written);
+        let sum = sum.uint(self.skipped).uint(self.bytes).uint(self.mark).uint(self.sessions);
         let sum = sum.maybe(self.began, |sum, began| sum.bytes(&began.to_le_bytes()));
         let sum = sum.maybe(self.completed, Sum::uint);
-        sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes()))
-            .end()
+        sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes())).end()
     }
 }
 
@@ -300,22 +285,12 @@ impl Entry {
 
     /// Objects in it that are neither written nor skipped; `None`: the counts are impossible.
     pub(super) fn failures(&self) -> Option<u64> {
-        self.listed
-            .checked_sub(self.written)?
-            .checked_sub(self.skipped)
+        self.listed.checked_sub(self.written)?.checked_sub(self.skipped)
     }
 
     fn sum(&self, run: i64, epoch: i64, seq: u64) -> i64 {
-        let sum = Sum::of("done")
-            .int(run)
-            .int(epoch)
-            .uint(seq)
-            .bytes(&self.key.0.to_be_bytes());
-        sum.uint(self.listed)
-            .uint(self.written)
-            .uint(self.skipped)
-            .uint(self.bytes)
-            .end()
+        let sum = Sum::of("done").int(run).int(epoch).uint(seq).bytes(&self.key.0.to_be_bytes());
+        sum.uint(self.listed).uint(self.written).uint(self.skipped).uint(self.bytes).end()
     }
 }
 
@@ -334,8 +309,7 @@ pub(super) struct Fault<'a> {
 
 impl<'a> Fault<'a> {
     /// The columns that [`Fault::read`] expects, its row's id first.
-    pub(super) const FIELDS: &'static str =
-        "id, seq, locator, name, kind, reason, tries, tried_ms, due_ms, sum";
+    pub(super) const FIELDS: &'static str = "id, seq, locator, name, kind, reason, tries, tried_ms, due_ms, sum";
     const WRITE: &'static str = "INSERT OR REPLACE INTO failure \
                          (id, run, seq, locator, name, kind, reason, tries, tried_ms, due_ms, sum) \
                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
@@ -406,15 +380,8 @@ impl<'a> Fault<'a> {
     }
 
     fn sum(&self, run: i64, epoch: i64) -> i64 {
-        let sum = Sum::of("failure")
-            .int(run)
-            .int(epoch)
-            .uint(self.seq)
-            .bytes(self.locator);
-        let sum = sum
-            .bytes(self.name)
-            .bytes(self.kind.as_bytes())
-            .bytes(self.reason.as_bytes());
+        let sum = Sum::of("failure").int(run).int(epoch).uint(self.seq).bytes(self.locator);
+        let sum = sum.bytes(self.name).bytes(self.kind.as_bytes()).bytes(self.reason.as_bytes());
         let sum = sum.int(self.tries.into()).uint(self.tried_ms);
         sum.maybe(self.due_ms, Sum::uint).end()
     }
@@ -436,38 +403,22 @@ impl Sample {
     pub(super) const THIN: &str = "DELETE FROM sample WHERE rowid IN (SELECT at FROM (SELECT rowid AS at, \
                                    row_number() OVER (ORDER BY rowid) AS place FROM sample WHERE run = ?1) \
                                    WHERE place % 2 = 0)";
-    pub(super) const SELECT: &str =
-        "SELECT at_ms, objects, bytes, sum FROM sample WHERE run = ?1 ORDER BY rowid";
+    pub(super) const SELECT: &str = "SELECT at_ms, objects, bytes, sum FROM sample WHERE run = ?1 ORDER BY rowid";
 
     pub(super) fn read(row: &Row<'_>, run: i64) -> Option<Sample> {
-        let sample = Sample {
-            at_ms: uint(row, 0)?,
-            objects: uint(row, 1)?,
-            bytes: uint(row, 2)?,
-        };
+        let sample = Sample { at_ms: uint(row, 0)?, objects: uint(row, 1)?, bytes: uint(row, 2)? };
         (sample.sum(run) == int(row, 3)?).then_some(sample)
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         connection.execute(
             "INSERT INTO sample (run, at_ms, objects, bytes, sum) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![
-                run,
-                self.at_ms as i64,
-                self.objects as i64,
-                self.bytes as i64,
-                self.sum(run)
-            ],
+            params![run, self.at_ms as i64, self.objects as i64, self.bytes as i64, self.sum(run)],
         )?;
         Ok(())
     }
 
     fn sum(&self, run: i64) -> i64 {
-        Sum::of("sample")
-            .int(run)
-            .uint(self.at_ms)
-            .uint(self.objects)
-            .uint(self.bytes)
-            .end()
+        Sum::of("sample").int(run).uint(self.at_ms).uint(self.objects).uint(self.bytes).end()
     }
 }

@@ -33,10 +33,7 @@ const BUSY: Duration = Duration::from_secs(1);
 /// - `failure`: `due_ms` null = failed for good, else deferred.
 /// - `sample`: what was written when, for the rate history.
 const TABLES: [(&str, &str); 8] = [
-    (
-        "run",
-        "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, started INTEGER, sum INTEGER)",
-    ),
+    ("run", "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, started INTEGER, sum INTEGER)"),
     (
         "progress",
         "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
@@ -53,22 +50,10 @@ const TABLES: [(&str, &str); 8] = [
         "CREATE TABLE failure (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, locator BLOB, name BLOB, kind TEXT, \
          reason TEXT, tries INTEGER, tried_ms INTEGER, due_ms INTEGER, sum INTEGER)",
     ),
-    (
-        "failure_locator",
-        "CREATE INDEX failure_locator ON failure (run, locator)",
-    ),
-    (
-        "failure_seq",
-        "CREATE INDEX failure_seq ON failure (run, seq)",
-    ),
-    (
-        "failure_due",
-        "CREATE INDEX failure_due ON failure (run, due_ms)",
-    ),
-    (
-        "sample",
-        "CREATE TABLE sample (run INTEGER, at_ms INTEGER, objects INTEGER, bytes INTEGER, sum INTEGER)",
-    ),
+    ("failure_locator", "CREATE INDEX failure_locator ON failure (run, locator)"),
+    ("failure_seq", "CREATE INDEX failure_seq ON failure (run, seq)"),
+    ("failure_due", "CREATE INDEX failure_due ON failure (run, due_ms)"),
+    ("sample", "CREATE TABLE sample (run INTEGER, at_ms INTEGER, objects INTEGER, bytes INTEGER, sum INTEGER)"),
 ];
 
 /// How a database is written.
@@ -94,11 +79,7 @@ pub(super) fn harden(connection: &Connection) -> Result<(), rusqlite::Error> {
 
 /// Settings of the connection that writes. `Ok(false)`: the log asked for does not work here.
 pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool, rusqlite::Error> {
-    connection.pragma_update(
-        None,
-        "synchronous",
-        if log == Log::Nothing { "OFF" } else { "FULL" },
-    )?;
+    connection.pragma_update(None, "synchronous", if log == Log::Nothing { "OFF" } else { "FULL" })?;
     connection.pragma_update(None, "temp_store", "MEMORY")?; // never a file outside our directory
     if log == Log::Rollback {
         let set = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
@@ -109,18 +90,15 @@ pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool,
         Log::Rollback => "truncate",
         Log::Nothing => "memory", // rolled back from memory; "off" is refused by a defensive connection
     };
-    let mode = connection
-        .pragma_update_and_check(None, "journal_mode", wanted, |row| row.get::<_, String>(0))?;
+    let mode = connection.pragma_update_and_check(None, "journal_mode", wanted, |row| row.get::<_, String>(0))?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_MAX, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", CACHE_KIB)?;
     // A map would turn an I/O error into a signal.
-    connection
-        .query_row("PRAGMA mmap_size = 0", [], |_| Ok(()))
-        .or_else(|error| match error {
-            rusqlite::Error::QueryReturnedNoRows => Ok(()), // SQLite was built without maps
-            error => Err(error),
-        })?;
+    connection.query_row("PRAGMA mmap_size = 0", [], |_| Ok(())).or_else(|error| match error {
+        rusqlite::Error::QueryReturnedNoRows => Ok(()), // SQLite was built without maps
+        error => Err(error),
+    })?;
     // The first look at the file is where shared memory fails.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(mode == wanted)
@@ -129,8 +107,7 @@ pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool,
 /// Makes the tables in an empty database, or checks that they are as we made them.
 pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
     if is_empty(connection)? {
-        let transaction =
-            rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
         for (_, sql) in TABLES {
             transaction.execute_batch(sql)?;
         }
@@ -143,9 +120,7 @@ pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
     let sound: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     match sound.as_str() {
         "ok" => Ok(()),
-        what => Err(Trouble::damaged(&format!(
-            "its structure is damaged ({what})"
-        ))),
+        what => Err(Trouble::damaged(&format!("its structure is damaged ({what})"))),
     }
 }
 
@@ -157,9 +132,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
     }
     let format = number("user_version")?;
     if format != FORMAT {
-        let why = format!(
-            "the journal has format {format}, but this version of shoal knows format {FORMAT}"
-        );
+        let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
         return Err(Error::new(Kind::JournalMismatch, why)
             .hint("use the version of shoal that wrote it, or another destination")
             .into());
@@ -172,8 +145,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
         match (rows.next()?, expected.next()) {
             (None, None) => return Ok(()),
             (Some(row), Some((name, sql)))
-                if row.get_ref(0)?.as_str() == Ok(*name)
-                    && row.get_ref(1)?.as_str() == Ok(*sql) => {}
+                if row.get_ref(0)?.as_str() == Ok(*name) && row.get_ref(1)?.as_str() == Ok(*sql) => {}
             _ => return Err(Trouble::damaged("its tables are not as shoal made them")),
         }
     }
@@ -181,10 +153,8 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
 
 /// Whether nothing was ever written: made by us a moment ago, or by a run that was cut off right then.
 pub(super) fn is_empty(connection: &Connection) -> Result<bool, rusqlite::Error> {
-    let objects: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let application: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     Ok(objects == 0 && version == 0 && application == 0)
 }

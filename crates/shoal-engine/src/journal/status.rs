@@ -67,20 +67,12 @@ pub fn status(path: &Path) -> Result<Status> {
         Ok(seen) => seen,
         Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
             let pid = owner.map_or(0, |owner| owner.pid);
-            let why = format!(
-                "pid {pid} works with the journal, which only one process can read on this file system"
-            );
-            return Err(Error::new(Kind::JournalLocked, why)
-                .on(&files.shown())
-                .hint("try again when it is done"));
+            let why = format!("pid {pid} works with the journal, which only one process can read on this file system");
+            return Err(Error::new(Kind::JournalLocked, why).on(&files.shown()).hint("try again when it is done"));
         }
         Err(trouble) => return Err(trouble.explain(Some(&files), None)),
     };
-    Ok(Status {
-        owner,
-        runs,
-        connection,
-    })
+    Ok(Status { owner, runs, connection })
 }
 
 impl Status {
@@ -91,10 +83,7 @@ impl Status {
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
@@ -106,9 +95,7 @@ fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
         Ok((connection, runs))
     };
     match look_through(OpenFlags::empty()) {
-        Err(Trouble::Sql(error))
-            if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() =>
-        {
+        Err(Trouble::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() => {
             look_through(OpenFlags::SQLITE_OPEN_URI)
         }
         seen => seen,
@@ -122,10 +109,7 @@ fn look(connection: &Connection) -> Result<Vec<RunStatus>, Trouble> {
         return Ok(Vec::new()); // begun a moment ago
     }
     schema::check(&moment)?;
-    headers(&moment)?
-        .into_iter()
-        .map(|header| look_at(&moment, header))
-        .collect()
+    headers(&moment)?.into_iter().map(|header| look_at(&moment, header)).collect()
 }
 
 fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble> {

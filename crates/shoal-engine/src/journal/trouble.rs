@@ -29,10 +29,7 @@ impl From<Error> for Trouble {
 impl Trouble {
     /// The journal holds something that shoal did not write; `explain` adds the advice.
     pub(super) fn damaged(why: &str) -> Trouble {
-        Trouble::Ours(Error::new(
-            Kind::Journal,
-            format!("the journal cannot be used: {why}"),
-        ))
+        Trouble::Ours(Error::new(Kind::Journal, format!("the journal cannot be used: {why}")))
     }
 
     /// A caller asked for something that makes no sense.
@@ -95,34 +92,23 @@ fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
         Some(ErrorCode::ReadOnly) => {
             Error::new(Kind::DestinationReadOnly, "the journal can only be read").errno(number)
         }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::new(
-            Kind::Journal,
-            format!("the journal cannot be used: it is damaged ({error})"),
-        ),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            Error::new(Kind::Journal, "another program is using the journal")
-                .hint("close it and try again")
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Error::new(Kind::Journal, format!("the journal cannot be used: it is damaged ({error})"))
         }
-        Some(ErrorCode::CannotOpen) if extended == ffi::SQLITE_CANTOPEN_SYMLINK => Error::new(
-            Kind::Journal,
-            "is a symbolic link, which the journal must not be",
-        )
-        .hint("remove it"),
-        Some(
-            ErrorCode::SystemIoFailure
-            | ErrorCode::CannotOpen
-            | ErrorCode::FileLockingProtocolFailed,
-        ) => {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Error::new(Kind::Journal, "another program is using the journal").hint("close it and try again")
+        }
+        Some(ErrorCode::CannotOpen) if extended == ffi::SQLITE_CANTOPEN_SYMLINK => {
+            Error::new(Kind::Journal, "is a symbolic link, which the journal must not be").hint("remove it")
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::FileLockingProtocolFailed) => {
             let system = errno.map_or(String::new(), |errno| format!(": {}", plain(&errno.into())));
             let why = format!("the journal cannot be read or written: {error}{system}");
             Error::new(Kind::Journal, why)
                 .hint("see to the disk, then run the same command again: it resumes")
                 .errno(number)
         }
-        _ => Error::new(
-            Kind::Journal,
-            format!("the journal cannot be used: {error}"),
-        ),
+        _ => Error::new(Kind::Journal, format!("the journal cannot be used: {error}")),
     }
 }
 

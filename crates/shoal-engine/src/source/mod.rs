@@ -166,17 +166,8 @@ pub(crate) trait BodyClock {
 }
 
 impl Body {
-    pub(crate) fn new(
-        writer: Box<dyn ObjectWriter>,
-        lane: Rc<dyn BodyClock>,
-        meta: ObjectMeta,
-    ) -> Body {
-        Body {
-            writer,
-            lane,
-            bytes: 0,
-            meta,
-        }
+    pub(crate) fn new(writer: Box<dyn ObjectWriter>, lane: Rc<dyn BodyClock>, meta: ObjectMeta) -> Body {
+        Body { writer, lane, bytes: 0, meta }
     }
 
     /// Appends a piece. After an error: stop reading and call `Lane::finished` with it.

@@ -16,26 +16,9 @@ fn sample_journal(dir: &Path) {
     journal.began(1).unwrap();
     journal.mark(8).unwrap();
     journal.sample(1_000, 1, 1);
-    let folded = vec![
-        done(0, vec![failed("a", None)]),
-        done(1, vec![failed("b", Some(1))]),
-    ];
-    journal
-        .commit(
-            &Commit {
-                done: folded,
-                fold: fold(2),
-                ..Commit::default()
-            },
-            Durable::All,
-        )
-        .unwrap();
-    journal
-        .commit(
-            &commit(vec![done(3, vec![failed("c", None)]), done(5, vec![])]),
-            Durable::All,
-        )
-        .unwrap();
+    let folded = vec![done(0, vec![failed("a", None)]), done(1, vec![failed("b", Some(1))])];
+    journal.commit(&Commit { done: folded, fold: fold(2), ..Commit::default() }, Durable::All).unwrap();
+    journal.commit(&commit(vec![done(3, vec![failed("c", None)]), done(5, vec![])]), Durable::All).unwrap();
 }
 
 fn execute(dir: &Path, sql: &str) {
@@ -69,41 +52,22 @@ fn a_damaged_partition_row_means_its_partition_is_done_again() {
         let (dir, opened) = damaged(&format!("UPDATE done SET {change} WHERE seq = 3"));
         let (journal, resume) = opened.unwrap();
         assert_eq!(resume.done, [(5, key_of(5))].into(), "{change}");
-        assert_eq!(
-            (resume.frontier, resume.totals.listed, resume.totals.failed),
-            (2, 30, 1),
-            "{change}"
-        );
+        assert_eq!((resume.frontier, resume.totals.listed, resume.totals.failed), (2, 30, 1), "{change}");
         assert!(resume.totals.balanced());
         assert_eq!(journal.failures(9).count(), 1, "its failures went with it");
         drop(journal);
         let (_journal, resume) = open(dir.path());
-        assert!(
-            resume.notes.is_empty(),
-            "said and mended once: {:?}",
-            resume.notes
-        );
+        assert!(resume.notes.is_empty(), "said and mended once: {:?}", resume.notes);
     }
 }
 
 #[test]
 fn a_damaged_failure_of_a_partition_in_the_window_means_the_same() {
-    for change in [
-        "locator = x'00'",
-        "reason = 'all is well'",
-        "due_ms = 5",
-        "tries = 0",
-        "seq = 5",
-        "kind = x'ff'",
-    ] {
+    for change in ["locator = x'00'", "reason = 'all is well'", "due_ms = 5", "tries = 0", "seq = 5", "kind = x'ff'"] {
         let (_dir, opened) = damaged(&format!("UPDATE failure SET {change} WHERE seq = 3"));
         let (_journal, resume) = opened.unwrap();
         assert_eq!(resume.done, [(5, key_of(5))].into(), "{change}");
-        assert!(
-            resume.totals.balanced() && resume.notes[0].contains("damaged"),
-            "{:?}",
-            resume.notes
-        );
+        assert!(resume.totals.balanced() && resume.notes[0].contains("damaged"), "{:?}", resume.notes);
     }
     let (_dir, opened) = damaged("DELETE FROM failure WHERE seq = 3");
     assert_eq!(opened.unwrap().1.done, [(5, key_of(5))].into());
@@ -111,30 +75,14 @@ fn a_damaged_failure_of_a_partition_in_the_window_means_the_same() {
 
 #[test]
 fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
-    for sql in [
-        "UPDATE failure SET name = x'00' WHERE seq = 0",
-        "DELETE FROM failure WHERE seq = 1",
-    ] {
+    for sql in ["UPDATE failure SET name = x'00' WHERE seq = 0", "DELETE FROM failure WHERE seq = 1"] {
         let (dir, opened) = damaged(sql);
         let error = refused(opened);
         assert_eq!(error.kind(), Kind::Journal);
-        assert!(
-            error.line().contains("1 records of failed objects"),
-            "{error}"
-        );
+        assert!(error.line().contains("1 records of failed objects"), "{error}");
         assert!(error.advice().unwrap().contains("--again"), "{error}");
-        let (journal, resume) = open_with(
-            dir.path(),
-            &OpenOptions {
-                again: true,
-                ..OpenOptions::default()
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            (resume.frontier, resume.mark, resume.totals.listed),
-            (0, 8, 0)
-        );
+        let (journal, resume) = open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap();
+        assert_eq!((resume.frontier, resume.mark, resume.totals.listed), (0, 8, 0));
         drop(journal);
         open(dir.path());
     }
@@ -142,14 +90,7 @@ fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
 
 #[test]
 fn a_damaged_run_or_prefix_is_refused_with_advice() {
-    let columns = [
-        "source = 'x'",
-        "options = '[]'",
-        "options = '{'",
-        "started = 1",
-        "sum = 1",
-        "id = 1",
-    ];
+    let columns = ["source = 'x'", "options = '[]'", "options = '{'", "started = 1", "sum = 1", "id = 1"];
     let runs = columns.map(|change| format!("UPDATE run SET {change}"));
     let columns = [
         "epoch = 1",
@@ -170,22 +111,12 @@ fn a_damaged_run_or_prefix_is_refused_with_advice() {
         "run = 5",
     ];
     let prefixes = columns.map(|change| format!("UPDATE progress SET {change}"));
-    for sql in runs
-        .into_iter()
-        .chain(prefixes)
-        .chain(["DELETE FROM progress".to_owned()])
-    {
+    for sql in runs.into_iter().chain(prefixes).chain(["DELETE FROM progress".to_owned()]) {
         let (_dir, opened) = damaged(&sql);
         let error = refused(opened);
         assert_eq!(error.kind(), Kind::Journal, "{sql}: {error}");
-        assert!(
-            error.advice().unwrap().contains("--overwrite always"),
-            "{sql}: {error}"
-        );
-        assert!(
-            error.subject().unwrap().ends_with(".shoal/journal.db"),
-            "{sql}: {error}"
-        );
+        assert!(error.advice().unwrap().contains("--overwrite always"), "{sql}: {error}");
+        assert!(error.subject().unwrap().ends_with(".shoal/journal.db"), "{sql}: {error}");
     }
 }
 
@@ -205,9 +136,7 @@ fn rows_from_before_a_reset_never_count_after_it() {
     let (mut journal, _) = open(dir.path());
     journal.reset_listing().unwrap();
     drop(journal);
-    database
-        .execute("INSERT INTO done SELECT * FROM kept", [])
-        .unwrap();
+    database.execute("INSERT INTO done SELECT * FROM kept", []).unwrap();
     let (_journal, resume) = open(dir.path());
     assert!(resume.done.is_empty());
     assert_eq!(resume.notes.len(), 1);
@@ -222,16 +151,8 @@ fn another_format_and_foreign_databases_are_refused() {
     let cases = [
         ("PRAGMA user_version = 2", Kind::JournalMismatch, "format 2"),
         ("PRAGMA user_version = 0", Kind::JournalMismatch, "format 0"),
-        (
-            "PRAGMA application_id = 7",
-            Kind::Journal,
-            "not a journal of shoal",
-        ),
-        (
-            "CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM failure; END",
-            Kind::Journal,
-            "tables",
-        ),
+        ("PRAGMA application_id = 7", Kind::Journal, "not a journal of shoal"),
+        ("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM failure; END", Kind::Journal, "tables"),
         ("CREATE TABLE more (x)", Kind::Journal, "tables"),
         ("DROP TABLE sample", Kind::Journal, "tables"),
         ("DROP INDEX failure_due", Kind::Journal, "tables"),
@@ -242,19 +163,12 @@ fn another_format_and_foreign_databases_are_refused() {
         pragma(dir.path(), sql);
         let error = refused(open_with(dir.path(), &OpenOptions::default()));
         assert_eq!(error.kind(), kind, "{sql}");
-        assert!(
-            error.line().contains(words) && error.advice().is_some(),
-            "{error}"
-        );
+        assert!(error.line().contains(words) && error.advice().is_some(), "{error}");
         assert_eq!(status(dir.path()).err().unwrap().kind(), kind, "{sql}");
     }
     let dir = fast_dir();
     drop(open(dir.path()));
-    std::fs::write(
-        dir.path().join(".shoal/journal.db"),
-        "a diary, not a journal",
-    )
-    .unwrap();
+    std::fs::write(dir.path().join(".shoal/journal.db"), "a diary, not a journal").unwrap();
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::Journal);
     assert!(error.advice().unwrap().contains("move"), "{error}");
@@ -265,9 +179,7 @@ fn a_damaged_structure_is_refused_even_where_every_row_is_sound() {
     let dir = fast_dir();
     sample_journal(dir.path());
     let database = Connection::open(dir.path().join(".shoal/journal.db")).unwrap();
-    database
-        .execute_batch("PRAGMA writable_schema = ON")
-        .unwrap();
+    database.execute_batch("PRAGMA writable_schema = ON").unwrap();
     // Two indexes change places.
     let root = |name: &str| -> i64 {
         let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
@@ -276,20 +188,12 @@ fn a_damaged_structure_is_refused_even_where_every_row_is_sound() {
     let roots = [root("failure_seq"), root("failure_due")];
     for (name, root) in ["failure_due", "failure_seq"].into_iter().zip(roots) {
         let sql = "UPDATE sqlite_schema SET rootpage = ?1 WHERE name = ?2";
-        assert_eq!(
-            database
-                .execute(sql, rusqlite::params![root, name])
-                .unwrap(),
-            1
-        );
+        assert_eq!(database.execute(sql, rusqlite::params![root, name]).unwrap(), 1);
     }
     drop(database);
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::Journal);
-    assert!(
-        error.line().contains("structure") && error.advice().unwrap().contains("move"),
-        "{error}"
-    );
+    assert!(error.line().contains("structure") && error.advice().unwrap().contains("move"), "{error}");
 }
 
 #[test]
@@ -327,41 +231,19 @@ fn history() -> History {
         }
         let mut partitions: Vec<_> = (3 * step..3 * step + 3)
             .filter(|seq| seq % 7 != 3)
-            .map(|seq| {
-                done(
-                    seq,
-                    (0..seq % 3)
-                        .map(|n| failed(&format!("{seq}/{n}"), (n == 0).then_some(n)))
-                        .collect(),
-                )
-            })
+            .map(|seq| done(seq, (0..seq % 3).map(|n| failed(&format!("{seq}/{n}"), (n == 0).then_some(n))).collect()))
             .collect();
         if step > 0 && step % 2 == 0 {
-            partitions.extend(
-                (frontier..3 * step)
-                    .filter(|seq| seq % 7 == 3)
-                    .map(|seq| done(seq, vec![])),
-            );
+            partitions.extend((frontier..3 * step).filter(|seq| seq % 7 == 3).map(|seq| done(seq, vec![])));
             frontier = 3 * step;
         }
         for partition in &partitions {
             keys.entry(partition.seq).or_default().push(partition.key);
         }
-        let retried = vec![Retried {
-            locator: format!("{}/0", 3 * step / 2).into_bytes().into(),
-            outcome: Ok(Some(1)),
-        }];
+        let retried =
+            vec![Retried { locator: format!("{}/0", 3 * step / 2).into_bytes().into(), outcome: Ok(Some(1)) }];
         let fold = fold(frontier).filter(|_| frontier > 0);
-        journal
-            .commit(
-                &Commit {
-                    done: partitions,
-                    retried,
-                    fold,
-                },
-                Durable::All,
-            )
-            .unwrap();
+        journal.commit(&Commit { done: partitions, retried, fold }, Durable::All).unwrap();
         state(frontier, mark);
         if step == 6 {
             // Half of it in the database, half in the log.
@@ -370,12 +252,7 @@ fn history() -> History {
         }
     }
     let read = |name: &str| std::fs::read(dir.path().join(".shoal").join(name)).unwrap();
-    History {
-        database: read("journal.db"),
-        log: read("journal.db-wal"),
-        states,
-        keys,
-    }
+    History { database: read("journal.db"), log: read("journal.db-wal"), states, keys }
 }
 
 impl History {
@@ -386,30 +263,18 @@ impl History {
         match open_with(dir, &OpenOptions::default()) {
             Ok((mut journal, resume)) => {
                 let state = (resume.frontier, resume.chain, resume.mark);
-                assert!(
-                    self.states.contains(&state) || state == (0, Key::default(), 0),
-                    "{what}: {resume:?}"
-                );
+                assert!(self.states.contains(&state) || state == (0, Key::default(), 0), "{what}: {resume:?}");
                 for (seq, key) in &resume.done {
-                    assert!(
-                        self.keys[seq].contains(key),
-                        "{what}: partition {seq} was never committed so"
-                    );
+                    assert!(self.keys[seq].contains(key), "{what}: partition {seq} was never committed so");
                 }
                 assert!(resume.totals.balanced(), "{what}: {resume:?}");
                 // Whatever comes of going on with it, it is no panic.
-                let _ = journal.commit(
-                    &commit(vec![done(90, vec![failed("new", Some(1))])]),
-                    Durable::All,
-                );
+                let _ = journal.commit(&commit(vec![done(90, vec![failed("new", Some(1))])]), Durable::All);
                 let _ = journal.take_due(u64::MAX, 10);
                 true
             }
             Err(error) => {
-                assert!(
-                    matches!(error.kind(), Kind::Journal | Kind::JournalMismatch),
-                    "{what}: {error}"
-                );
+                assert!(matches!(error.kind(), Kind::Journal | Kind::JournalMismatch), "{what}: {error}");
                 assert!(error.advice().is_some(), "{what}: {error}");
                 false
             }
@@ -421,12 +286,7 @@ impl History {
 fn cut_and_flipped_bytes_never_claim_what_was_not_committed() {
     let history = history();
     let History { database, log, .. } = &history;
-    assert!(
-        database.len() > 20_000 && log.len() > 20_000,
-        "{} {}",
-        database.len(),
-        log.len()
-    );
+    assert!(database.len() > 20_000 && log.len() > 20_000, "{} {}", database.len(), log.len());
     let dir = fast_dir();
     drop(open(dir.path()));
     assert!(history.try_open(dir.path(), database, log, "undamaged"));
@@ -443,36 +303,21 @@ fn cut_and_flipped_bytes_never_claim_what_was_not_committed() {
         attempt(database, &log[..cut], &format!("log cut at {cut}"));
         let cut = at(database.len());
         attempt(&database[..cut], log, &format!("database cut at {cut}"));
-        attempt(
-            &database[..cut],
-            &[],
-            &format!("database cut at {cut}, no log"),
-        );
+        attempt(&database[..cut], &[], &format!("database cut at {cut}, no log"));
         let mut flipped = log.clone();
         let byte = at(log.len()) + random.usize(..log.len() / 500);
         flipped[byte] ^= 1 << random.u8(..8);
         attempt(database, &flipped, &format!("log flipped at {byte}"));
         // The first page is header and tables: every fifth byte of it, and samples of the rest.
         let mut flipped = database.clone();
-        let byte = if part < 100 {
-            part
-        } else {
-            at(database.len()) + random.usize(..database.len() / 500)
-        };
+        let byte = if part < 100 { part } else { at(database.len()) + random.usize(..database.len() / 500) };
         flipped[byte] ^= 1 << random.u8(..8);
-        attempt(
-            &flipped,
-            &[],
-            &format!("database flipped at {byte}, no log"),
-        );
+        attempt(&flipped, &[], &format!("database flipped at {byte}, no log"));
         attempt(&flipped, log, &format!("database flipped at {byte}"));
         let mut zeroed = database.clone();
         let block = at(database.len()) / 512 * 512;
         zeroed[block..block + 512].fill(0);
         attempt(&zeroed, &[], &format!("database zeroed at {block}"));
     }
-    assert!(
-        accepted > tried / 4 && accepted < tried,
-        "{accepted} of {tried}: the sweep must see both ends"
-    );
+    assert!(accepted > tried / 4 && accepted < tried, "{accepted} of {tried}: the sweep must see both ends");
 }

@@ -15,11 +15,7 @@ use crate::{commit, done, failed, fast_dir, fold, open, open_with, refused, run_
 const CHILD: &str = "SHOAL_JOURNAL_TEST_CHILD";
 
 fn open_file(path: &Path) -> Result<(Journal, shoal_engine::journal::Resume), Error> {
-    Journal::open(
-        &Place::File(path.to_owned()),
-        &run_key(),
-        &OpenOptions::default(),
-    )
+    Journal::open(&Place::File(path.to_owned()), &run_key(), &OpenOptions::default())
 }
 
 #[test]
@@ -29,22 +25,9 @@ fn a_journal_is_its_owners_alone_and_the_ballast_takes_real_room() {
     let (mut journal, _) = open(&destination);
     journal.mark(1).unwrap();
     let shoal = destination.join(".shoal");
-    assert_eq!(
-        shoal.metadata().unwrap().permissions().mode() & 0o777,
-        0o700
-    );
-    for name in [
-        "journal.db",
-        "journal.db-wal",
-        "journal.db-shm",
-        "lock",
-        "ballast",
-    ] {
-        assert_eq!(
-            shoal.join(name).metadata().unwrap().permissions().mode() & 0o777,
-            0o600,
-            "{name}"
-        );
+    assert_eq!(shoal.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm", "lock", "ballast"] {
+        assert_eq!(shoal.join(name).metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
     }
     let ballast = shoal.join("ballast").metadata().unwrap();
     assert!(ballast.len() == 1 << 20 && ballast.blocks() * 512 >= 1 << 20);
@@ -57,10 +40,7 @@ fn a_shoal_directory_open_to_others_is_closed() {
     let shoal = dir.path().join(".shoal");
     std::fs::set_permissions(&shoal, PermissionsExt::from_mode(0o755)).unwrap();
     drop(open(dir.path()));
-    assert_eq!(
-        shoal.metadata().unwrap().permissions().mode() & 0o777,
-        0o700
-    );
+    assert_eq!(shoal.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]
@@ -68,16 +48,11 @@ fn a_journal_file_has_its_lock_beside_it() {
     let dir = fast_dir();
     let path = dir.path().join("odd?name#%20\u{e9}.db");
     let (mut journal, _) = open_file(&path).unwrap();
-    journal
-        .commit(&commit(vec![done(0, vec![])]), Durable::All)
-        .unwrap();
+    journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
     assert_eq!(refused(open_file(&path)).kind(), Kind::JournalLocked);
     let mut lock = path.clone().into_os_string();
     lock.push(".lock");
-    assert_eq!(
-        PathBuf::from(lock).metadata().unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(PathBuf::from(lock).metadata().unwrap().permissions().mode() & 0o777, 0o600);
     drop(journal);
     assert_eq!(open_file(&path).unwrap().1.totals.listed, 10);
     assert_eq!(status(&path).unwrap().runs[0].totals.listed, 10);
@@ -92,10 +67,7 @@ fn the_destinations_own_path_may_be_a_link() {
     drop(open(&dir.path().join("link")));
     assert!(dir.path().join("real/.shoal/journal.db").is_file());
     let (_held, _) = open(&dir.path().join("real"));
-    assert_eq!(
-        refused(open_with(&dir.path().join("link"), &OpenOptions::default())).kind(),
-        Kind::JournalLocked
-    );
+    assert_eq!(refused(open_with(&dir.path().join("link"), &OpenOptions::default())).kind(), Kind::JournalLocked);
 }
 
 /// Puts something in the way.
@@ -104,38 +76,14 @@ type Plant = fn(&Path);
 #[test]
 fn nothing_below_the_destination_may_be_a_link_or_a_strange_file() {
     let plants: [(&str, Plant); 9] = [
-        ("a symbolic link", |root| {
-            symlink(root.join("victim"), root.join("out/.shoal")).unwrap()
-        }),
-        ("not a directory", |root| {
-            std::fs::write(root.join("out/.shoal"), "").unwrap()
-        }),
-        ("a symbolic link", |root| {
-            inside(root, |shoal| {
-                symlink(root.join("file"), shoal.join("journal.db")).unwrap()
-            })
-        }),
-        ("not a regular file", |root| {
-            inside(root, |shoal| {
-                std::fs::create_dir(shoal.join("journal.db")).unwrap()
-            })
-        }),
-        ("a symbolic link", |root| {
-            inside(root, |shoal| {
-                symlink(root.join("file"), shoal.join("lock")).unwrap()
-            })
-        }),
-        ("not a regular file", |root| {
-            inside(root, |shoal| {
-                std::fs::create_dir(shoal.join("lock")).unwrap()
-            })
-        }),
-        ("not a regular file", |root| {
-            inside(root, |shoal| fifo(&shoal.join("lock")))
-        }),
-        ("not a regular file", |root| {
-            inside(root, |shoal| fifo(&shoal.join("journal.db")))
-        }),
+        ("a symbolic link", |root| symlink(root.join("victim"), root.join("out/.shoal")).unwrap()),
+        ("not a directory", |root| std::fs::write(root.join("out/.shoal"), "").unwrap()),
+        ("a symbolic link", |root| inside(root, |shoal| symlink(root.join("file"), shoal.join("journal.db")).unwrap())),
+        ("not a regular file", |root| inside(root, |shoal| std::fs::create_dir(shoal.join("journal.db")).unwrap())),
+        ("a symbolic link", |root| inside(root, |shoal| symlink(root.join("file"), shoal.join("lock")).unwrap())),
+        ("not a regular file", |root| inside(root, |shoal| std::fs::create_dir(shoal.join("lock")).unwrap())),
+        ("not a regular file", |root| inside(root, |shoal| fifo(&shoal.join("lock")))),
+        ("not a regular file", |root| inside(root, |shoal| fifo(&shoal.join("journal.db")))),
         ("unable to open", |root| {
             drop(open(&root.join("out")));
             symlink(root.join("file"), root.join("out/.shoal/journal.db-wal")).unwrap();
@@ -149,18 +97,10 @@ fn nothing_below_the_destination_may_be_a_link_or_a_strange_file() {
         plant(dir.path());
         let error = refused(open_with(&dir.path().join("out"), &OpenOptions::default()));
         assert_eq!(error.kind(), Kind::Journal, "{error}");
-        assert!(
-            error.line().contains(words) && error.line().contains(".shoal"),
-            "{error}"
-        );
+        assert!(error.line().contains(words) && error.line().contains(".shoal"), "{error}");
         assert!(error.advice().is_some(), "{error}");
         assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), b"precious");
-        assert_eq!(
-            std::fs::read_dir(dir.path().join("victim"))
-                .unwrap()
-                .count(),
-            0
-        );
+        assert_eq!(std::fs::read_dir(dir.path().join("victim")).unwrap().count(), 0);
     }
 }
 
@@ -181,12 +121,7 @@ fn two_runs_in_one_process_exclude_each_other_too() {
     let (first, _) = open(dir.path());
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::JournalLocked);
-    assert!(
-        error
-            .line()
-            .contains(&format!("pid {}", std::process::id())),
-        "{error}"
-    );
+    assert!(error.line().contains(&format!("pid {}", std::process::id())), "{error}");
     drop(first);
     open(dir.path());
 }
@@ -196,9 +131,7 @@ fn two_runs_in_one_process_exclude_each_other_too() {
 fn other_process() {
     let (mut journal, _) = open(Path::new(&std::env::var_os(CHILD).unwrap()));
     journal.mark(5).unwrap();
-    journal
-        .commit(&commit(vec![done(0, vec![])]), Durable::All)
-        .unwrap();
+    journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
     writeln!(std::io::stderr(), "ready").unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
@@ -207,12 +140,7 @@ fn other_process() {
 fn a_killed_process_leaves_its_commits_but_no_lock() {
     let dir = fast_dir();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--ignored",
-            "--exact",
-            "files::other_process",
-            "--nocapture",
-        ])
+        .args(["--ignored", "--exact", "files::other_process", "--nocapture"])
         .env(CHILD, dir.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -224,12 +152,7 @@ fn a_killed_process_leaves_its_commits_but_no_lock() {
 
     let error = refused(open_with(dir.path(), &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::JournalLocked);
-    assert!(
-        error
-            .line()
-            .contains(&format!("pid {} on host", child.id())),
-        "{error}"
-    );
+    assert!(error.line().contains(&format!("pid {} on host", child.id())), "{error}");
     assert_eq!(status(dir.path()).unwrap().owner.unwrap().pid, child.id());
 
     child.kill().unwrap();
@@ -257,10 +180,7 @@ fn a_forked_child_neither_keeps_nor_drops_its_parents_lock() {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
-    assert!(
-        reopened.is_ok(),
-        "the child's copy of the lock does not count"
-    );
+    assert!(reopened.is_ok(), "the child's copy of the lock does not count");
 }
 
 /// A small file system in memory, gone with this value; `None` where that needs more rights than we have.
@@ -277,13 +197,7 @@ impl Mount {
         let options = std::ffi::CString::new(options).unwrap();
         // SAFETY: four strings that end with NUL and outlive the call.
         let answer = unsafe {
-            libc::mount(
-                c"shoal-test".as_ptr(),
-                path.as_ptr(),
-                c"tmpfs".as_ptr(),
-                flags,
-                options.as_ptr().cast(),
-            )
+            libc::mount(c"shoal-test".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), flags, options.as_ptr().cast())
         };
         answer == 0
     }
@@ -307,11 +221,7 @@ fn mounted(options: &str) -> Option<Mount> {
 
 /// Takes all the room there is.
 fn fill(path: &Path) {
-    let mut file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .unwrap();
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
     for size in [64 << 10, 4 << 10, 1] {
         while file.write_all(&vec![1; size]).is_ok() {}
     }
@@ -326,48 +236,27 @@ fn on_a_full_disk_the_ballast_lets_the_last_commit_through() {
     let (mut journal, _) = open(root);
     let many = |seq, failures: usize| {
         let mut partition = done(seq, vec![]);
-        partition.failures = (0..failures)
-            .map(|n| failed(&format!("{seq}/{n:0100}"), None))
-            .collect();
+        partition.failures = (0..failures).map(|n| failed(&format!("{seq}/{n:0100}"), None)).collect();
         partition.listed = partition.written + failures as u64;
         partition
     };
-    journal
-        .commit(&commit(vec![done(0, vec![])]), Durable::All)
-        .unwrap();
+    journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
     fill(&root.join("filler"));
-    journal
-        .commit(&commit(vec![many(1, 500)]), Durable::All)
-        .unwrap();
-    assert!(
-        !root.join(".shoal/ballast").exists(),
-        "this commit needed the room"
-    );
+    journal.commit(&commit(vec![many(1, 500)]), Durable::All).unwrap();
+    assert!(!root.join(".shoal/ballast").exists(), "this commit needed the room");
 
     fill(&root.join("filler"));
-    let error = journal
-        .commit(&commit(vec![many(2, 4_000)]), Durable::All)
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.os_error()),
-        (Kind::DestinationFull, Some(libc::ENOSPC)),
-        "{error}"
-    );
+    let error = journal.commit(&commit(vec![many(2, 4_000)]), Durable::All).unwrap_err();
+    assert_eq!((error.kind(), error.os_error()), (Kind::DestinationFull, Some(libc::ENOSPC)), "{error}");
     assert!(error.line().contains("journal.db"), "{error}");
     assert_eq!(journal.totals().listed, 520);
     drop(journal);
 
     let (mut journal, resume) = open(root);
-    assert_eq!(
-        (resume.totals.listed, resume.totals.failed),
-        (520, 500),
-        "a full disk can still be looked at"
-    );
+    assert_eq!((resume.totals.listed, resume.totals.failed), (520, 500), "a full disk can still be looked at");
     assert!(resume.notes[0].contains("full"), "{:?}", resume.notes);
     std::fs::remove_file(root.join("filler")).unwrap();
-    journal
-        .commit(&commit(vec![many(2, 1_000)]), Durable::All)
-        .unwrap();
+    journal.commit(&commit(vec![many(2, 1_000)]), Durable::All).unwrap();
     drop(journal);
     let (_journal, resume) = open(root);
     assert_eq!(resume.totals.failed, 1_500);
@@ -383,11 +272,7 @@ fn a_read_only_disk_can_be_looked_at_but_not_resumed() {
     let (mut journal, _) = open(root);
     journal
         .commit(
-            &Commit {
-                done: vec![done(0, vec![failed("a", None)])],
-                fold: fold(1),
-                ..Commit::default()
-            },
+            &Commit { done: vec![done(0, vec![failed("a", None)])], fold: fold(1), ..Commit::default() },
             Durable::All,
         )
         .unwrap();

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, OpenOptions, Resume, Retried,
-};
+use shoal_engine::journal::{Commit, Done, Durable, Failed, Fold, Journal, OpenOptions, Resume, Retried};
 use shoal_engine::{Counts, Cursor, Key};
 
 use crate::{booted, failed, fast_dir, open_with};
@@ -49,44 +47,21 @@ impl Model {
             self.rows.retain(|row| row.seq != done.seq);
             let mut skipped = done.skipped;
             for (at, failure) in done.failures.iter().enumerate() {
-                if done.failures[..at]
-                    .iter()
-                    .any(|other| other.locator == failure.locator)
-                {
+                if done.failures[..at].iter().any(|other| other.locator == failure.locator) {
                     skipped += 1;
                 } else {
-                    self.rows.push(Row {
-                        seq: done.seq,
-                        locator: failure.locator.clone(),
-                        due_ms: failure.due_ms,
-                    });
+                    self.rows.push(Row { seq: done.seq, locator: failure.locator.clone(), due_ms: failure.due_ms });
                 }
             }
-            let Done {
-                key,
-                listed,
-                written,
-                bytes,
-                ..
-            } = *done;
-            self.partitions.insert(
-                done.seq,
-                Partition {
-                    key,
-                    listed,
-                    written,
-                    skipped,
-                    bytes,
-                },
-            );
+            let Done { key, listed, written, bytes, .. } = *done;
+            self.partitions.insert(done.seq, Partition { key, listed, written, skipped, bytes });
             self.completed = None;
         }
         for retried in &commit.retried {
             self.settle(retried);
         }
         if let Some(fold) = &commit.fold {
-            (self.frontier, self.cursor, self.chain) =
-                (fold.frontier, Some(fold.cursor.clone()), fold.chain);
+            (self.frontier, self.cursor, self.chain) = (fold.frontier, Some(fold.cursor.clone()), fold.chain);
         }
         match durable {
             Durable::No => self.boot = Some(boot),
@@ -119,10 +94,7 @@ impl Model {
     }
 
     fn reset(&mut self) {
-        *self = Model {
-            mark: self.mark,
-            ..Model::default()
-        };
+        *self = Model { mark: self.mark, ..Model::default() };
     }
 
     fn totals(&self) -> Counts {
@@ -140,10 +112,7 @@ impl Model {
 
     /// Times of what waits and is not handed out, the next first.
     fn waiting(&self) -> Vec<u64> {
-        let waits = self
-            .rows
-            .iter()
-            .filter(|row| !self.handed.contains(&row.locator));
+        let waits = self.rows.iter().filter(|row| !self.handed.contains(&row.locator));
         let mut times: Vec<u64> = waits.filter_map(|row| row.due_ms).collect();
         times.sort_unstable();
         times
@@ -153,19 +122,10 @@ impl Model {
         assert_eq!(journal.totals(), self.totals(), "{what}");
         assert!(journal.totals().balanced(), "{what}");
         assert_eq!(journal.deferred(), self.totals().unfinished, "{what}");
-        assert_eq!(
-            journal.next_due().unwrap(),
-            self.waiting().first().copied(),
-            "{what}"
-        );
-        let names: Vec<Box<[u8]>> = journal
-            .failures(usize::MAX)
-            .map(|failure| failure.unwrap().name)
-            .collect();
+        assert_eq!(journal.next_due().unwrap(), self.waiting().first().copied(), "{what}");
+        let names: Vec<Box<[u8]>> = journal.failures(usize::MAX).map(|failure| failure.unwrap().name).collect();
         let lost = self.rows.iter().filter(|row| row.due_ms.is_none());
-        let expected: Vec<Box<[u8]>> = lost
-            .map(|row| [b"name of ", &row.locator[..]].concat().into())
-            .collect();
+        let expected: Vec<Box<[u8]>> = lost.map(|row| [b"name of ", &row.locator[..]].concat().into()).collect();
         assert_eq!(names, expected, "{what}");
     }
 
@@ -175,22 +135,11 @@ impl Model {
             (self.frontier, &self.cursor, self.chain),
             "{what}"
         );
-        let done: BTreeMap<u64, Key> = self
-            .partitions
-            .range(self.frontier..)
-            .map(|(seq, partition)| (*seq, partition.key))
-            .collect();
+        let done: BTreeMap<u64, Key> =
+            self.partitions.range(self.frontier..).map(|(seq, partition)| (*seq, partition.key)).collect();
         assert_eq!(resume.done, done, "{what}");
-        assert_eq!(
-            (resume.mark, resume.completed_at),
-            (self.mark, self.completed),
-            "{what}"
-        );
-        assert_eq!(
-            (resume.totals, resume.deferred),
-            (self.totals(), self.totals().unfinished),
-            "{what}"
-        );
+        assert_eq!((resume.mark, resume.completed_at), (self.mark, self.completed), "{what}");
+        assert_eq!((resume.totals, resume.deferred), (self.totals(), self.totals().unfinished), "{what}");
     }
 }
 
@@ -209,25 +158,13 @@ impl Pair {
         let random = &mut self.random;
         let failures: Vec<Failed> = (0..random.u64(..4).saturating_sub(1))
             .map(|n| {
-                let locator = if random.u8(..4) == 0 {
-                    format!("dup{}", random.u8(..3))
-                } else {
-                    format!("{seq}/{n}")
-                };
+                let locator = if random.u8(..4) == 0 { format!("dup{}", random.u8(..3)) } else { format!("{seq}/{n}") };
                 failed(&locator, random.bool().then(|| random.u64(..1_000)))
             })
             .collect();
         let (written, skipped) = (random.u64(..100), random.u64(..3));
         let listed = written + skipped + failures.len() as u64;
-        Done {
-            seq,
-            key: Key(random.u128(..)),
-            listed,
-            written,
-            skipped,
-            bytes: written * random.u64(..9),
-            failures,
-        }
+        Done { seq, key: Key(random.u128(..)), listed, written, skipped, bytes: written * random.u64(..9), failures }
     }
 
     fn commit(&mut self) {
@@ -241,11 +178,7 @@ impl Pair {
             .collect();
         let mut retried = Vec::new();
         for row in &self.model.rows {
-            if self.random.u8(..5) == 0
-                && !retried
-                    .iter()
-                    .any(|other: &Retried| other.locator == row.locator)
-            {
+            if self.random.u8(..5) == 0 && !retried.iter().any(|other: &Retried| other.locator == row.locator) {
                 let locator = row.locator.clone();
                 let text = String::from_utf8(locator.to_vec()).unwrap();
                 let outcome = match self.random.u8(..4) {
@@ -258,11 +191,7 @@ impl Pair {
             }
         }
         let durable = [Durable::No, Durable::These, Durable::All][self.random.usize(..3)];
-        let mut commit = Commit {
-            done,
-            retried,
-            fold: None,
-        };
+        let mut commit = Commit { done, retried, fold: None };
         let mut after = self.model.clone();
         after.commit(&commit, durable, self.boot);
         let mut border = frontier;
@@ -272,11 +201,7 @@ impl Pair {
         if border > frontier && self.random.bool() {
             let frontier = self.random.u64(frontier + 1..=border);
             let cursor = Cursor(format!("{}", self.random.u64(..)).into_bytes().into());
-            commit.fold = Some(Fold {
-                frontier,
-                cursor,
-                chain: Key(self.random.u128(..)),
-            });
+            commit.fold = Some(Fold { frontier, cursor, chain: Key(self.random.u128(..)) });
         }
         self.journal.commit(&commit, durable).unwrap();
         self.model.commit(&commit, durable, self.boot);
@@ -288,17 +213,14 @@ impl Pair {
         let model = &self.model;
         let mut possible: Vec<&[u8]> = Vec::new();
         for row in &model.rows {
-            let is_due =
-                row.due_ms.is_some_and(|due| due <= now) && !model.handed.contains(&row.locator);
+            let is_due = row.due_ms.is_some_and(|due| due <= now) && !model.handed.contains(&row.locator);
             if is_due && !possible.contains(&&row.locator[..]) {
                 possible.push(&row.locator);
             }
         }
         assert_eq!(taken.len(), possible.len().min(limit));
         assert!(taken.iter().all(|due| possible.contains(&&due.locator[..])));
-        self.model
-            .handed
-            .extend(taken.into_iter().map(|due| due.locator));
+        self.model.handed.extend(taken.into_iter().map(|due| due.locator));
     }
 
     /// Opens the journal again: closed in order, or from a copy of its files as a kill leaves them; maybe after a reboot.
@@ -314,17 +236,10 @@ impl Pair {
             self.boot += 1;
         }
         // The old one is closed only now, and its directory no longer looked at.
-        let (memory, _) = Journal::open(
-            &shoal_engine::journal::Place::Memory,
-            &crate::run_key(),
-            &OpenOptions::default(),
-        )
-        .unwrap();
+        let (memory, _) =
+            Journal::open(&shoal_engine::journal::Place::Memory, &crate::run_key(), &OpenOptions::default()).unwrap();
         self.journal = memory;
-        let options = OpenOptions {
-            machine: booted(&self.boot.to_string()).machine,
-            ..options
-        };
+        let options = OpenOptions { machine: booted(&self.boot.to_string()).machine, ..options };
         let (journal, resume) = open_with(&place, &options).unwrap();
         self.journal = journal;
         self.model.handed.clear();
@@ -338,12 +253,7 @@ impl Pair {
     }
 
     fn retry(&mut self) {
-        for row in self
-            .model
-            .rows
-            .iter_mut()
-            .filter(|row| row.due_ms.is_none())
-        {
+        for row in self.model.rows.iter_mut().filter(|row| row.due_ms.is_none()) {
             row.due_ms = Some(0);
         }
     }
@@ -369,10 +279,7 @@ impl Pair {
                 "reopen"
             }
             35 => {
-                self.reopen(OpenOptions {
-                    retry_failed: true,
-                    ..OpenOptions::default()
-                });
+                self.reopen(OpenOptions { retry_failed: true, ..OpenOptions::default() });
                 "reopen to retry"
             }
             36 => {
@@ -381,20 +288,13 @@ impl Pair {
                 "retry"
             }
             37 if self.random.bool() => {
-                self.reopen(OpenOptions {
-                    again: true,
-                    ..OpenOptions::default()
-                });
+                self.reopen(OpenOptions { again: true, ..OpenOptions::default() });
                 "reopen again"
             }
             38 => {
                 let complete = self.journal.complete(7).is_ok();
                 assert_eq!(complete, self.model.totals().unfinished == 0);
-                self.model.completed = if complete {
-                    Some(7)
-                } else {
-                    self.model.completed
-                };
+                self.model.completed = if complete { Some(7) } else { self.model.completed };
                 "complete"
             }
             _ => {
@@ -423,18 +323,10 @@ fn a_journal_agrees_with_a_dictionary() {
         let (journal, _) = open_with(&dir.path().join("0"), &booted("0")).unwrap();
         let root = dir.path().to_owned();
         let random = fastrand::Rng::with_seed(seed);
-        let mut pair = Pair {
-            journal,
-            model: Model::default(),
-            random,
-            root,
-            copies: 0,
-            boot: 0,
-        };
+        let mut pair = Pair { journal, model: Model::default(), random, root, copies: 0, boot: 0 };
         for turn in 0..150 {
             let what = pair.step();
-            pair.model
-                .check(&pair.journal, &format!("seed {seed}, turn {turn}: {what}"));
+            pair.model.check(&pair.journal, &format!("seed {seed}, turn {turn}: {what}"));
         }
     }
 }

@@ -69,7 +69,14 @@ impl Pages {
             })?,
         };
         let from_journal = place.token.is_some();
-        Ok(Pages { service, connection: None, ready: VecDeque::new(), place: Some(place), from_journal, brent: Brent::default() })
+        Ok(Pages {
+            service,
+            connection: None,
+            ready: VecDeque::new(),
+            place: Some(place),
+            from_journal,
+            brent: Brent::default(),
+        })
     }
 
     /// Asks for pages until one has names, or the listing ends.
@@ -128,21 +135,28 @@ impl Pages {
         let error = match status {
             200 => match &head.encoding {
                 None => return Ok(()),
-                Some(encoding) => Error::new(Kind::Listing, format!("the page is encoded as {encoding}, which was not asked for")),
+                Some(encoding) => {
+                    Error::new(Kind::Listing, format!("the page is encoded as {encoding}, which was not asked for"))
+                }
             },
             429 | 503 => Error::new(Kind::Throttled, format!("the service asks to slow down ({status})")),
             408 | 500..=599 => Error::new(Kind::ServerError, format!("the service answered {status}")),
             401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
                 .hint("give credentials with --header 'Authorization: …' or in the URL"),
             400..=499 if self.from_journal => {
-                let why = format!("the service no longer accepts the place in its listing at which the journal stopped ({status})");
+                let why = format!(
+                    "the service no longer accepts the place in its listing at which the journal stopped ({status})"
+                );
                 Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: --relist")
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
                 .hint("its path is given with --list-path"),
             300..=399 => {
                 let to = head.location.as_deref().unwrap_or("nowhere");
-                Error::new(Kind::Listing, format!("the service redirects its listing to \"{to}\" ({status}), which is not followed"))
+                Error::new(
+                    Kind::Listing,
+                    format!("the service redirects its listing to \"{to}\" ({status}), which is not followed"),
+                )
             }
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };

@@ -38,8 +38,11 @@ pub(super) fn parse<'a>(json: &'a [u8], options: &ListGetOptions) -> Result<Page
             .hint("name the field that holds the names with --names-field")),
         Err(e) => {
             let begin = escape(&json[..json.len().min(60)]);
-            Err(Error::new(Kind::Listing, format!("the page is not a JSON object of names: {e}; it begins \"{begin}\""))
-                .hint("is this the listing? its path is given with --list-path"))
+            Err(Error::new(
+                Kind::Listing,
+                format!("the page is not a JSON object of names: {e}; it begins \"{begin}\""),
+            )
+            .hint("is this the listing? its path is given with --list-path"))
         }
     }
 }
@@ -146,7 +149,8 @@ impl<'de> Deserialize<'de> for Token {
 /// Cuts the names of a page into partitions, the first of them numbered `seq`.
 pub(super) fn cut(names: &[Cow<'_, str>], mut seq: u64, after: &Cursor) -> Vec<Partition> {
     let mut seen = HashSet::with_capacity(names.len());
-    let marked: Vec<(&[u8], bool)> = names.iter().map(|name| (name.as_bytes(), !seen.insert(name.as_bytes()))).collect();
+    let marked: Vec<(&[u8], bool)> =
+        names.iter().map(|name| (name.as_bytes(), !seen.insert(name.as_bytes()))).collect();
     let numbered = |run: &[(&[u8], bool)]| {
         let partition = Partition { seq, after: after.clone(), ..partition(run.iter().copied()) };
         seq += 1;
@@ -223,16 +227,34 @@ mod tests {
     #[test]
     fn pages_are_read_in_every_form_a_service_sends() {
         let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(page(r#"{"FileNames":["a","b\u0000c"],"NextMarker":"t"}"#), Ok((names(&["a", "b\0c"]), Some("t".into()))));
+        assert_eq!(
+            page(r#"{"FileNames":["a","b\u0000c"],"NextMarker":"t"}"#),
+            Ok((names(&["a", "b\0c"]), Some("t".into())))
+        );
         assert_eq!(page(r#"{"NextFile":"f","x":[{}],"FileNames":[]}"#), Ok((vec![], Some("f".into()))));
         assert_eq!(page(r#"{"FileNames":["a"],"NextMarker":""}"#), Ok((names(&["a"]), None)));
-        assert_eq!(page(r#"{"FileNames":["a"],"NextMarker":null,"NextFile":7}"#), Ok((names(&["a"]), Some("7".into()))));
-        assert_eq!(page(r#"{"NextFile":"later","NextMarker":"first","FileNames":null}"#), Ok((vec![], Some("first".into()))));
+        assert_eq!(
+            page(r#"{"FileNames":["a"],"NextMarker":null,"NextFile":7}"#),
+            Ok((names(&["a"]), Some("7".into())))
+        );
+        assert_eq!(
+            page(r#"{"NextFile":"later","NextMarker":"first","FileNames":null}"#),
+            Ok((vec![], Some("first".into())))
+        );
     }
 
     #[test]
     fn what_is_no_page_is_an_error_of_the_listing() {
-        for json in ["", "[]", "<html>", "{\"Names\":[]}", "{\"FileNames\":[1]}", "{\"FileNames\":{}}", "{\"FileNames\":[]} x", "{\"FileNames\":[\"a\""] {
+        for json in [
+            "",
+            "[]",
+            "<html>",
+            "{\"Names\":[]}",
+            "{\"FileNames\":[1]}",
+            "{\"FileNames\":{}}",
+            "{\"FileNames\":[]} x",
+            "{\"FileNames\":[\"a\"",
+        ] {
             assert_eq!(page(json), Err(Kind::Listing), "{json}");
         }
     }
@@ -241,7 +263,10 @@ mod tests {
     fn partitions_hold_a_hundred_names_at_most_and_mark_duplicates() {
         let names: Vec<Cow<'_, str>> = (0..250).map(|n| Cow::Owned(format!("n{}", n % 240))).collect();
         let cut = cut(&names, 7, &Cursor::default());
-        assert_eq!(cut.iter().map(|p| (p.seq, p.len)).collect::<Vec<_>>(), [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
+        assert_eq!(
+            cut.iter().map(|p| (p.seq, p.len)).collect::<Vec<_>>(),
+            [(7, Some(100)), (8, Some(100)), (9, Some(50))]
+        );
         let last = Names::new(&cut[2].payload).unwrap();
         let duplicates = (0..last.len()).filter(|&index| last.get(index).duplicate).count();
         assert_eq!((duplicates, last.get(0).name), (10, &b"n200"[..]));
