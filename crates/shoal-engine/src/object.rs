@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use crate::error::Result;
+
 /// Metadata of one object, as far as its source knows it; field names as in object stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMeta {
@@ -40,4 +42,21 @@ impl Payload<'_> {
             Payload::Owned(bytes) => bytes,
         }
     }
+}
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is there.
+    Written,
+    /// This run had written that name before; the first stays.
+    Duplicate,
+}
+
+/// One object that comes in pieces. Dropped unfinished, it leaves nothing behind.
+pub trait ObjectWriter {
+    /// Appends a piece.
+    fn write(&mut self, piece: &[u8]) -> Result<()>;
+    /// Publishes the object.
+    fn finish(self: Box<Self>) -> Result<Put>;
 }

@@ -1,7 +1,19 @@
-//! `Transfer`: the one public entry; wires source, sink, options and journal into a run.
+//! `Transfer`: the one public entry; wires source, sink, options and journal into a run. The only part that sees all.
 
-use crate::error::Error;
-use crate::report::Report;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::{FAILURES_SHOWN, Run};
+use crate::error::{Error, Kind, Result};
+use crate::journal::{self, Journal, OpenOptions, Place, RunKey};
+use crate::options::TransferOptions;
+use crate::report::{Progress, Report};
+use crate::sink::dir::{DirOptions, DirSink};
+use crate::sink::null::NullSink;
+use crate::sink::{Sink, Start};
+use crate::source::Source;
+use crate::source::list_get::{ListGet, ListGetOptions};
 
 /// How a run ended: the report always, and the error that stopped it, if one did.
 #[derive(Debug)]
@@ -10,4 +22,148 @@ pub struct Outcome {
     pub report: Report,
     /// Why it could not go on, or `Kind::Interrupted`.
     pub error: Option<Error>,
+}
+
+/// A source, a sink and how to go about it.
+///
+/// ```
+/// use shoal_engine::sink::memory::MemorySink;
+/// use shoal_engine::source::memory::MemorySource;
+/// use shoal_engine::transfer::Transfer;
+/// use std::{ops::ControlFlow, sync::Arc};
+///
+/// let source = MemorySource::new(vec![vec![(b"hello.txt".to_vec(), b"hello".to_vec())]], 100);
+/// let sink = MemorySink::new();
+/// let outcome = Transfer::new(Arc::new(source), Arc::new(sink.clone()), Default::default())
+///     .run(&mut |_progress| ControlFlow::Continue(()));
+/// assert_eq!(outcome.report.run.written, 1);
+/// ```
+pub struct Transfer {
+    source: Arc<dyn Source>,
+    sink: Arc<dyn Sink>,
+    options: TransferOptions,
+}
+
+impl Transfer {
+    /// Nothing happens before [`Transfer::run`].
+    pub fn new(source: Arc<dyn Source>, sink: Arc<dyn Sink>, options: TransferOptions) -> Transfer {
+        Transfer { source, sink, options }
+    }
+
+    /// Runs to the end on threads of its own, which it joins. `observer` is called on this thread about every 50 ms;
+    /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
+    pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
+        match self.prepare() {
+            Ok(Prepared::Run(run)) => {
+                let (report, error) = run.run(observer);
+                Outcome { report, error }
+            }
+            Ok(Prepared::Complete(report)) => Outcome { report: *report, error: None },
+            Err(error) => Outcome { report: Report::default(), error: Some(error) },
+        }
+    }
+
+    fn prepare(self) -> Result<Prepared> {
+        let Transfer { source, sink, options } = self;
+        let files_max = crate::fs::limits::open_files_left()?;
+        let place = match (&options.journal, sink.journal_dir()) {
+            (Some(path), _) => Place::File(path.clone()),
+            (None, Some(directory)) => Place::Directory(directory),
+            (None, None) => Place::Memory,
+        };
+        if options.retry_failed && matches!(place, Place::Memory) {
+            let why = "there are no recorded failures to try again: this destination keeps no journal";
+            return Err(Error::new(Kind::Config, why).hint("name one with journal=PATH"));
+        }
+        let key = run_key(&*source, &*sink, &options);
+        let open = OpenOptions {
+            again: options.again,
+            relist: options.relist,
+            retry_failed: options.retry_failed,
+            force_resume: options.force_resume,
+            ..OpenOptions::default()
+        };
+        let (mut journal, resume) = Journal::open(&place, &key, &open)?;
+        if resume.completed_at.is_some() && !options.again && !options.retry_failed {
+            let report = Report {
+                total: journal.totals(),
+                complete: true,
+                completed_before: resume.completed_at,
+                resumed_from: resume.totals.written,
+                failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
+                notes: resume.notes,
+                ..Report::default()
+            };
+            return Ok(Prepared::Complete(Box::new(report)));
+        }
+        let started = sink.start(&Start { first_began: resume.first_began })?;
+        if resume.first_began.is_none() {
+            journal.began(started.began)?;
+        }
+        Ok(Prepared::Run(Box::new(Run { source, sink, options, journal, resume, started, files_max })))
+    }
+}
+
+enum Prepared {
+    Run(Box<Run>),
+    Complete(Box<Report>),
+}
+
+/// What binds a run to its journal: the source, and the options that change the result.
+fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> RunKey {
+    let mut bound = vec![
+        ("include".to_owned(), options.include.join(" ")),
+        ("exclude".to_owned(), options.exclude.join(" ")),
+        ("overwrite".to_owned(), options.overwrite.as_str().to_owned()),
+    ];
+    if options.journal.is_some() {
+        // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
+        bound.push(("destination".to_owned(), sink.identity()));
+    }
+    RunKey { source: source.identity(), options: bound }
+}
+
+/// The source that `text` names.
+///
+/// # Errors
+/// [`Kind::Config`] when no source has this form.
+pub fn source_from_url(text: &str, list_get: &ListGetOptions) -> Result<Arc<dyn Source>> {
+    match text.split_once("://") {
+        Some(("http" | "https", _)) => Ok(Arc::new(ListGet::new(text, list_get.clone())?)),
+        _ => Err(Error::new(Kind::Config, "no source has this form")
+            .on(&crate::display::escape(text.as_bytes()))
+            .hint("a list/get service is written http://host:port")),
+    }
+}
+
+/// The sink that `text` names: `null:` or a directory.
+///
+/// # Errors
+/// [`Kind::Config`] when no sink has this form.
+pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
+    let unknown = |why: &str| {
+        Error::new(Kind::Config, why)
+            .on(&crate::display::escape(text.as_bytes()))
+            .hint("a destination is a directory, or null: to throw everything away; ./NAME:X for a directory with a colon")
+    };
+    if text == "null:" {
+        return Ok(Arc::new(NullSink::new()));
+    }
+    if text.is_empty() {
+        return Err(unknown("the destination is empty"));
+    }
+    let scheme = text.split('/').next().and_then(|first| first.split_once(':'));
+    if scheme.is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())) {
+        return Err(unknown("no sink has this form"));
+    }
+    let dir = DirOptions { durability: options.durability, overwrite: options.overwrite };
+    Ok(Arc::new(DirSink::new(Path::new(text), dir)?))
+}
+
+/// What the journal of a destination says.
+///
+/// # Errors
+/// [`Kind::Journal`] when there is none, or it cannot be read.
+pub fn status(destination: &Path) -> Result<journal::Status> {
+    journal::status(destination)
 }

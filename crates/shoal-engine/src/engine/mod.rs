@@ -1,1 +1,343 @@
-//! The engine.
+//! The engine: moves a source's partitions into a sink. It knows `Source`, `Sink` and `Partition`;
+//! not HTTP, archives, paths or Python.
+//!
+//! ```text
+//! source ──partitions──▶ queue ──▶ lane: fetch ▸ fetch ▸ fetch ──▶ writer ──┐ sealed partitions
+//!   ▲  (bounded, ordered)      ──▶ lane: fetch ▸ fetch ▸ fetch ──▶ writer ──┼──▶ committer: barrier ▸ journal
+//!   └──────────── on restart: continue after the last committed page ◀──────┘
+//! ```
+//!
+//! The life of a partition: listed (`listing.rs`) → waits in the queue, at most to the high-water mark (`queue.rs`) →
+//! handed out to a lane, or in parts to several (`open.rs`, `lane.rs`, `slot.rs`) → every object written, skipped, failed or
+//! deferred → sealed → barrier → journal (`commit.rs`) → behind the frontier (`frontier.rs`), where one row stands for all.
+//! How the states of a partition, an object and a file meet after a kill is the table in ARCHITECTURE.md.
+
+mod budget;
+mod cancel;
+mod commit;
+mod concurrency;
+mod filter;
+mod frontier;
+mod lane;
+mod listing;
+mod open;
+mod progress;
+mod queue;
+mod rate;
+mod retry;
+mod slot;
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Kind, Result};
+use crate::journal::{Journal, Resume};
+use crate::options::{TransferOptions, Workers};
+use crate::report::{Counts, Progress, Report};
+use crate::sink::{Sink, Started};
+use crate::source::Source;
+
+use commit::{Committed, Committer, Message};
+use concurrency::{Concurrency, Sample};
+use frontier::Frontier;
+use listing::Known;
+use progress::Counters;
+
+/// How often the caller's thread looks round: signals must be seen within 100 ms.
+const TICK: Duration = Duration::from_millis(50);
+/// Failures shown in the report; all of them are in the journal.
+pub(crate) const FAILURES_SHOWN: usize = 20;
+
+/// What all threads of a run share.
+pub(crate) struct Shared {
+    source: Arc<dyn Source>,
+    sink: Arc<dyn Sink>,
+    options: TransferOptions,
+    lanes: usize,
+    queue: queue::Queue,
+    frontier: Mutex<Frontier>,
+    retry: retry::Retry,
+    cancel: cancel::Cancel,
+    budget: budget::Budget,
+    rate: rate::Rate,
+    filter: filter::Filter,
+    counters: Counters,
+    /// Objects in flight over all lanes, as `concurrency` wants it.
+    target: AtomicUsize,
+    out_of_files: AtomicU64,
+    listing_retries: AtomicU64,
+    deferred: AtomicU64,
+    notes: Mutex<Vec<String>>,
+    committer: Sender<Message>,
+}
+
+impl Shared {
+    fn frontier(&self) -> MutexGuard<'_, Frontier> {
+        self.frontier.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn note(&self, text: &str) {
+        self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+    }
+
+    fn tell_committer(&self, message: Message) {
+        // It hangs up only when the run is over; then nobody needs to know.
+        let _ = self.committer.send(message);
+    }
+
+    fn check_failures(&self, last: &Error) {
+        if self.options.max_failures.is_some_and(|most| self.counters.sums().failed > most) {
+            let most = self.options.max_failures.unwrap_or(0);
+            let why = format!("more than {most} objects failed; the last: {}", last.line());
+            self.cancel.fail(Error::new(Kind::TooManyFailures, why).hint("raise max_failures, or mend the cause and run the same command again"));
+        }
+    }
+}
+
+/// Everything a run needs, made by `transfer`.
+pub(crate) struct Run {
+    pub source: Arc<dyn Source>,
+    pub sink: Arc<dyn Sink>,
+    pub options: TransferOptions,
+    pub journal: Journal,
+    pub resume: Resume,
+    pub started: Started,
+    /// In flight that the open-file limit allows.
+    pub files_max: usize,
+}
+
+impl Run {
+    /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
+    pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
+        let began = Instant::now();
+        let Run { source, sink, options, journal, resume, started, files_max } = self;
+        let lanes = lane_count(&*source, options.workers);
+        let (sender, messages) = channel();
+        let mut concurrency = Concurrency::new(options.workers, lanes, files_max, source.in_flight_max());
+        let filter = match filter::Filter::new(&options.include, &options.exclude) {
+            Ok(filter) => filter,
+            Err(error) => return (Report::default(), Some(error)),
+        };
+        let deferred_before = journal.deferred();
+        let shared = Arc::new(Shared {
+            lanes,
+            queue: queue::Queue::new(lanes, resume.mark),
+            frontier: Mutex::new(Frontier::new(resume.frontier, resume.chain)),
+            retry: retry::Retry::new(options.max_retries, options.retry_timeout),
+            cancel: cancel::Cancel::default(),
+            budget: budget::Budget::new(options.memory),
+            rate: rate::Rate::new(options.limit_rate),
+            filter,
+            counters: Counters::new(lanes),
+            target: AtomicUsize::new(concurrency.target()),
+            out_of_files: AtomicU64::new(0),
+            listing_retries: AtomicU64::new(0),
+            deferred: AtomicU64::new(deferred_before),
+            notes: Mutex::new([resume.notes.clone(), started.notes.clone()].concat()),
+            committer: sender,
+            source,
+            sink,
+            options,
+        });
+        // Objects that earlier runs deferred are this run's work too.
+        shared.counters.listed.fetch_add(deferred_before, Relaxed);
+        let threads = Threads::start(&shared, journal, messages, &resume);
+        let threads = match threads {
+            Ok(threads) => threads,
+            Err(error) => return (Report::default(), Some(error)),
+        };
+        threads.watch(&shared, &resume, &mut concurrency, began, observer);
+        let (journal, committed) = threads.join(&shared);
+        let finished = shared.sink.finish();
+        let error = shared.cancel.take_reason().or(finished.err());
+        let mut report = report(&shared, &journal, committed, &started);
+        report.resumed_from = resume.totals.written;
+        report.elapsed = began.elapsed();
+        report.workers = concurrency.target();
+        report.workers_reason = concurrency.reason().to_owned();
+        report.complete = error.is_none();
+        let error = error.or_else(|| unbalanced(&report));
+        (report, error)
+    }
+}
+
+/// The threads of one run; it joins them.
+struct Threads {
+    lanes: Vec<JoinHandle<()>>,
+    listing: Option<JoinHandle<()>>,
+    committer: JoinHandle<(Journal, Committed)>,
+    over: Receiver<()>,
+}
+
+impl Threads {
+    fn start(shared: &Arc<Shared>, journal: Journal, messages: Receiver<Message>, resume: &Resume) -> Result<Threads> {
+        let (alive, over) = channel::<()>();
+        let committer = Committer::new(shared.clone(), journal, resume.mark);
+        let committer = spawn("shoal-commit", move || {
+            let result = committer.run(&messages);
+            drop(alive); // wakes the caller
+            result
+        })?;
+        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, over };
+        for index in 0..shared.lanes {
+            let lane = shared.clone();
+            match spawn("shoal-lane", move || lane::run(&lane, index)) {
+                Ok(thread) => threads.lanes.push(thread),
+                Err(error) if index == 0 => shared.cancel.fail(error),
+                Err(error) => {
+                    shared.note(&format!("only {index} of {} lanes could be started: {}", shared.lanes, error.why()));
+                    break;
+                }
+            }
+        }
+        if shared.options.retry_failed {
+            shared.queue.listed_all();
+            return Ok(threads);
+        }
+        let (known, listing) = (Known::new(resume, shared.options.relist), shared.clone());
+        match spawn("shoal-list", move || listing::run(&listing, known)) {
+            Ok(thread) => threads.listing = Some(thread),
+            Err(error) => shared.cancel.fail(error),
+        }
+        Ok(threads)
+    }
+
+    /// Watches the run from the caller's thread until it is over.
+    fn watch(
+        &self,
+        shared: &Shared,
+        resume: &Resume,
+        concurrency: &mut Concurrency,
+        began: Instant,
+        observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    ) {
+        loop {
+            if observer(&progress(shared, resume, concurrency, began)).is_break() {
+                shared.cancel.interrupt();
+            }
+            match self.over.recv_timeout(TICK) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if let Some(error) = shared.retry.unreachable(Instant::now()) {
+                shared.cancel.fail(error);
+            }
+            let sums = shared.counters.sums();
+            concurrency.look(Sample {
+                now: Instant::now(),
+                objects: sums.written + sums.skipped,
+                bytes: sums.bytes,
+                in_flight: sums.in_flight as usize,
+                throttled: shared.retry.throttled(),
+                out_of_files: shared.out_of_files.load(Relaxed),
+            });
+            shared.target.store(concurrency.target(), Relaxed);
+        }
+        let _ = observer(&progress(shared, resume, concurrency, began));
+    }
+
+    fn join(self, shared: &Shared) -> (Journal, Committed) {
+        shared.queue.finish();
+        for thread in self.lanes.into_iter().chain(self.listing) {
+            let _ = thread.join(); // their bodies catch panics and report them
+        }
+        match self.committer.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic), // its body catches panics; only a panic in a panic comes here
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|e| {
+        Error::new(Kind::Internal, format!("a thread could not be started: {e}"))
+            .errno(e.raw_os_error())
+            .hint("raise the limit of processes (ulimit -u, or the container's pids limit)")
+    })
+}
+
+/// A panic is a defect of shoal; it ends the run like any other error.
+fn panicked(whose: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    Error::new(Kind::Internal, format!("{whose} panicked: {}", crate::display::escape(text.as_bytes())))
+        .hint("this is a defect of shoal, please report it; what is committed is kept and the same command goes on")
+}
+
+fn lane_count(source: &dyn Source, workers: Workers) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match (workers, source.is_network()) {
+        (Workers::Fixed(count), true) => count.clamp(1, cores),
+        (Workers::Fixed(count), false) => count.max(1),
+        (Workers::Auto, _) => cores,
+    }
+}
+
+fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: Instant) -> Progress {
+    let sums = shared.counters.sums();
+    let listed = shared.counters.listed.load(Relaxed);
+    let settled = sums.written + sums.skipped + sums.failed;
+    Progress {
+        run: Counts {
+            listed,
+            written: sums.written,
+            skipped: sums.skipped,
+            failed: sums.failed,
+            unfinished: listed.saturating_sub(settled),
+            bytes: sums.bytes,
+        },
+        before: resume.totals,
+        listing_done: shared.queue.is_listed_all(),
+        in_flight: sums.in_flight as usize,
+        workers: concurrency.target(),
+        retries: sums.retries + shared.listing_retries.load(Relaxed),
+        deferred: shared.deferred.load(Relaxed),
+        committed: shared.counters.committed.load(Relaxed),
+        paused: shared.retry.is_gated(),
+        elapsed: began.elapsed(),
+    }
+}
+
+fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {
+    let sums = shared.counters.sums();
+    let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
+    let mut total = journal.totals();
+    total.listed += uncommitted;
+    total.unfinished += uncommitted;
+    Report {
+        run: Counts {
+            listed: shared.counters.listed.load(Relaxed),
+            written: committed.written,
+            skipped: committed.skipped,
+            failed: committed.failed,
+            unfinished: uncommitted + deferred,
+            bytes: committed.bytes,
+        },
+        total,
+        retries: sums.retries + shared.listing_retries.load(Relaxed),
+        unverified: sums.unverified,
+        duplicates: sums.duplicates,
+        durability: started.durability.clone(),
+        publish: started.publish.clone(),
+        paused: shared.retry.paused_total(),
+        failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
+        notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
+        ..Report::default()
+    }
+}
+
+fn unbalanced(report: &Report) -> Option<Error> {
+    let fine = report.run.balanced() && report.total.balanced() && report.run.unfinished == 0;
+    (!fine).then(|| {
+        let why = format!("the counts do not balance: this run {:?}, in all {:?}", report.run, report.total);
+        Error::new(Kind::Internal, why).hint("this is a defect of shoal, please report it")
+    })
+}

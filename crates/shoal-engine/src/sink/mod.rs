@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
+pub use crate::object::{ObjectWriter, Put};
 use crate::partition::Partition;
 
 /// Whether leftovers of an earlier try may be in the way.
@@ -26,15 +27,6 @@ pub enum Mode {
     Fresh,
     /// May have been written in part by a run that was cut off: what is there is replaced.
     Again,
-}
-
-/// What became of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// It is there.
-    Written,
-    /// This run had written that name before; the first stays.
-    Duplicate,
 }
 
 /// What a run tells a sink before the first write.
@@ -69,11 +61,25 @@ pub struct Sealed {
     pub held: Option<Box<dyn Any + Send>>,
 }
 
+/// How far a `sync` reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing is durable: what it names is done again after a reboot.
+    PageCache,
+    /// What it names is durable.
+    #[default]
+    Named,
+    /// All that was written before is, by earlier sessions too (`syncfs`).
+    Everything,
+}
+
 /// What a `sync` made durable.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Partitions (by `seq`) that may be committed now.
     pub durable: Vec<u64>,
+    /// How durable they are.
+    pub reach: Reach,
 }
 
 /// Where objects go.
@@ -113,12 +119,4 @@ pub trait Writer {
     fn seal(&mut self, slot: u32) -> Result<Sealed>;
     /// Gives a slot up; what it wrote is not committed.
     fn discard(&mut self, slot: u32);
-}
-
-/// One object that comes in pieces. Dropped unfinished, it leaves nothing behind.
-pub trait ObjectWriter {
-    /// Appends a piece.
-    fn write(&mut self, piece: &[u8]) -> Result<()>;
-    /// Publishes the object.
-    fn finish(self: Box<Self>) -> Result<Put>;
 }

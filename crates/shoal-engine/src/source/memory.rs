@@ -1,1 +1,207 @@
+//! Source: objects in memory, in pages. For tests of engine and sinks, and the shortest example of a source.
+//!
+//! What each fetch answers can be scripted, so that tests can make objects fail, stall or arrive in pieces.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use super::{BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Source, Take};
+use crate::error::{Error, HostId, Kind, Result};
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::{Cursor, Key, Partition};
+
+/// How one fetch is answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The whole object at once.
+    Whole,
+    /// The object in pieces of this many bytes.
+    Pieces(usize),
+    /// Some pieces, then this error.
+    Broken(Kind),
+    /// This error.
+    Fail(Kind),
+    /// Given back unfetched.
+    GivenBack,
+    /// A defect.
+    Panic,
+}
+
+type Script = dyn Fn(&[u8], u32) -> Answer + Send + Sync;
+
+/// Pages of named objects.
+#[derive(Clone)]
+pub struct MemorySource {
+    identity: String,
+    pages: Arc<Vec<Vec<(Vec<u8>, Vec<u8>)>>>,
+    per_partition: usize,
+    script: Arc<Script>,
+    fetches: Arc<Mutex<HashMap<Vec<u8>, u32>>>,
+}
+
+impl MemorySource {
+    /// A source of these pages, cut into partitions of at most `per_partition` objects.
+    pub fn new(pages: Vec<Vec<(Vec<u8>, Vec<u8>)>>, per_partition: usize) -> MemorySource {
+        MemorySource {
+            identity: "memory:".to_owned(),
+            pages: Arc::new(pages),
+            per_partition: per_partition.max(1),
+            script: Arc::new(|_, _| Answer::Whole),
+            fetches: Arc::default(),
+        }
+    }
+
+    /// Answers the n-th fetch (from 1) of a name as `script` says.
+    #[must_use]
+    pub fn answering(mut self, script: impl Fn(&[u8], u32) -> Answer + Send + Sync + 'static) -> MemorySource {
+        self.script = Arc::new(script);
+        self
+    }
+
+    /// How often each name has been fetched.
+    pub fn fetches(&self) -> HashMap<Vec<u8>, u32> {
+        self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn find(&self, name: &[u8]) -> Option<&[u8]> {
+        self.pages.iter().flatten().find(|(known, _)| known == name).map(|(_, data)| &**data)
+    }
+
+    fn partitions(&self) -> Vec<Partition> {
+        let mut seq = 0;
+        let mut all = Vec::new();
+        for (number, page) in self.pages.iter().enumerate() {
+            let after = Cursor([(number as u64).to_le_bytes(), u64::to_le_bytes(seq)].concat().into());
+            for run in page.chunks(self.per_partition) {
+                let names: Vec<&[u8]> = run.iter().map(|(name, _)| &**name).collect();
+                all.push(Partition { seq, after: after.clone(), ..partition(&names) });
+                seq += 1;
+            }
+        }
+        all
+    }
+}
+
+fn partition(names: &[&[u8]]) -> Partition {
+    let key = Key::of(names.iter().copied());
+    let payload: Vec<u8> =
+        names.iter().flat_map(|name| [&(name.len() as u32).to_le_bytes()[..], name].concat()).collect();
+    Partition { seq: 0, key, after: Cursor::default(), payload: payload.into(), len: Some(names.len() as u32) }
+}
+
+impl Source for MemorySource {
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        let first = self.partitions().iter().position(|p| after.as_ref().is_none_or(|after| p.after == *after));
+        if after.is_some() && first.is_none() && !self.pages.is_empty() {
+            return Err(Error::new(Kind::CursorRefused, "no page has this cursor").hint("--relist lists from the start"));
+        }
+        let rest: Vec<Partition> = self.partitions().split_off(first.unwrap_or(0));
+        Ok(Box::new(MemoryListing(rest.into_iter())))
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(partition(&locators.iter().map(|locator| &**locator).collect::<Vec<_>>()))
+    }
+
+    fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+struct MemoryListing(std::vec::IntoIter<Partition>);
+
+impl Listing for MemoryListing {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        let next = self.0.next();
+        Box::pin(async move { Ok(next) })
+    }
+}
+
+struct Names(Vec<Box<[u8]>>);
+
+impl Entries for Names {
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let name = &*self.0[index as usize];
+        Entry { name, locator: name, host: HostId(0), duplicate: false }
+    }
+}
+
+impl Fetcher for MemorySource {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let mut names = Vec::new();
+        let mut rest = &*partition.payload;
+        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+            let (name, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
+            names.push(name.into());
+            rest = tail;
+        }
+        Box::pin(async move { Ok(Rc::new(Names(names)) as Rc<dyn Entries>) })
+    }
+
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            loop {
+                match lane.take() {
+                    Take::Stop => return Ok(()),
+                    Take::Wait => lane.wake().await,
+                    Take::Job(job) => {
+                        self.answer(&*lane, job);
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl MemorySource {
+    fn answer(&self, lane: &dyn Lane, job: super::Job) {
+        let name = job.entry().name.to_vec();
+        let count = {
+            let mut fetches = self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let count = fetches.entry(name.clone()).or_default();
+            *count += 1;
+            *count
+        };
+        let Some(data) = self.find(&name) else {
+            return lane.failed(job, Error::new(Kind::Vanished, "not there any more"));
+        };
+        let meta = ObjectMeta { size: Some(data.len() as u64), ..ObjectMeta::default() };
+        match (self.script)(&name, count) {
+            Answer::Whole => lane.whole(job, &meta, Payload::Borrowed(data)),
+            Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
+            Answer::GivenBack => lane.given_back(job),
+            Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None),
+            Answer::Broken(kind) => self.in_pieces(lane, job, &meta, data, 1, Some(kind)),
+            Answer::Panic => panic!("as scripted"),
+        }
+    }
+
+    fn in_pieces(
+        &self,
+        lane: &dyn Lane,
+        job: super::Job,
+        meta: &ObjectMeta,
+        data: &[u8],
+        size: usize,
+        broken: Option<Kind>,
+    ) {
+        let mut body = match lane.begin(&job, meta) {
+            Ok(body) => body,
+            Err(error) => return lane.failed(job, error),
+        };
+        let until = if broken.is_some() { data.len() / 2 } else { data.len() };
+        let written = data[..until].chunks(size).try_for_each(|piece| body.write(piece));
+        let result = written.and_then(|()| broken.map_or(Ok(()), |kind| Err(Error::new(kind, "as scripted"))));
+        lane.finished(job, body, result);
+    }
+}

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::error::{Error, HostId, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{ObjectMeta, ObjectWriter, Payload};
 use crate::partition::{Cursor, Partition};
 
 /// A future that may move between threads.
@@ -153,7 +153,7 @@ pub trait Lane {
 
 /// An object on its way into the sink. Dropped unfinished, it leaves nothing behind.
 pub struct Body {
-    writer: Box<dyn crate::sink::ObjectWriter>,
+    writer: Box<dyn ObjectWriter>,
     lane: Rc<dyn BodyClock>,
     bytes: u64,
     meta: ObjectMeta,
@@ -161,12 +161,12 @@ pub struct Body {
 
 /// Where a body reports the time its writes took.
 pub(crate) trait BodyClock {
-    fn wrote(&self, time: Duration);
+    fn wrote(&self, bytes: usize, time: Duration);
 }
 
 impl Body {
     pub(crate) fn new(
-        writer: Box<dyn crate::sink::ObjectWriter>,
+        writer: Box<dyn ObjectWriter>,
         lane: Rc<dyn BodyClock>,
         meta: ObjectMeta,
     ) -> Body {
@@ -182,7 +182,7 @@ impl Body {
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let before = std::time::Instant::now();
         let result = self.writer.write(piece);
-        self.lane.wrote(before.elapsed());
+        self.lane.wrote(piece.len(), before.elapsed());
         self.bytes += piece.len() as u64;
         result
     }
@@ -192,7 +192,7 @@ impl Body {
         self.bytes
     }
 
-    pub(crate) fn into_parts(self) -> (Box<dyn crate::sink::ObjectWriter>, ObjectMeta, u64) {
+    pub(crate) fn into_parts(self) -> (Box<dyn ObjectWriter>, ObjectMeta, u64) {
         (self.writer, self.meta, self.bytes)
     }
 }

@@ -1,3 +1,5 @@
 //! Contract suites, faults and hostile names (feature `testing`). Not used by shipped code.
 
+pub mod faults;
 pub mod names;
+pub mod source_contract;

@@ -1,0 +1,62 @@
+# The only list of commands; what they do is in scripts/. Each sets up what it needs: nothing is installed outside .venv.
+
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: help build demo check test test-faults clean tools
+.DELETE_ON_ERROR:
+
+## make help         this list
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make build        the command .venv/bin/shoal, in release mode
+build: .venv/.built
+
+## make demo         copy 100,000 objects, kill the run half-way, resume it, verify every byte
+demo: .venv/.built
+	$(PYTHON) scripts/demo.py
+
+## make check        format, lints, types, layers, sizes, licences, advisories
+check: .venv/.built
+	cargo fmt --all --check
+	cargo clippy --workspace --lib -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings $(TESTS_MAY)
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	MYPYPATH=python .venv/bin/stubtest shoal._shoal
+	$(PYTHON) scripts/check_layers.py
+	$(PYTHON) scripts/check_sizes.py
+	$(PYTHON) scripts/check_licences.py
+	$(PYTHON) scripts/check_advisories.py
+
+## make test         every test but the slow ones; those that lack root or a tool are skipped with a notice
+test: .venv/.built
+	cargo test --workspace --exclude shoal-python
+	.venv/bin/pytest
+
+## make test-faults  the tests marked root, mount or slow, after installing the tools they use
+test-faults: .venv/.built
+	scripts/install_test_tools.sh
+	.venv/bin/pytest -m 'root or mount or slow'
+
+## make clean        remove everything that the commands above made
+clean:
+	rm -rf target .venv dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
+	find python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# clippy.toml's bans are for what is shipped; tests, examples and benches may use files and print.
+TESTS_MAY := -A clippy::disallowed_methods -A clippy::disallowed_macros -A clippy::disallowed_types
+
+tools:
+	@scripts/check_tools.sh
+
+.venv/.tools: pyproject.toml scripts/install_dev_tools.sh | tools
+	scripts/install_dev_tools.sh
+	@touch $@
+
+.venv/.built: .venv/.tools scripts/build.sh $(SOURCES)
+	scripts/build.sh
+	@touch $@

@@ -1,0 +1,37 @@
+//! The stop flag of a run and why it was raised. Raised once; the first reason stays.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Kind};
+
+/// Shared by all threads of one run.
+#[derive(Default)]
+pub(crate) struct Cancel {
+    raised: AtomicBool,
+    reason: Mutex<Option<Error>>,
+}
+
+impl Cancel {
+    /// Whether everybody should stop taking work.
+    pub fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::Relaxed)
+    }
+
+    /// Stops the run because of `error`; a later reason is dropped.
+    pub fn fail(&self, error: Error) {
+        let mut reason = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        reason.get_or_insert(error);
+        self.raised.store(true, Ordering::Release);
+    }
+
+    /// Stops the run because the caller wants it.
+    pub fn interrupt(&self) {
+        self.fail(Error::new(Kind::Interrupted, "interrupted; the same command goes on where this one stopped"));
+    }
+
+    /// The reason, once the run has ended.
+    pub fn take_reason(&self) -> Option<Error> {
+        self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+}

@@ -1,0 +1,172 @@
+//! How many objects are in flight, from measured throughput. Bytes a second and pauses of a host are elsewhere
+//! (`rate.rs`, `retry.rs`).
+//!
+//! `auto` here is a doubling start: the number doubles while each doubling brings at least a tenth more, then goes back
+//! to the last one that paid. A host that says "slow down" halves it at once; it creeps up again afterwards.
+
+use std::time::{Duration, Instant};
+
+use crate::options::Workers;
+
+/// One look at the throughput; shorter ones are mostly noise on two busy cores.
+const LOOK: Duration = Duration::from_millis(250);
+/// What a doubling must bring to be kept.
+const GAIN: f64 = 1.10;
+/// In flight per lane at the start.
+const START: usize = 8;
+/// In flight per lane at the most: measured, 16–64 connections saturate two cores; more only cost memory.
+const PER_LANE_MAX: usize = 128;
+
+/// What the engine saw since the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub now: Instant,
+    /// Objects finished.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// In flight right now.
+    pub in_flight: usize,
+    /// Answers so far that asked to slow down.
+    pub throttled: u64,
+    /// Times a file descriptor was missing.
+    pub out_of_files: u64,
+}
+
+/// Chooses the number of objects in flight over all lanes.
+pub(crate) struct Concurrency {
+    target: usize,
+    ceiling: usize,
+    floor: usize,
+    growing: bool,
+    best: f64,
+    last: Option<Sample>,
+    reason: String,
+}
+
+impl Concurrency {
+    /// `files_max`: in flight that the open-file limit allows. `source_max`: what the source says makes sense.
+    pub fn new(workers: Workers, lanes: usize, files_max: usize, source_max: Option<usize>) -> Concurrency {
+        let (wanted, growing, mut reason) = match workers {
+            Workers::Fixed(count) => (count.max(1), false, "as asked".to_owned()),
+            Workers::Auto => (START * lanes, true, "still growing".to_owned()),
+        };
+        let mut ceiling = if growing { PER_LANE_MAX * lanes } else { wanted };
+        for (limit, why) in [(Some(files_max), "the open-file limit"), (source_max, "the source")] {
+            if let Some(limit) = limit.filter(|&limit| limit < ceiling) {
+                ceiling = limit.max(1);
+                reason = format!("limited by {why}");
+            }
+        }
+        let target = wanted.min(ceiling);
+        Concurrency { target, ceiling, floor: 1, growing, best: 0.0, last: None, reason }
+    }
+
+    /// Objects in flight over all lanes.
+    pub fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Why not more.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Looks at the run; call it often, it acts on its own schedule.
+    pub fn look(&mut self, sample: Sample) {
+        let Some(last) = self.last else {
+            self.last = Some(sample);
+            return;
+        };
+        if sample.out_of_files > last.out_of_files {
+            self.ceiling = (self.target / 2).max(self.floor);
+            self.shrink("the open-file limit");
+        } else if sample.throttled > last.throttled {
+            self.shrink("the host asked to slow down");
+        } else {
+            let elapsed = sample.now.duration_since(last.now);
+            if elapsed < LOOK {
+                return;
+            }
+            self.step(&sample, &last, elapsed.as_secs_f64());
+        }
+        self.last = Some(sample);
+    }
+
+    fn shrink(&mut self, why: &str) {
+        self.target = (self.target / 2).max(self.floor);
+        self.growing = false;
+        why.clone_into(&mut self.reason);
+    }
+
+    fn step(&mut self, sample: &Sample, last: &Sample, seconds: f64) {
+        // Large objects are measured in bytes: 64 KiB weigh as much as one object.
+        let work = |s: &Sample| s.objects as f64 + s.bytes as f64 / 65536.0;
+        let throughput = (work(sample) - work(last)) / seconds;
+        let busy = sample.in_flight * 10 >= self.target * 8;
+        if self.growing && busy {
+            if throughput >= self.best * GAIN {
+                self.best = throughput;
+                if self.target >= self.ceiling {
+                    self.growing = false;
+                    self.reason = format!("grew to the most that is allowed, {}", self.ceiling);
+                } else {
+                    self.target = (self.target * 2).min(self.ceiling);
+                }
+            } else {
+                self.growing = false;
+                self.reason = format!("throughput stopped growing at {}", self.target);
+                self.target = (self.target / 2).max(self.floor);
+            }
+        } else if !self.growing && self.reason.starts_with("the host") && self.target < self.ceiling {
+            self.target += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `auto` against a machine whose throughput for n in flight is `speed(n)`.
+    fn settle(speed: impl Fn(usize) -> f64, lanes: usize) -> usize {
+        let mut auto = Concurrency::new(Workers::Auto, lanes, 10_000, None);
+        let (mut now, mut objects) = (Instant::now(), 0.0);
+        for _ in 0..200 {
+            let (at, in_flight) = (now, auto.target());
+            auto.look(Sample { now: at, objects: objects as u64, bytes: 0, in_flight, throttled: 0, out_of_files: 0 });
+            now += LOOK;
+            objects += speed(auto.target()) * LOOK.as_secs_f64();
+        }
+        auto.target()
+    }
+
+    #[test]
+    fn auto_stops_where_throughput_stops() {
+        let found = settle(|n| n.min(64) as f64 * 1000.0, 2);
+        assert!((32..=64).contains(&found), "{found}");
+        assert_eq!(settle(|_| 50_000.0, 2), 16);
+    }
+
+    #[test]
+    fn a_fixed_number_stays_and_a_throttled_one_halves_and_recovers() {
+        let mut fixed = Concurrency::new(Workers::Fixed(40), 2, 10_000, None);
+        let mut sample =
+            Sample { now: Instant::now(), objects: 0, bytes: 0, in_flight: 40, throttled: 0, out_of_files: 0 };
+        fixed.look(sample);
+        sample.throttled = 1;
+        fixed.look(sample);
+        assert_eq!(fixed.target(), 20);
+        for _ in 0..100 {
+            sample.now += LOOK;
+            fixed.look(sample);
+        }
+        assert_eq!(fixed.target(), 40);
+    }
+
+    #[test]
+    fn the_open_file_limit_is_a_ceiling() {
+        let auto = Concurrency::new(Workers::Auto, 2, 5, None);
+        assert_eq!((auto.target(), auto.reason()), (5, "limited by the open-file limit"));
+    }
+}

@@ -1,0 +1,114 @@
+//! How far everything is committed: the part of the listing behind which nothing is left to do.
+//!
+//! Partitions are committed in any order. The frontier moves over a committed run from the front, and only from page
+//! to page (partitions that share `after`): a listing can continue only at a page, and the keys of a page must stay in
+//! the journal until all of it is done, so that a page that changed meanwhile is noticed.
+
+use std::collections::VecDeque;
+
+use crate::journal::Fold;
+use crate::partition::{Cursor, Key, Partition};
+
+struct Row {
+    key: Key,
+    after: Cursor,
+    committed: bool,
+}
+
+/// The window of listed partitions from the frontier on.
+pub(crate) struct Frontier {
+    /// `seq` of `rows[0]`.
+    first: u64,
+    chain: Key,
+    rows: VecDeque<Row>,
+    committed: u64,
+    /// The listing has ended: the last page is whole.
+    ended: bool,
+}
+
+impl Frontier {
+    pub fn new(first: u64, chain: Key) -> Frontier {
+        Frontier { first, chain, rows: VecDeque::new(), committed: 0, ended: false }
+    }
+
+    /// A partition was listed, in order. `committed`: the journal already holds it.
+    pub fn listed(&mut self, partition: &Partition, committed: bool) {
+        debug_assert_eq!(partition.seq, self.first + self.rows.len() as u64);
+        self.committed += u64::from(committed);
+        self.rows.push_back(Row { key: partition.key, after: partition.after.clone(), committed });
+    }
+
+    /// The listing has ended.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// A partition was committed.
+    pub fn commit(&mut self, seq: u64) {
+        if let Some(row) = seq.checked_sub(self.first).and_then(|at| self.rows.get_mut(at as usize)) {
+            self.committed += u64::from(!row.committed);
+            row.committed = true;
+        }
+    }
+
+    /// Moves over every page that is committed whole; what the journal may fold, if anything.
+    pub fn advance(&mut self) -> Option<Fold> {
+        let run = self.rows.iter().take_while(|row| row.committed).count();
+        let mut whole = run;
+        if run < self.rows.len() || !self.ended {
+            // The page at the end of the run counts only if a later page has begun.
+            while whole > 0 && self.rows.get(whole).is_none_or(|next| next.after == self.rows[whole - 1].after) {
+                whole -= 1;
+            }
+        }
+        if whole == 0 {
+            return None;
+        }
+        let mut last = Cursor::default();
+        for row in self.rows.drain(..whole) {
+            self.chain = self.chain.chain(row.key);
+            last = row.after;
+        }
+        self.first += whole as u64;
+        self.committed -= whole as u64;
+        // At the very end there is no next page: the last one is where a listing would look for more.
+        let cursor = self.rows.front().map_or(last, |next| next.after.clone());
+        Some(Fold { frontier: self.first, cursor, chain: self.chain })
+    }
+
+    /// Partitions listed and not behind the frontier.
+    pub fn window(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(seq: u64, page: u8) -> Partition {
+        let after = Cursor(vec![page].into());
+        Partition { seq, key: Key(u128::from(seq) + 1), after, payload: Vec::new().into(), len: Some(1) }
+    }
+
+    #[test]
+    fn the_frontier_moves_by_whole_pages_in_order() {
+        let mut frontier = Frontier::new(0, Key::default());
+        for (seq, page) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)] {
+            frontier.listed(&partition(seq, page), false);
+        }
+        for seq in [1, 2, 3, 4] {
+            frontier.commit(seq);
+            assert!(frontier.advance().is_none());
+        }
+        frontier.commit(0);
+        let fold = frontier.advance().unwrap();
+        assert_eq!((fold.frontier, fold.cursor), (4, Cursor(vec![2].into())));
+        let chain = [1, 2, 3, 4].into_iter().fold(Key::default(), |chain, key| chain.chain(Key(key)));
+        assert_eq!(fold.chain, chain);
+        assert!(frontier.advance().is_none());
+        frontier.end();
+        assert_eq!(frontier.advance().unwrap().frontier, 5);
+        assert_eq!(frontier.window(), 0);
+    }
+}

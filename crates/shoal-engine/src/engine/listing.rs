@@ -1,0 +1,196 @@
+//! The listing thread: keeps the queue filled, a bounded number of partitions ahead, and skips what is committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use super::commit::{DEFERRED_MAX, Message};
+use super::frontier::Frontier;
+use super::open::{Open, Origin};
+use crate::error::{Class, Error, Kind, Result};
+use crate::journal::Resume;
+use crate::partition::{Key, Partition};
+use crate::sink::Mode;
+use crate::source::Listing;
+
+/// How often a waiting listing looks at the stop flag.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What the journal knows of this listing.
+pub(crate) struct Known {
+    pub frontier: u64,
+    pub chain: Key,
+    pub done: BTreeMap<u64, Key>,
+    pub mark: u64,
+    pub cursor: Option<crate::partition::Cursor>,
+    /// List from the start and skip by hash what lies below the frontier.
+    pub relist: bool,
+}
+
+impl Known {
+    pub fn new(resume: &Resume, relist: bool) -> Known {
+        Known {
+            frontier: resume.frontier,
+            chain: resume.chain,
+            done: resume.done.clone(),
+            mark: resume.mark,
+            cursor: resume.cursor.clone(),
+            relist: relist && resume.frontier > 0,
+        }
+    }
+
+    fn forget(&mut self) {
+        (self.frontier, self.chain, self.cursor, self.relist) = (0, Key::default(), None, false);
+        self.done.clear();
+    }
+}
+
+/// Runs the listing to its end. Errors stop the run.
+pub(crate) fn run(shared: &Arc<Shared>, known: Known) {
+    let body = std::panic::AssertUnwindSafe(|| list(shared, known));
+    match std::panic::catch_unwind(body) {
+        Ok(Ok(())) if shared.cancel.is_raised() => {}
+        Ok(Ok(())) => shared.queue.listed_all(),
+        Ok(Err(error)) => shared.cancel.fail(error),
+        Err(panic) => shared.cancel.fail(super::panicked("the listing", panic.as_ref())),
+    }
+}
+
+fn list(shared: &Arc<Shared>, mut known: Known) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(Kind::Internal, format!("no event loop for the listing: {e}")))?;
+    if known.relist && !runtime.block_on(verify_behind(shared, &known))? {
+        shared.note("what was committed is no longer listed in the same way: everything is fetched again");
+        known.forget();
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        shared.tell_committer(Message::Reset(sender));
+        while receiver.recv_timeout(TICK).is_err() {
+            if shared.cancel.is_raised() {
+                return Ok(());
+            }
+        }
+    }
+    *shared.frontier() = Frontier::new(known.frontier, known.chain);
+    let start = if known.relist { None } else { known.cursor.clone() };
+    let mut pages = Pages { shared, listing: shared.source.list(start)? };
+    while let Some(partition) = runtime.block_on(pages.next())? {
+        if partition.seq < known.frontier {
+            continue; // committed: the front of the page at the frontier, or after a relist whose chain agrees
+        }
+        let committed = known.done.remove(&partition.seq) == Some(partition.key);
+        shared.frontier().listed(&partition, committed);
+        if committed {
+            continue;
+        }
+        if !wait_for_room(shared) {
+            return Ok(());
+        }
+        hand_over(shared, partition, known.mark);
+    }
+    if !shared.cancel.is_raised() {
+        shared.frontier().end();
+    }
+    Ok(())
+}
+
+fn hand_over(shared: &Shared, partition: Partition, mark: u64) {
+    if let Some(len) = partition.len {
+        shared.counters.listed.fetch_add(u64::from(len), Relaxed);
+    }
+    let mode = if partition.seq < mark { Mode::Again } else { Mode::Fresh };
+    if let Some(mark) = shared.queue.push(Open::new(partition, mode, Origin::Listed)) {
+        shared.tell_committer(Message::Mark(mark));
+    }
+}
+
+/// False when the run was stopped.
+fn wait_for_room(shared: &Shared) -> bool {
+    loop {
+        if shared.cancel.is_raised() {
+            return false;
+        }
+        let crowded = shared.deferred.load(Relaxed) >= DEFERRED_MAX;
+        if crowded {
+            std::thread::sleep(TICK);
+        } else if shared.queue.wait_for_room(TICK) {
+            return true;
+        }
+    }
+}
+
+/// Lists everything behind the frontier once, names only, and compares the chained keys.
+async fn verify_behind(shared: &Arc<Shared>, known: &Known) -> Result<bool> {
+    let mut pages = Pages { shared, listing: shared.source.list(None)? };
+    let mut chain = Key::default();
+    while let Some(partition) = pages.next().await? {
+        if partition.seq >= known.frontier {
+            return Ok(chain == known.chain);
+        }
+        chain = chain.chain(partition.key);
+    }
+    Ok(chain == known.chain)
+}
+
+/// A listing with patience: errors of class `Retry` are waited out.
+struct Pages<'a> {
+    shared: &'a Shared,
+    listing: Box<dyn Listing>,
+}
+
+impl Pages<'_> {
+    async fn next(&mut self) -> Result<Option<Partition>> {
+        let (mut tries, mut since) = (0, Instant::now());
+        loop {
+            let next = tokio::select! {
+                next = self.listing.next() => next,
+                () = stopped(self.shared) => return Ok(None),
+            };
+            match next {
+                Ok(partition) => {
+                    self.shared.retry.answered();
+                    return Ok(partition);
+                }
+                Err(error) if error.class() == Class::Retry => {
+                    if tries == 0 {
+                        since = Instant::now();
+                    }
+                    tries += 1;
+                    let Some(wait) = self.shared.retry.listing_wait(&error, tries, since.elapsed()) else {
+                        return Err(gave_up(&error, tries, since.elapsed()));
+                    };
+                    self.shared.listing_retries.fetch_add(1, Relaxed);
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        () = stopped(self.shared) => return Ok(None),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn gave_up(error: &Error, tries: u32, time: Duration) -> Error {
+    let kind = match error.kind() {
+        Kind::Connect | Kind::Timeout | Kind::Disconnected => Kind::Unreachable,
+        _ => Kind::Listing,
+    };
+    let gave_up = Error::new(kind, format!("no page of the listing could be had: {}", error.why()))
+        .after(tries, time)
+        .errno(error.os_error())
+        .hint("is the server running and the address right? what is done is kept: the same command goes on from there");
+    match error.subject() {
+        Some(subject) => gave_up.on(subject),
+        None => gave_up,
+    }
+}
+
+async fn stopped(shared: &Shared) {
+    while !shared.cancel.is_raised() {
+        tokio::time::sleep(TICK).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! A partition that has been handed out: shared by the lanes that work on parts of it, complete when all are done.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::journal::{Done, Due, Failed, Retried};
+use crate::partition::Partition;
+use crate::sink::{Mode, Sealed};
+
+/// Where a partition came from, and so where its outcome goes.
+pub(crate) enum Origin {
+    /// The listing.
+    Listed,
+    /// Deferred or failed objects that are tried again, in the order of the partition's entries.
+    Retried(Vec<Due>),
+}
+
+/// What one lane did with its part of a partition.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub written: u64,
+    pub skipped: u64,
+    pub bytes: u64,
+    pub failures: Vec<Failed>,
+    /// Only for `Origin::Retried`: outcomes by name, since the journal holds these one by one.
+    pub retried: Vec<Retried>,
+}
+
+/// A partition all of whose objects are settled, ready for the barrier.
+pub(crate) struct Complete {
+    /// Number under which the sink knows it: `Partition::seq`, or one from the far end for retried ones.
+    pub seq: u64,
+    /// `None` for retried ones.
+    pub done: Option<Done>,
+    pub retried: Vec<Retried>,
+    pub sealed: Vec<Sealed>,
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+struct State {
+    /// Lanes working on it.
+    parts: u32,
+    closed: bool,
+    tally: Tally,
+    sealed: Vec<Sealed>,
+}
+
+/// A partition in the queue or in work.
+pub(crate) struct Open {
+    pub partition: Partition,
+    pub mode: Mode,
+    pub origin: Origin,
+    next: AtomicU32,
+    len: AtomicU32,
+    state: Mutex<State>,
+}
+
+/// `len` of a partition that nobody has opened yet and whose listing did not say.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Open {
+    pub fn new(partition: Partition, mode: Mode, origin: Origin) -> Open {
+        let len = AtomicU32::new(partition.len.unwrap_or(UNKNOWN));
+        let state = State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new() };
+        Open { partition, mode, origin, next: AtomicU32::new(0), len, state: Mutex::new(state) }
+    }
+
+    /// A lane wants a part; false when nothing is left to take.
+    pub fn join(&self) -> bool {
+        let mut state = self.state();
+        if state.closed || self.next.load(Relaxed) >= self.len.load(Relaxed) {
+            // An empty partition still needs one lane that closes it.
+            let empty = !state.closed && state.parts == 0 && self.len.load(Relaxed) == 0;
+            if !empty {
+                return false;
+            }
+        }
+        state.parts += 1;
+        true
+    }
+
+    /// The number of objects, found on opening. True for the first to say so where the listing had not.
+    pub fn opened(&self, len: u32) -> bool {
+        self.len.swap(len, Relaxed) == UNKNOWN
+    }
+
+    /// The next entry nobody has taken.
+    pub fn take(&self) -> Option<u32> {
+        let len = self.len.load(Relaxed);
+        if self.next.load(Relaxed) >= len {
+            return None;
+        }
+        let index = self.next.fetch_add(1, Relaxed);
+        (index < len).then_some(index)
+    }
+
+    /// The entry that `take` would probably give, to look at before taking it.
+    pub fn peek(&self) -> Option<u32> {
+        let index = self.next.load(Relaxed);
+        (index < self.len.load(Relaxed)).then_some(index)
+    }
+
+    /// Entries nobody has taken.
+    pub fn untaken(&self) -> u32 {
+        match self.len.load(Relaxed) {
+            UNKNOWN => 1,
+            len => len.saturating_sub(self.next.load(Relaxed)),
+        }
+    }
+
+    /// Objects in it, as far as known.
+    pub fn len(&self) -> u64 {
+        match self.len.load(Relaxed) {
+            UNKNOWN => 1,
+            len => u64::from(len),
+        }
+    }
+
+    /// A lane has settled its part. The last one gets the whole.
+    pub fn leave(&self, tally: Tally, sealed: Sealed) -> Option<Complete> {
+        let mut state = self.state();
+        let sum = &mut state.tally;
+        sum.written += tally.written;
+        sum.skipped += tally.skipped;
+        sum.bytes += tally.bytes;
+        sum.failures.extend(tally.failures);
+        sum.retried.extend(tally.retried);
+        state.sealed.push(sealed);
+        state.parts -= 1;
+        if state.parts > 0 || self.untaken() > 0 {
+            return None;
+        }
+        state.closed = true;
+        let tally = std::mem::take(&mut state.tally);
+        let sealed = std::mem::take(&mut state.sealed);
+        Some(self.complete(tally, sealed))
+    }
+
+    fn complete(&self, tally: Tally, sealed: Vec<Sealed>) -> Complete {
+        let objects = self.len();
+        let bytes = sealed.iter().map(|part| part.bytes).sum();
+        let done = matches!(self.origin, Origin::Listed).then(|| Done {
+            seq: self.partition.seq,
+            key: self.partition.key,
+            listed: objects,
+            written: tally.written,
+            skipped: tally.skipped,
+            bytes: tally.bytes,
+            failures: tally.failures,
+        });
+        Complete { seq: self.partition.seq, done, retried: tally.retried, sealed, objects, bytes }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

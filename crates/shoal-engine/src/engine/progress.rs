@@ -1,0 +1,74 @@
+//! Counters while a run goes on: one set per lane, so that lanes never share a cache line, summed by whoever looks.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What one lane has done so far.
+#[repr(align(128))] // two cache lines: adjacent-line prefetch would share one
+#[derive(Default)]
+pub(crate) struct LaneCounters {
+    pub written: AtomicU64,
+    pub bytes: AtomicU64,
+    pub skipped: AtomicU64,
+    pub failed: AtomicU64,
+    pub duplicates: AtomicU64,
+    pub unverified: AtomicU64,
+    pub retries: AtomicU64,
+    pub in_flight: AtomicU64,
+}
+
+/// Only the lane itself writes, so a plain load and store is enough and costs no locked instruction.
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Relaxed) + amount, Relaxed);
+}
+
+/// Counterpart of [`add`].
+pub(crate) fn sub(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Relaxed).saturating_sub(amount), Relaxed);
+}
+
+/// Sums of all lanes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub written: u64,
+    pub bytes: u64,
+    pub skipped: u64,
+    pub failed: u64,
+    pub duplicates: u64,
+    pub unverified: u64,
+    pub retries: u64,
+    pub in_flight: u64,
+}
+
+/// The counters of every lane.
+pub(crate) struct Counters {
+    pub lanes: Vec<LaneCounters>,
+    /// Names listed in this run and not committed before.
+    pub listed: AtomicU64,
+    /// Objects whose partition is committed in this run.
+    pub committed: AtomicU64,
+}
+
+impl Counters {
+    pub fn new(lanes: usize) -> Counters {
+        Counters {
+            lanes: (0..lanes).map(|_| LaneCounters::default()).collect(),
+            listed: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+        }
+    }
+
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for lane in &self.lanes {
+            sums.written += lane.written.load(Relaxed);
+            sums.bytes += lane.bytes.load(Relaxed);
+            sums.skipped += lane.skipped.load(Relaxed);
+            sums.failed += lane.failed.load(Relaxed);
+            sums.duplicates += lane.duplicates.load(Relaxed);
+            sums.unverified += lane.unverified.load(Relaxed);
+            sums.retries += lane.retries.load(Relaxed);
+            sums.in_flight += lane.in_flight.load(Relaxed);
+        }
+        sums
+    }
+}

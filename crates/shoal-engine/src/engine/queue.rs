@@ -1,0 +1,264 @@
+//! The bounded, ordered hand-out of partitions to lanes.
+//!
+//! Three bounds, so that memory stays flat and a kill costs at most one batch:
+//! - partitions listed and waiting (`AHEAD_MAX`, `AHEAD_BYTES_MAX`): the listing waits
+//! - partitions listed and not behind the frontier (`WINDOW_MAX`): the listing waits
+//! - objects handed out and not committed (`BATCH_OBJECTS`, `BATCH_BYTES`): lanes wait, the committer hurries
+//!
+//! Nothing is handed out above the journal's high-water mark: on resume, what lies below it may have left files behind.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::open::{Open, Origin};
+
+/// Listed partitions waiting for a lane: 2.5 s of work at 40,000 objects a second.
+const AHEAD_MAX: usize = 1024;
+/// The same in bytes of names.
+const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// Partitions between the frontier and the end of what is listed: 6.5 million objects may overtake a slow one.
+const WINDOW_MAX: usize = 65_536;
+/// What one batch may hold, and so the most that a kill can cost (architecture: "A batch").
+pub(crate) const BATCH_OBJECTS: u64 = 20_000;
+/// The same in bytes.
+pub(crate) const BATCH_BYTES: u64 = 64 << 20;
+/// The mark is asked to move when the listing comes this close to it …
+const MARK_SLACK: u64 = 256;
+/// … and moves this far ahead: one durable write per 100,000 objects.
+const MARK_STEP: u64 = 1024;
+
+struct State {
+    ready: VecDeque<Arc<Open>>,
+    ready_bytes: usize,
+    /// Objects tried again go first: they have waited longest.
+    again: VecDeque<Arc<Open>>,
+    /// Handed out and not complete.
+    open: Vec<Arc<Open>>,
+    /// Objects and bytes handed out and not committed.
+    out_objects: u64,
+    out_bytes: u64,
+    /// Of these, from the listing (objects tried again are counted as deferred by the journal).
+    out_listed: u64,
+    mark: u64,
+    mark_asked: u64,
+    listed_all: bool,
+    finished: bool,
+    /// A lane waits although partitions are ready: the batch should close now.
+    starving: bool,
+    window: usize,
+}
+
+/// Shared by the listing, the lanes and the committer.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// The listing waits here.
+    room: Condvar,
+    /// Lanes wait here, one each.
+    lanes: Vec<Notify>,
+}
+
+/// What a lane gets.
+pub(crate) enum Handout {
+    Partition(Arc<Open>),
+    /// Nothing now; a wake-up comes.
+    Wait,
+    /// Nothing any more.
+    Finished,
+}
+
+impl Queue {
+    pub fn new(lanes: usize, mark: u64) -> Queue {
+        let state = State {
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            again: VecDeque::new(),
+            open: Vec::new(),
+            out_objects: 0,
+            out_bytes: 0,
+            out_listed: 0,
+            mark,
+            mark_asked: mark,
+            listed_all: false,
+            finished: false,
+            starving: false,
+            window: 0,
+        };
+        Queue { state: Mutex::new(state), room: Condvar::new(), lanes: (0..lanes).map(|_| Notify::new()).collect() }
+    }
+
+    /// Waits until the listing may go on, at most `wait`; true when there is room.
+    pub fn wait_for_room(&self, wait: Duration) -> bool {
+        let state = self.state();
+        let full = |state: &mut State| {
+            !state.finished
+                && (state.ready.len() >= AHEAD_MAX
+                    || state.ready_bytes >= AHEAD_BYTES_MAX
+                    || state.window >= WINDOW_MAX)
+        };
+        let (mut state, _) =
+            self.room.wait_timeout_while(state, wait, full).unwrap_or_else(|poisoned| poisoned.into_inner());
+        !full(&mut state)
+    }
+
+    /// Adds a listed partition; the mark that should be written soon, if the old one comes close.
+    pub fn push(&self, open: Open) -> Option<u64> {
+        let mut state = self.state();
+        let seq = open.partition.seq;
+        state.ready_bytes += open.partition.payload.len();
+        state.ready.push_back(Arc::new(open));
+        let mark = (seq + MARK_SLACK >= state.mark_asked).then_some(seq + MARK_STEP);
+        state.mark_asked = mark.unwrap_or(state.mark_asked);
+        drop(state);
+        self.wake_lanes();
+        mark
+    }
+
+    /// Adds objects to try again.
+    pub fn push_again(&self, open: Open) {
+        self.state().again.push_back(Arc::new(open));
+        self.wake_lanes();
+    }
+
+    /// Partitions of objects to try again that wait for a lane.
+    pub fn again_waiting(&self) -> usize {
+        self.state().again.len()
+    }
+
+    /// The journal holds this mark now.
+    pub fn set_mark(&self, mark: u64) {
+        let mut state = self.state();
+        state.mark = state.mark.max(mark);
+        drop(state);
+        self.wake_lanes();
+    }
+
+    /// A partition for a lane: one tried again, the next listed one, or a share of one in work. `idle`: the lane has
+    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share.
+    pub fn take(&self, idle: bool) -> Handout {
+        let mut state = self.state();
+        if state.finished {
+            return Handout::Finished;
+        }
+        if let Some(open) = state.again.pop_front() {
+            return Self::hand_out(&mut state, open);
+        }
+        if let Some(next) = state.ready.front() {
+            let batch_full = state.out_objects > 0
+                && (state.out_objects + next.len() > BATCH_OBJECTS || state.out_bytes >= BATCH_BYTES && !idle);
+            if next.partition.seq >= state.mark {
+                return self.share(&state, idle);
+            }
+            if batch_full {
+                state.starving = true;
+                return self.share(&state, idle);
+            }
+            if let Some(open) = state.ready.pop_front() {
+                state.ready_bytes -= open.partition.payload.len();
+                self.room.notify_all();
+                return Self::hand_out(&mut state, open);
+            }
+        }
+        self.share(&state, idle)
+    }
+
+    fn hand_out(state: &mut State, open: Arc<Open>) -> Handout {
+        if !open.join() {
+            return Handout::Wait; // cannot happen: nobody else knows it yet
+        }
+        state.out_objects += open.len();
+        if matches!(open.origin, Origin::Listed) {
+            state.out_listed += open.len();
+        }
+        state.open.push(open.clone());
+        Handout::Partition(open)
+    }
+
+    fn share(&self, state: &State, idle: bool) -> Handout {
+        let fullest = state.open.iter().filter(|open| open.untaken() > 0).max_by_key(|open| open.untaken());
+        match fullest {
+            Some(open) if idle && open.join() => Handout::Partition(open.clone()),
+            _ => Handout::Wait,
+        }
+    }
+
+    /// A partition whose listing did not say so turned out to hold `len` objects (it was counted as one).
+    pub fn opened(&self, len: u32) {
+        let mut state = self.state();
+        state.out_objects = state.out_objects + u64::from(len) - 1;
+        state.out_listed = state.out_listed + u64::from(len) - 1;
+    }
+
+    /// A partition is complete and on its way to the committer.
+    pub fn completed(&self, open: &Arc<Open>, bytes: u64) {
+        let mut state = self.state();
+        state.open.retain(|other| !Arc::ptr_eq(other, open));
+        state.out_bytes += bytes;
+    }
+
+    /// Partitions were committed.
+    pub fn committed(&self, objects: u64, listed: u64, bytes: u64, window: usize) {
+        let mut state = self.state();
+        state.out_listed = state.out_listed.saturating_sub(listed);
+        state.out_objects = state.out_objects.saturating_sub(objects);
+        state.out_bytes = state.out_bytes.saturating_sub(bytes);
+        state.starving = false;
+        state.window = window;
+        drop(state);
+        self.room.notify_all();
+        self.wake_lanes();
+    }
+
+    /// The listing has ended.
+    pub fn listed_all(&self) {
+        self.state().listed_all = true;
+    }
+
+    /// Whether the listing has ended.
+    pub fn is_listed_all(&self) -> bool {
+        self.state().listed_all
+    }
+
+    /// Whether the listing has ended and everything handed out is committed, but for `held` objects that the sink holds.
+    pub fn is_drained_but(&self, held: u64) -> bool {
+        let state = self.state();
+        state.listed_all && state.ready.is_empty() && state.again.is_empty() && state.out_objects == held && state.open.is_empty()
+    }
+
+    /// Whether the batch should close although it is small: nothing else can be handed out, or nothing else is there.
+    pub fn wants_commit(&self) -> bool {
+        let state = self.state();
+        state.starving || state.listed_all && state.ready.is_empty() && state.again.is_empty() && state.open.is_empty()
+    }
+
+    /// Nothing will come any more: lanes end, the listing stops waiting.
+    pub fn finish(&self) {
+        self.state().finished = true;
+        self.room.notify_all();
+        self.wake_lanes();
+    }
+
+    /// Resolves when `take` may answer otherwise. Made before `take` is asked, so that no wake-up is missed.
+    pub fn changed(&self, lane: usize) -> tokio::sync::futures::Notified<'_> {
+        self.lanes[lane].notified()
+    }
+
+    /// Wakes every lane.
+    pub fn wake_lanes(&self) {
+        for lane in &self.lanes {
+            lane.notify_one();
+        }
+    }
+
+    /// Objects listed and not committed, counted anew from what is there: the other side of the balance.
+    pub fn uncommitted(&self) -> u64 {
+        let state = self.state();
+        state.out_listed + state.ready.iter().map(|open| open.len()).sum::<u64>()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

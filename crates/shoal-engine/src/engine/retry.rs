@@ -1,0 +1,395 @@
+//! What happens after a failed try: again soon, again later, never, or the whole host pauses. Pure rules and one small
+//! state per host; classes of errors are in `error.rs`, the waiting itself in `lane.rs` and `commit.rs`.
+//!
+//! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s.
+//! - A bucket of 500 tokens per host: a failed try takes 14 (5 when throttled), a success gives 2 back. Empty: the host
+//!   pauses. One probe at a time asks it again; nothing is charged a try meanwhile. A probe that succeeds ends the pause.
+//! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
+//!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, HostId, Kind};
+
+const BASE: Duration = Duration::from_millis(100);
+const THROTTLE_BASE: Duration = Duration::from_secs(1);
+const CAP: Duration = Duration::from_secs(20);
+/// As AWS SDKs: 500 tokens, 14 for an error, 5 for a throttled answer.
+const TOKENS: i64 = 500;
+const COST: i64 = 14;
+const THROTTLE_COST: i64 = 5;
+/// AWS gives 1 back; 2 keeps a host going at which a tenth of all first tries fail, and pauses it at a seventh.
+const REFUND: i64 = 2;
+/// First wait between two probes of a paused host; doubles up to `PROBE_MAX`, so recovery is seen within seconds.
+const PROBE_MIN: Duration = Duration::from_millis(250);
+const PROBE_MAX: Duration = Duration::from_secs(2);
+/// A retry further away than this leaves its partition, which can then be committed.
+pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
+/// A host that has never answered is given up sooner: most likely the address is wrong.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// What to do with a failed try.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Try again after this long; a try is charged.
+    Again(Duration),
+    /// Give it back: the host is paused or cools down, no try is charged.
+    Uncharged,
+    /// It has failed for good.
+    GiveUp,
+}
+
+/// Whether a host may be asked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// It is paused; this request finds out whether it is back. Report with `probed`.
+    Probe,
+    Closed,
+}
+
+#[derive(Debug)]
+struct Host {
+    paused_since: Option<Instant>,
+    probing: bool,
+    next_probe: Instant,
+    probe_wait: Duration,
+    cool_until: Option<Instant>,
+    /// Pauses that have ended.
+    paused: Duration,
+}
+
+/// The retry rules of one run and the state of its hosts.
+pub(crate) struct Retry {
+    max_retries: u32,
+    timeout: Duration,
+    /// Some host is paused or cools down: the slow path of `gate`.
+    gated: AtomicBool,
+    /// Tokens missing in some bucket: the slow path of `succeeded`.
+    tokens: Mutex<HashMap<HostId, i64>>,
+    missing: AtomicI64,
+    hosts: Mutex<HashMap<HostId, Host>>,
+    throttled: AtomicU64,
+    /// Some host has answered something since the start.
+    answered: AtomicBool,
+}
+
+impl Retry {
+    pub fn new(max_retries: u32, timeout: Duration) -> Retry {
+        Retry {
+            max_retries,
+            timeout,
+            gated: AtomicBool::new(false),
+            tokens: Mutex::default(),
+            missing: AtomicI64::new(0),
+            hosts: Mutex::default(),
+            throttled: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether `host` may be asked now. `Probe` is answered to one caller at a time.
+    pub fn gate(&self, host: HostId, now: Instant) -> Gate {
+        if !self.gated.load(Relaxed) {
+            return Gate::Open;
+        }
+        let mut hosts = self.hosts();
+        let Some(state) = hosts.get_mut(&host) else { return Gate::Open };
+        if let Some(until) = state.cool_until {
+            if now < until {
+                return Gate::Closed;
+            }
+            state.cool_until = None;
+        }
+        let gate = match state.paused_since {
+            None => Gate::Open,
+            Some(_) if state.probing || now < state.next_probe => Gate::Closed,
+            Some(_) => {
+                state.probing = true;
+                Gate::Probe
+            }
+        };
+        if hosts.values().all(|host| host.paused_since.is_none() && host.cool_until.is_none()) {
+            self.gated.store(false, Relaxed);
+        }
+        gate
+    }
+
+    /// Whether `gate` would answer `Closed`; hands out no probe.
+    pub fn is_closed(&self, host: HostId) -> bool {
+        let now = Instant::now();
+        self.hosts().get(&host).is_some_and(|state| {
+            state.cool_until.is_some_and(|until| now < until)
+                || state.paused_since.is_some() && (state.probing || now < state.next_probe)
+        })
+    }
+
+    /// A request to `host` was answered well.
+    pub fn succeeded(&self, host: HostId, probe: bool) {
+        self.answered();
+        if probe || self.gated.load(Relaxed) {
+            self.resume(host);
+        }
+        if self.missing.load(Relaxed) > 0 {
+            let mut tokens = lock(&self.tokens);
+            if let Some(left) = tokens.get_mut(&host) {
+                *left = (*left + REFUND).min(TOKENS);
+                if *left == TOKENS {
+                    tokens.remove(&host);
+                }
+            }
+            self.missing.store(tokens.len() as i64, Relaxed);
+        }
+    }
+
+    /// Some host has answered, well or badly: the address is right.
+    pub fn answered(&self) {
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
+        }
+    }
+
+    fn resume(&self, host: HostId) {
+        let mut hosts = self.hosts();
+        let Some(state) = hosts.get_mut(&host) else { return };
+        state.probing = false;
+        if let Some(since) = state.paused_since.take() {
+            state.paused += since.elapsed();
+            state.probe_wait = PROBE_MIN;
+            lock(&self.tokens).insert(host, TOKENS / 2);
+        }
+    }
+
+    /// A try failed with an error of class `Retry`. `tries`: failed ones so far, this one included; `trying`: time since
+    /// the first, less pauses of the host.
+    pub fn failed(&self, error: &Error, tries: u32, trying: Duration, probe: bool) -> Verdict {
+        let now = Instant::now();
+        let throttle = error.kind() == Kind::Throttled;
+        if throttle {
+            self.throttled.fetch_add(1, Relaxed);
+        }
+        if error.kind() == Kind::OutOfFiles {
+            return Verdict::Uncharged;
+        }
+        let mut hosts = self.hosts();
+        let host = Self::host(&mut hosts, error.host_id(), now);
+        let silent = matches!(error.kind(), Kind::Connect | Kind::Timeout | Kind::Disconnected);
+        if !silent {
+            self.answered();
+        }
+        if let Some(wait) = error.wait_asked().filter(|wait| !wait.is_zero()) {
+            // Up to a tenth more, so that everybody does not come back in the same instant.
+            let until = now + wait.mul_f64(1.0 + 0.1 * fastrand::f64());
+            host.cool_until = Some(host.cool_until.map_or(until, |earlier| earlier.max(until)));
+            self.gated.store(true, Relaxed);
+        }
+        if host.paused_since.is_some() {
+            if probe {
+                host.probing = false;
+                host.next_probe = now + host.probe_wait;
+                host.probe_wait = (host.probe_wait * 2).min(PROBE_MAX);
+            }
+            return Verdict::Uncharged;
+        }
+        if (silent || tries == 1) && self.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST }) {
+            host.paused_since = Some(now);
+            host.probing = false;
+            host.next_probe = now + host.probe_wait;
+            self.gated.store(true, Relaxed);
+        }
+        if tries > self.max_retries || trying > self.timeout {
+            return Verdict::GiveUp;
+        }
+        let asked = error.wait_asked().is_some();
+        Verdict::Again(if asked { Duration::ZERO } else { backoff(tries, throttle) })
+    }
+
+    /// A probe came to nothing through no fault of the host (given back, or the object itself failed).
+    pub fn unprobed(&self, host: HostId) {
+        if let Some(state) = self.hosts().get_mut(&host) {
+            state.probing = false;
+        }
+    }
+
+    /// Takes tokens; whether the bucket is empty now.
+    fn charge(&self, host: HostId, cost: i64) -> bool {
+        let mut tokens = lock(&self.tokens);
+        let left = tokens.entry(host).or_insert(TOKENS);
+        *left = (*left - cost).max(0);
+        let empty = *left == 0;
+        self.missing.store(tokens.len() as i64, Relaxed);
+        empty
+    }
+
+    /// The error with which a run ends whose host stays away, if one does.
+    pub fn unreachable(&self, now: Instant) -> Option<Error> {
+        if !self.gated.load(Relaxed) {
+            return None;
+        }
+        let hosts = self.hosts();
+        let since = hosts.values().filter_map(|host| host.paused_since).min()?;
+        let away = now.duration_since(since);
+        if away <= self.patience() {
+            return None;
+        }
+        let away = away.as_secs_f64();
+        let why = format!("the server gave no good answer for {away:.0} s");
+        let hint = "what is done is kept: run the same command again when the server is back (--retry-timeout waits longer)";
+        Some(Error::new(Kind::Unreachable, why).hint(hint))
+    }
+
+    /// Time that `host` has been paused so far: taken off the time an object has been tried.
+    pub fn paused(&self, host: HostId) -> Duration {
+        self.hosts().get(&host).map_or(Duration::ZERO, |state| {
+            state.paused + state.paused_since.map_or(Duration::ZERO, |since| since.elapsed())
+        })
+    }
+
+    /// All pauses of all hosts.
+    pub fn paused_total(&self) -> Duration {
+        let ids: Vec<HostId> = self.hosts().keys().copied().collect();
+        ids.into_iter().map(|id| self.paused(id)).sum()
+    }
+
+    /// Whether some host is paused or cools down.
+    pub fn is_gated(&self) -> bool {
+        self.gated.load(Relaxed)
+    }
+
+    /// Answers so far that asked to slow down.
+    pub fn throttled(&self) -> u64 {
+        self.throttled.load(Relaxed)
+    }
+
+    /// How long the listing, which asks one page at a time, waits after its `tries`-th failure in a row;
+    /// `None`: it gives up.
+    pub fn listing_wait(&self, error: &Error, tries: u32, since: Duration) -> Option<Duration> {
+        if since > self.patience() {
+            return None;
+        }
+        Some(error.wait_asked().unwrap_or_else(|| backoff(tries, false).min(PROBE_MAX)))
+    }
+
+    /// How long a host may stay away.
+    fn patience(&self) -> Duration {
+        if self.answered.load(Relaxed) { self.timeout } else { self.timeout.min(FIRST_ANSWER) }
+    }
+
+    fn host(hosts: &mut HashMap<HostId, Host>, id: HostId, now: Instant) -> &mut Host {
+        hosts.entry(id).or_insert_with(|| Host {
+            paused_since: None,
+            probing: false,
+            next_probe: now,
+            probe_wait: PROBE_MIN,
+            cool_until: None,
+            paused: Duration::ZERO,
+        })
+    }
+
+    fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<HostId, Host>> {
+        lock(&self.hosts)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Full jitter (AWS architecture blog, 2015): anything between nothing and the doubled base.
+fn backoff(tries: u32, throttle: bool) -> Duration {
+    let base = if throttle { THROTTLE_BASE } else { BASE };
+    let most = base.saturating_mul(1 << (tries.saturating_sub(1)).min(16)).min(CAP);
+    most.mul_f64(fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: HostId = HostId(0);
+
+    fn retry() -> Retry {
+        Retry::new(10, Duration::from_secs(180))
+    }
+
+    fn error(kind: Kind) -> Error {
+        Error::new(kind, "x")
+    }
+
+    #[test]
+    fn an_outage_pauses_the_host_and_one_probe_ends_it() {
+        let retry = retry();
+        let failures = (0..1000)
+            .take_while(|_| retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged)
+            .count();
+        assert!(failures < 40, "{failures} objects were charged for one outage");
+        let later = Instant::now() + Duration::from_secs(1);
+        assert_eq!(retry.gate(HOST, Instant::now()), Gate::Closed);
+        assert_eq!(retry.gate(HOST, later), Gate::Probe);
+        assert_eq!(retry.gate(HOST, later), Gate::Closed, "one probe at a time");
+        assert_eq!(retry.failed(&error(Kind::Connect), 1, Duration::ZERO, true), Verdict::Uncharged);
+        assert_eq!(retry.gate(HOST, later + PROBE_MAX), Gate::Probe);
+        retry.succeeded(HOST, true);
+        assert_eq!(retry.gate(HOST, later), Gate::Open);
+    }
+
+    #[test]
+    fn stubborn_objects_do_not_pause_a_healthy_host() {
+        let retry = retry();
+        for object in 0..100_000u32 {
+            if object % 100 == 0 {
+                for tries in 1..=10 {
+                    assert!(matches!(
+                        retry.failed(&error(Kind::ServerError), tries, Duration::ZERO, false),
+                        Verdict::Again(_)
+                    ));
+                }
+            }
+            retry.succeeded(HOST, false);
+        }
+        // Only stubborn ones are left at the end; they still do not.
+        for tries in 2..=10 {
+            for _ in 0..1000 {
+                retry.failed(&error(Kind::ServerError), tries, Duration::ZERO, false);
+            }
+        }
+        assert!(!retry.is_gated());
+    }
+
+    #[test]
+    fn tries_and_time_run_out() {
+        let retry = retry();
+        let failed = |tries, secs| retry.failed(&error(Kind::ServerError), tries, Duration::from_secs(secs), false);
+        assert!(matches!(failed(10, 1), Verdict::Again(_)));
+        assert_eq!(failed(11, 1), Verdict::GiveUp);
+        assert_eq!(failed(2, 181), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn retry_after_closes_the_whole_host_for_that_long() {
+        let retry = retry();
+        let error = error(Kind::Throttled).retry_after(Some(Duration::from_secs(5)));
+        assert_eq!(retry.failed(&error, 1, Duration::ZERO, false), Verdict::Again(Duration::ZERO));
+        let now = Instant::now();
+        assert_eq!(retry.gate(HOST, now + Duration::from_secs(4)), Gate::Closed);
+        assert_eq!(retry.gate(HOST, now + Duration::from_secs(6)), Gate::Open);
+    }
+
+    #[test]
+    fn backoff_is_jittered_and_capped() {
+        for tries in 1..40 {
+            assert!(backoff(tries, false) <= CAP.min(BASE * (1 << (tries - 1).min(16))));
+        }
+    }
+
+    #[test]
+    fn a_host_that_never_answered_is_given_up_soon() {
+        let retry = retry();
+        while retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
+    }
+}

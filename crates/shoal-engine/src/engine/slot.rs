@@ -1,0 +1,126 @@
+//! One open partition on one lane: which of its objects are in flight, waiting for another try, or settled.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::open::{Open, Origin, Tally};
+use crate::error::{Error, HostId};
+use crate::journal::{Failed, Retried};
+use crate::source::Entries;
+
+/// How an object has been tried so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Tried {
+    pub count: u32,
+    first: Instant,
+    /// Spent on it before it came to this lane.
+    before: Duration,
+    /// Pauses of its host when it first failed here.
+    paused_at_first: Duration,
+}
+
+impl Tried {
+    /// Time spent on it, less pauses of its host.
+    pub fn time(&self, paused: Duration) -> Duration {
+        self.before + self.first.elapsed().saturating_sub(paused.saturating_sub(self.paused_at_first))
+    }
+}
+
+/// A lane's share of a partition.
+pub(crate) struct Slot {
+    pub open: Arc<Open>,
+    pub entries: Rc<dyn Entries>,
+    pub in_flight: u32,
+    /// Objects given back or waiting for another try on this lane.
+    pub waiting: u32,
+    pub tally: Tally,
+    tried: HashMap<u32, Tried>,
+}
+
+impl Slot {
+    pub fn new(open: Arc<Open>, entries: Rc<dyn Entries>) -> Slot {
+        Slot { open, entries, in_flight: 0, waiting: 0, tally: Tally::default(), tried: HashMap::new() }
+    }
+
+    /// Nothing left to take and nothing unsettled.
+    pub fn is_settled(&self) -> bool {
+        self.in_flight == 0 && self.waiting == 0 && self.open.untaken() == 0
+    }
+
+    pub fn host(&self, index: u32) -> HostId {
+        self.entries.get(index).host
+    }
+
+    /// Counts a failed try.
+    pub fn count_try(&mut self, index: u32, paused: Duration) -> Tried {
+        let (count, before) = match &self.open.origin {
+            Origin::Listed => (0, Duration::ZERO),
+            Origin::Retried(due) => {
+                due.get(index as usize).map_or((0, Duration::ZERO), |d| (d.tries, Duration::from_millis(d.tried_ms)))
+            }
+        };
+        let tried = self.tried.entry(index).or_insert_with(|| Tried {
+            count,
+            first: Instant::now(),
+            before,
+            paused_at_first: paused,
+        });
+        tried.count += 1;
+        *tried
+    }
+
+    /// Takes back what `count_try` counted: the host was to blame.
+    pub fn uncount_try(&mut self, index: u32) {
+        if let Some(tried) = self.tried.get_mut(&index) {
+            tried.count -= 1;
+        }
+    }
+
+    pub fn written(&mut self, index: u32, bytes: u64) {
+        match self.open.origin {
+            Origin::Listed => {
+                self.tally.written += 1;
+                self.tally.bytes += bytes;
+            }
+            Origin::Retried(_) => self.retried(index, Ok(Some(bytes))),
+        }
+    }
+
+    pub fn skipped(&mut self, index: u32) {
+        match self.open.origin {
+            Origin::Listed => self.tally.skipped += 1,
+            Origin::Retried(_) => self.retried(index, Ok(None)),
+        }
+    }
+
+    /// Failed for good, or deferred by `wait`.
+    pub fn failed(&mut self, index: u32, error: &Error, tried: Option<(u32, Duration)>, wait: Option<Duration>) {
+        let entry = self.entries.get(index);
+        let (tries, time) = tried.unwrap_or((1, Duration::ZERO));
+        let failed = Failed {
+            locator: entry.locator.into(),
+            name: entry.name.into(),
+            kind: error.kind().as_str(),
+            reason: error.why().to_owned(),
+            tries,
+            tried_ms: time.as_millis() as u64,
+            due_ms: wait.map(|wait| now_ms() + wait.as_millis() as u64),
+        };
+        match self.open.origin {
+            Origin::Listed => self.tally.failures.push(failed),
+            Origin::Retried(_) => self.retried(index, Err(failed)),
+        }
+    }
+
+    fn retried(&mut self, index: u32, outcome: Result<Option<u64>, Failed>) {
+        let locator = self.entries.get(index).locator.into();
+        self.tally.retried.push(Retried { locator, outcome });
+    }
+}
+
+/// Unix milliseconds: the journal outlives this process, so its times are of the calendar.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

@@ -1,0 +1,29 @@
+//! Limits of this process: open files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::{Error, Kind, Result};
+
+/// Descriptors kept free for the journal, directories, and whatever the program around us opens.
+const SPARE: u64 = 24;
+
+/// Raises the soft limit of open files to the hard one, and says how many descriptors may still be opened.
+///
+/// # Errors
+/// [`Kind::Config`] when the limit leaves no room for even one object at a time.
+pub(crate) fn open_files_left() -> Result<usize> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // Not permitted in some sandboxes; then the soft limit is what there is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    let Some(most) = getrlimit(Resource::Nofile).current else { return Ok(usize::MAX) };
+    let open = std::fs::read_dir("/proc/self/fd").map_or(16, |entries| entries.count()) as u64;
+    match most.saturating_sub(open + SPARE) {
+        0 => {
+            let why = format!("the limit of open files, {most}, leaves no room to work ({open} are open)");
+            Err(Error::new(Kind::Config, why).hint("raise it: ulimit -n 1024"))
+        }
+        left => Ok(usize::try_from(left).unwrap_or(usize::MAX)),
+    }
+}

@@ -1,0 +1,122 @@
+//! The state table of ARCHITECTURE.md against a dictionary: random listings, random failures of objects, runs that are
+//! cut off at random operations and resumed. Whatever happens, the destination ends as the dictionary says.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use shoal_engine::options::Durability;
+use shoal_engine::sink::Sink;
+use shoal_engine::sink::dir::{DirOptions, DirSink};
+use shoal_engine::source::memory::{Answer, MemorySource};
+use shoal_engine::testing::faults::FailingSink;
+use shoal_engine::transfer::{Outcome, Transfer};
+use shoal_engine::{Kind, Name, TransferOptions};
+
+type Pages = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// What a fetch of this name answers, the same in every session.
+fn fate(name: &[u8], count: u32) -> Answer {
+    match (name.iter().map(|&b| u32::from(b)).sum::<u32>() % 11, count) {
+        (0, _) => Answer::Fail(Kind::Forbidden),
+        (1, 1) => Answer::Fail(Kind::Disconnected),
+        (2, 1..=2) => Answer::Broken(Kind::ShortBody),
+        (3, 1) => Answer::GivenBack,
+        (4, _) => Answer::Pieces(3),
+        _ => Answer::Whole,
+    }
+}
+
+fn listing(random: &mut fastrand::Rng) -> Pages {
+    let mut pages = Vec::new();
+    for _ in 0..random.usize(1..6) {
+        let mut page = Vec::new();
+        for _ in 0..random.usize(0..40) {
+            let number = random.u32(0..150); // names come twice now and then
+            let name = match random.u32(0..20) {
+                0 => format!("../escape-{number}"),
+                1 => format!("dir-{}/file-{number}", number % 3),
+                _ => format!("file-{number}"),
+            };
+            page.push((name.clone().into_bytes(), format!("bytes of {name};").repeat(number as usize % 5).into_bytes()));
+        }
+        pages.push(page);
+    }
+    pages
+}
+
+fn run(pages: &Pages, destination: &Path, cut: Option<(u64, bool)>) -> Outcome {
+    let source = MemorySource::new(pages.clone(), 7).answering(fate);
+    let dir = DirOptions { durability: Durability::None, ..DirOptions::default() };
+    let mut sink: Arc<dyn Sink> = Arc::new(DirSink::new(destination, dir).unwrap());
+    if let Some((operations, after)) = cut {
+        sink = Arc::new(FailingSink::new(sink, operations, after));
+    }
+    let options = TransferOptions { durability: Durability::None, ..TransferOptions::default() };
+    Transfer::new(Arc::new(source), sink, options).run(&mut |_| ControlFlow::Continue(()))
+}
+
+fn tree(root: &Path, below: &Path, files: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+    for entry in std::fs::read_dir(root.join(below)).unwrap() {
+        let entry = entry.unwrap();
+        let path = below.join(entry.file_name());
+        if path.as_os_str() == ".shoal" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            tree(root, &path, files);
+        } else {
+            files.insert(path.to_str().unwrap().as_bytes().to_vec(), std::fs::read(root.join(&path)).unwrap());
+        }
+    }
+}
+
+fn cut_off_at_random_and_resumed(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pages = listing(&mut random);
+    let directory = tempfile::tempdir().unwrap();
+    let destination = directory.path().join("out");
+    let mut sessions = 0;
+    loop {
+        sessions += 1;
+        let cut = (sessions < 12).then(|| (random.u64(1..60), random.bool()));
+        let outcome = run(&pages, &destination, cut);
+        let report = &outcome.report;
+        match &outcome.error {
+            None => break,
+            Some(error) => assert_eq!(error.kind(), Kind::DestinationFailed, "seed {seed}: {error}"),
+        }
+        assert!(report.run.balanced() && report.total.balanced(), "seed {seed}: {report:?}");
+    }
+    check(seed, &pages, &destination, run(&pages, &destination, None));
+}
+
+/// The run after the last one changes nothing, and what is there is what the dictionary says.
+fn check(seed: u64, pages: &Pages, destination: &Path, outcome: Outcome) {
+    assert!(outcome.error.is_none() && outcome.report.completed_before.is_some(), "seed {seed}");
+    let total = outcome.report.total;
+    let entries: Vec<_> = pages.iter().flatten().collect();
+    let good = |name: &[u8]| Name::parse(name).is_ok() && !matches!(fate(name, 9), Answer::Fail(_));
+    let wanted: BTreeMap<Vec<u8>, Vec<u8>> = entries.iter().filter(|(name, _)| good(name)).map(|e| (*e).clone()).collect();
+    let mut found = BTreeMap::new();
+    tree(destination, Path::new(""), &mut found);
+    assert_eq!(found, wanted, "seed {seed}");
+    assert!(total.balanced() && total.unfinished == 0, "seed {seed}: {total:?}");
+    assert_eq!(total.listed, entries.len() as u64, "seed {seed}: {total:?}");
+    // A failed name that is listed twice fails twice, but the journal keeps one row a name and partition.
+    let failed: HashSet<_> = entries.iter().map(|(name, _)| name).filter(|name| !good(name)).collect();
+    assert!(total.failed >= failed.len() as u64, "seed {seed}: {total:?}");
+    assert!(total.written >= wanted.len() as u64, "seed {seed}: {total:?}");
+    let left: Vec<_> = std::fs::read_dir(destination.join(".shoal/tmp")).unwrap().collect();
+    assert!(left.is_empty(), "seed {seed}: {left:?}");
+}
+
+#[test]
+fn a_run_cut_off_anywhere_resumes_to_what_the_dictionary_says() {
+    let first = std::env::var("SHOAL_MODEL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let count = std::env::var("SHOAL_MODEL_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(30);
+    for seed in first..first + count {
+        cut_off_at_random_and_resumed(seed);
+    }
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds the extension in release mode and installs the package into .venv, editable: Python files are used in place.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# maturin asks these for the environment to use, and refuses when two of them are set.
+unset CONDA_PREFIX
+export VIRTUAL_ENV="$PWD/.venv"
+# In CI a Cargo.lock that lags behind Cargo.toml is an error; at a desk it is brought up to date.
+exec .venv/bin/maturin develop --release ${CI:+--locked}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs the outside programs that some tests use (Debian packages). Without them those tests are skipped, so nothing
+# here is an error: what cannot be installed is a notice.
+set -uo pipefail
+
+missing=()
+# program:package
+for pair in strace:strace nginx:nginx-light wrk:wrk curl:curl mkfs.ext4:e2fsprogs mount:mount; do
+    # Some of them live where only root looks.
+    PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "notice: tests that need these are skipped: ${missing[*]} (Debian, Ubuntu: apt-get install ${missing[*]})"
+    exit 0
+fi
+
+# A package may start its service when it is installed; the tests start their own, on their own ports.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+# 300 s each: a package server that does not answer must not eat the time of the tests.
+timeout 300 apt-get update -qq </dev/null || echo "notice: the package lists could not be brought up to date"
+# One at a time: a package that this release does not have must not keep the others away.
+for package in "${missing[@]}"; do
+    timeout 300 apt-get install -y -qq --no-install-recommends "$package" </dev/null >/dev/null ||
+        echo "notice: $package could not be installed; tests that need it are skipped"
+done
+exit 0
