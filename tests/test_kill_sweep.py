@@ -1,0 +1,106 @@
+"""Killed at any moment, a run resumes to the right bytes and redoes no more than what was not committed.
+
+The kill comes from strace: the process dies *inside* the n-th system call of a kind, before the call takes effect. So
+every file create, write, close, barrier and journal write can be the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+
+COUNT = 3_000
+SIZE = 120  # bytes
+SHOAL = [sys.executable, "-m", "shoal"]
+
+# 24 moments inside system calls; 6 more at random times below. Journal writes are pwrite64 (WAL) and fdatasync,
+# the barrier is syncfs, objects are openat, write and close; the lock and the private directory come first.
+MOMENTS = [
+    *[("mkdirat", n) for n in (1, 2)],
+    *[("flock", 1)],
+    *[("openat2", n) for n in (1, 40, 1500, 2900)],
+    *[("write", n) for n in (3, 100, 700, 1999, 2990)],
+    *[("syncfs", n) for n in (1, 2)],
+    *[("pwrite64", n) for n in (1, 3, 8, 20, 40)],
+    *[("fdatasync", n) for n in (1, 2, 4)],
+    *[("ftruncate", 1)],
+    *[("unlink", 1)],
+]
+
+
+def wanted() -> dict[str, bytes]:
+    names = [f"object-{number:09}" for number in range(COUNT)]
+    return {name: ((name + "\n").encode() * SIZE)[:SIZE] for name in names}
+
+
+def found(destination: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in destination.iterdir() if path.name != ".shoal"}
+
+
+def last_json(text: str) -> dict[str, Any]:
+    return dict(json.loads(text.strip().splitlines()[-1]))
+
+
+def committed(destination: Path) -> int:
+    """What the journal of a killed run says, read by the command that a user would ask."""
+    if not (destination / ".shoal" / "journal.db").exists():
+        return 0
+    status = subprocess.run([*SHOAL, "status", str(destination), "--json"], capture_output=True, text=True, timeout=30)
+    if status.returncode != 0:
+        return 0  # killed before the run was entered into the journal
+    runs = last_json(status.stdout)["runs"]
+    return int(runs[0]["counts"]["written"]) if runs else 0
+
+
+def resume_and_check(url: str, destination: Path) -> None:
+    before = committed(destination)
+    again = subprocess.run([*SHOAL, "copy", url, str(destination), "--json"], capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0, again.stderr
+    report = last_json(again.stdout)
+    assert report["written"] == COUNT - before, "what is committed is not fetched again, and nothing is left out"
+    assert found(destination) == wanted()
+    assert list((destination / ".shoal" / "tmp").iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (scripts/install_test_tools.sh)")
+@pytest.mark.parametrize(("call", "nth"), MOMENTS)
+def test_killed_inside_the_nth_system_call_a_run_resumes(tmp_path: Path, call: str, nth: int) -> None:
+    destination = tmp_path / "out"
+    with shoal.serve(synthetic=f"{COUNT}:{SIZE}") as server:
+        inject = ["strace", "-f", "-qq", "-o", "/dev/null", "--seccomp-bpf", "-e", f"trace={call}"]
+        inject += ["-e", f"inject={call}:signal=SIGKILL:when={nth}"]
+        run = subprocess.run([*inject, *SHOAL, "copy", server.url, str(destination)], capture_output=True, timeout=60)
+        # A call that never comes so often ends the run well; that is a fine moment too.
+        assert run.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
+        if run.returncode == 0:
+            assert found(destination) == wanted()
+        else:
+            resume_and_check(server.url, destination)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_again_and_again_at_random_times_a_run_ends_right(tmp_path: Path, seed: int) -> None:
+    moments = random.Random(seed)
+    destination = tmp_path / "out"
+    with shoal.serve(synthetic=f"{COUNT}:{SIZE}") as server:
+        for _ in range(3):
+            run = subprocess.Popen([*SHOAL, "copy", server.url, str(destination)], stderr=subprocess.DEVNULL)
+            time.sleep(moments.uniform(0.05, 0.35))
+            run.kill()
+            run.wait(timeout=30)
+        status = committed(destination)
+        if status == COUNT:
+            assert found(destination) == wanted()
+        else:
+            resume_and_check(server.url, destination)
