@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use shoal_engine::transfer::{Outcome, Transfer, sink_from_url, source_from_url};
@@ -48,7 +49,13 @@ pub fn copy<'py>(
         watch.live.ended();
         outcome
     });
-    let Watch { live, raised, .. } = watch;
+    let Watch {
+        live, mut raised, ..
+    } = watch;
+    if live.told_to_stop() && raised.is_none() {
+        // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
+        raised = Some(PySystemExit::new_err("the interpreter exits"));
+    }
     live.leave(py);
     match outcome {
         Ok(outcome) => conclude(py, outcome, raised, raises),

@@ -380,7 +380,7 @@ class Display:
         elif kind != "interrupted":
             talk(f"error: {message}")
         if not self._json_log and not (self._quiet and kind == "interrupted"):
-            if report:
+            if report and report.total.listed:
                 done = f"{report.written:,} written, {report.failed:,} failed, {report.unfinished:,} unfinished"
                 talk(
                     f"{word} after {time_text(report.seconds)}: {done}" if word == "stopped" else f"until then: {done}"
