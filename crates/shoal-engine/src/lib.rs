@@ -11,6 +11,7 @@ mod object;
 pub mod options;
 mod partition;
 pub mod report;
+pub mod serve;
 pub mod sink;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]

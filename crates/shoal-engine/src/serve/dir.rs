@@ -1,0 +1,271 @@
+//! A directory as it is served: opening one object below the root, and walking the whole tree for a snapshot.
+//!
+//! Every path is resolved by the kernel from the root's descriptor, never by its text: beneath the root, through no link
+//! of any kind (openat2). Only regular files are objects; `.shoal`, in any case, is none.
+//! Not here: sorting and keeping names (`snapshot.rs`).
+
+use super::snapshot::{Skipped, Sorter};
+use hyper::StatusCode;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The longest path that one system call takes (PATH_MAX less its NUL); a longer name could be listed but not opened.
+const NAME_MAX: usize = 4095;
+/// Bytes for one reading of a directory: some hundred entries a system call.
+const ENTRIES: usize = 64 * 1024;
+
+/// The root of what is served.
+#[derive(Debug)]
+pub(super) struct Directory {
+    root: OwnedFd,
+}
+
+/// A refusal to a client: the status and a short text for it.
+pub(super) type Refusal = (StatusCode, &'static str);
+
+const NOT_FOUND: Refusal = (StatusCode::NOT_FOUND, "there is no object of this name");
+
+/// One object, opened; its version is that of the moment of opening.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    file: OwnedFd,
+    stat: Stat,
+}
+
+impl Directory {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        // The root itself may be reached through a link: the user named it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let directory = Self { root };
+        directory.open_beneath(c".", OFlags::DIRECTORY)?;
+        Ok(directory)
+    }
+
+    /// Opens the object of this name; the name is decoded and still a stranger's.
+    pub(super) fn object(&self, name: &[u8]) -> Result<OpenFile, Refusal> {
+        if let Some(text) = unsafe_name(name) {
+            return Err((StatusCode::BAD_REQUEST, text));
+        }
+        if is_private(name) {
+            return Err(NOT_FOUND);
+        }
+        let mut path = Vec::with_capacity(name.len() + 1);
+        path.extend_from_slice(name);
+        path.push(0);
+        let path = CStr::from_bytes_with_nul(&path)
+            .map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
+        // O_NONBLOCK: opening a named pipe must not wait for its writer.
+        let opened = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY);
+        let file = opened.map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => (
+                StatusCode::FORBIDDEN,
+                "the service may not read this object",
+            ),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many files are open; try again",
+            ),
+            Errno::IO => READ_FAILED,
+            // Missing, a link, a directory on the way that is none, a socket, too long: no such object.
+            _ => NOT_FOUND,
+        })?;
+        let stat = rustix::fs::fstat(&file).map_err(|_| READ_FAILED)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(NOT_FOUND);
+        }
+        Ok(OpenFile { file, stat })
+    }
+
+    fn open_beneath(&self, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+        loop {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::INTR) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Hands every object's name to the sorter, in the order of the directories themselves.
+    pub(super) fn walk(&self, sorter: &mut Sorter, stop: &AtomicBool) -> io::Result<()> {
+        let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
+        // Each entry is the path of a directory with its trailing '/', the root the empty path.
+        let mut left = vec![Vec::new()];
+        while let Some(path) = left.pop() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("the service is stopping"));
+            }
+            self.walk_one(&path, &mut buffer, &mut left, sorter)?;
+        }
+        Ok(())
+    }
+
+    fn walk_one(
+        &self,
+        path: &[u8],
+        buffer: &mut [MaybeUninit<u8>],
+        left: &mut Vec<Vec<u8>>,
+        sorter: &mut Sorter,
+    ) -> io::Result<()> {
+        let Some(directory) = self.open_to_walk(path, sorter.skipped())? else {
+            return Ok(());
+        };
+        let mut entries = RawDir::new(&directory, buffer);
+        let mut name = path.to_vec();
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                // The directory was removed while it was read.
+                Err(Errno::NOENT) => break,
+                entry => entry?,
+            };
+            let last = entry.file_name().to_bytes();
+            if matches!(last, b"." | b"..") || (path.is_empty() && is_private(last)) {
+                continue;
+            }
+            name.truncate(path.len());
+            name.extend_from_slice(last);
+            match kind(&directory, entry.file_type(), entry.file_name())? {
+                Some(FileType::RegularFile) if name.len() > NAME_MAX => sorter.skipped().names += 1,
+                Some(FileType::RegularFile) if std::str::from_utf8(&name).is_err() => {
+                    sorter.skipped().names += 1;
+                }
+                Some(FileType::RegularFile) => sorter.push(&name)?,
+                Some(FileType::Directory) => {
+                    name.push(b'/');
+                    left.push(name.clone());
+                }
+                Some(_) => sorter.skipped().not_files += 1,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` where there is nothing to walk (any more), or where it may not be: that is counted.
+    fn open_to_walk(&self, path: &[u8], skipped: &mut Skipped) -> io::Result<Option<OwnedFd>> {
+        let mut text = if path.is_empty() {
+            b".".to_vec()
+        } else {
+            path.to_vec()
+        };
+        text.push(0);
+        let text = CStr::from_bytes_with_nul(&text).map_err(io::Error::other)?;
+        match self.open_beneath(text, OFlags::DIRECTORY) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG) => {
+                skipped.directories += 1;
+                Ok(None)
+            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+const READ_FAILED: Refusal = (
+    StatusCode::INTERNAL_SERVER_ERROR,
+    "the object cannot be read; see the server's disk",
+);
+
+impl OpenFile {
+    pub(super) fn size(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+
+    /// A strong tag: another file under the name, or any write to this one, changes it. The change time is part of it
+    /// because the modification time can be set back.
+    pub(super) fn tag(&self) -> Vec<u8> {
+        let stat = &self.stat;
+        format!(
+            "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
+            stat.st_ino,
+            stat.st_size,
+            stat.st_mtime,
+            stat.st_mtime_nsec,
+            stat.st_ctime,
+            stat.st_ctime_nsec
+        )
+        .into_bytes()
+    }
+
+    /// Up to `length` bytes from `first` on; fewer only where the file ends.
+    pub(super) fn read(&self, first: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let at = first + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        // The allocator may have given more room than was asked for.
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    /// A part of it that must be there in full.
+    pub(super) fn read_exactly(&self, first: u64, length: usize) -> Result<Vec<u8>, Refusal> {
+        match self.read(first, length) {
+            Ok(bytes) if bytes.len() == length => Ok(bytes),
+            Ok(_) => Err((
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the object changed while it was read; try again",
+            )),
+            Err(_) => Err(READ_FAILED),
+        }
+    }
+
+    /// Whether the file was written to since it was opened.
+    pub(super) fn changed(&self) -> io::Result<bool> {
+        let now = rustix::fs::fstat(&self.file)?;
+        let mark = |stat: &Stat| {
+            (
+                stat.st_size,
+                stat.st_mtime,
+                stat.st_mtime_nsec,
+                stat.st_ctime,
+                stat.st_ctime_nsec,
+            )
+        };
+        Ok(mark(&now) != mark(&self.stat))
+    }
+}
+
+/// What an entry is; asked of the file where the directory does not say. `None` where it is gone.
+fn kind(directory: &OwnedFd, told: FileType, name: &CStr) -> io::Result<Option<FileType>> {
+    if told != FileType::Unknown {
+        return Ok(Some(told));
+    }
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Why a name can be no object's, whatever the disk holds.
+fn unsafe_name(name: &[u8]) -> Option<&'static str> {
+    if name.contains(&0) {
+        return Some("a name holds no NUL");
+    }
+    name.split(|byte| *byte == b'/')
+        .any(|part| matches!(part, b"" | b"." | b".."))
+        .then_some("a name is a relative path without empty, \".\" or \"..\" parts")
+}
+
+/// Whether the first component is `.shoal`, where the engine keeps its own files.
+fn is_private(name: &[u8]) -> bool {
+    let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
+    first.eq_ignore_ascii_case(b".shoal")
+}

@@ -1,0 +1,407 @@
+//! The threads of one service: the first accepts and hands connections round, each serves its own to their end.
+//!
+//! One listening socket and not one per thread (SO_REUSEPORT): a second service on the same port must be refused, not
+//! silently given half of the connections; and connections are spread by count, not by a hash of their ports.
+//! Not here: what is answered (`answer.rs`), one connection (`connection.rs`).
+
+use super::access_log::{AccessLog, LogBuffer};
+use super::answer::HostRule;
+use super::connection;
+use super::dir::Directory;
+use super::list::Listings;
+use super::synthetic::Synthetic;
+use super::wire::{Standing, Wire};
+use super::{Options, Stats};
+use std::io;
+use std::net::{Shutdown, TcpStream as StdStream};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+
+/// How long to wait after a failed accept (too many open files, mostly): until then others may have closed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The longest time between two looks at the connections: the access log is written then too.
+const SWEEP_AT_MOST: Duration = Duration::from_millis(500);
+/// The least idle time that is granted while no further connection can be taken.
+const IDLE_WHEN_FULL: Duration = Duration::from_secs(1);
+/// Watched connections below which ended ones may stay until the next sweep; each holds a few KiB.
+const PRUNE_FROM: usize = 256;
+
+/// What is served, opened.
+#[derive(Debug)]
+pub(super) enum Held {
+    Directory(Directory),
+    Synthetic(Synthetic),
+}
+
+/// What all threads of one service share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) held: Held,
+    pub(super) listings: Listings,
+    pub(super) hosts: HostRule,
+    pub(super) temp_dir: PathBuf,
+    pub(super) log: Option<AccessLog>,
+    pub(super) stopping: AtomicBool,
+    pub(super) open: AtomicUsize,
+    pub(super) open_at_most: usize,
+    pub(super) started: Instant,
+    accepted: AtomicU64,
+    cut: AtomicU64,
+    /// A connection has ended while no further one could be taken.
+    freed: Notify,
+}
+
+/// One thread's own part: no other thread writes to it while requests are served.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    open: AtomicUsize,
+    log: LogBuffer,
+    /// Milliseconds since the start, as of the last sweep: a clock that costs nothing to read.
+    clock: AtomicU64,
+    stop: Notify,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            log: LogBuffer::default(),
+            clock: AtomicU64::new(0),
+            stop: Notify::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn synthetic(&self) -> Option<&Synthetic> {
+        match &self.shared.held {
+            Held::Synthetic(objects) => Some(objects),
+            Held::Directory(_) => None,
+        }
+    }
+
+    /// Counts one answered request, and logs it.
+    pub(super) fn record(&self, method: &str, target: &str, status: u16, bytes: u64) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(log) = &self.shared.log {
+            self.log.line(log, method, target, status, bytes);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    fn tick(&self) {
+        let now = self.shared.started.elapsed().as_millis();
+        self.clock
+            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        options: Options,
+        held: Held,
+        hosts: HostRule,
+        log: Option<AccessLog>,
+        open_at_most: usize,
+    ) -> Self {
+        let temp_dir = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        Self {
+            options,
+            held,
+            listings: Listings::new(),
+            hosts,
+            temp_dir,
+            log,
+            stopping: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            open_at_most,
+            started: Instant::now(),
+            accepted: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+            freed: Notify::new(),
+        }
+    }
+
+    pub(super) fn stats(&self, workers: &[Arc<Worker>]) -> Stats {
+        let sum = |of: fn(&Worker) -> &AtomicU64| {
+            workers
+                .iter()
+                .map(|worker| of(worker).load(Ordering::Relaxed))
+                .sum()
+        };
+        let skipped = self.listings.skipped();
+        Stats {
+            requests: sum(|worker| &worker.requests),
+            bytes: sum(|worker| &worker.bytes),
+            connections: self.accepted.load(Ordering::Relaxed),
+            open_connections: self.open.load(Ordering::Relaxed),
+            cut_connections: self.cut.load(Ordering::Relaxed),
+            unlistable_names: skipped.names,
+            not_files: skipped.not_files,
+            unreadable_directories: skipped.directories,
+            lost_log_lines: self.log.as_ref().map_or(0, AccessLog::lost),
+        }
+    }
+}
+
+/// Counts a connection for as long as it is open.
+pub(super) struct OpenConnection(Arc<Worker>);
+
+impl OpenConnection {
+    fn new(worker: &Arc<Worker>) -> Self {
+        worker.shared.open.fetch_add(1, Ordering::Relaxed);
+        worker.open.fetch_add(1, Ordering::Relaxed);
+        worker.shared.accepted.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(worker))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        let shared = &self.0.shared;
+        if shared.open.fetch_sub(1, Ordering::Relaxed) >= shared.open_at_most {
+            shared.freed.notify_one();
+        }
+    }
+}
+
+type Handed = (StdStream, OpenConnection);
+
+/// Where a thread gets its connections.
+pub(super) enum Inlet {
+    Acceptor {
+        listener: TcpListener,
+        others: Vec<(Arc<Worker>, UnboundedSender<Handed>)>,
+    },
+    Handed(UnboundedReceiver<Handed>),
+}
+
+/// One inlet for each worker; the first accepts.
+pub(super) fn inlets(listener: TcpListener, workers: &[Arc<Worker>]) -> Vec<Inlet> {
+    let mut others = Vec::new();
+    let mut handed = Vec::new();
+    for worker in workers.iter().skip(1) {
+        let (sender, receiver) = unbounded_channel();
+        others.push((Arc::clone(worker), sender));
+        handed.push(Inlet::Handed(receiver));
+    }
+    let mut inlets = vec![Inlet::Acceptor { listener, others }];
+    inlets.append(&mut handed);
+    inlets
+}
+
+/// The life of one thread: serves until told to stop, then ends its connections within `grace` (read when stopping).
+pub(super) fn run(runtime: Runtime, worker: Arc<Worker>, inlet: Inlet, grace: Arc<AtomicU64>) {
+    runtime.block_on(async {
+        let mut connections = Connections {
+            worker: Arc::clone(&worker),
+            list: Vec::new(),
+            prune_at: PRUNE_FROM,
+        };
+        serve(&mut connections, inlet).await;
+        connections
+            .drain(Duration::from_millis(grace.load(Ordering::Acquire)))
+            .await;
+    });
+    // A walk stops at the next directory; a disk that hangs longer than this is left behind.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    if let Some(log) = &worker.shared.log {
+        worker.log.close(log);
+    }
+}
+
+async fn serve(connections: &mut Connections, mut inlet: Inlet) {
+    let worker = Arc::clone(&connections.worker);
+    let mut sweeps = tokio::time::interval(sweep_every(&worker.shared.options));
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = worker.stop.notified() => break,
+            _ = sweeps.tick() => connections.sweep(),
+            taken = inlet.next(&worker) => if let Some((stream, open)) = taken {
+                connections.add(stream, open);
+            },
+        }
+    }
+    if let Inlet::Acceptor { listener, .. } = inlet {
+        close_listener(listener);
+    }
+}
+
+impl Inlet {
+    /// The next connection for this thread; `None` to ask again. Loses nothing when dropped while it waits.
+    async fn next(&mut self, own: &Arc<Worker>) -> Option<(TcpStream, OpenConnection)> {
+        let (listener, others) = match self {
+            Self::Handed(receiver) => {
+                let Some((stream, open)) = receiver.recv().await else {
+                    // The accepting thread has stopped; this one will be told so too.
+                    return std::future::pending().await;
+                };
+                return TcpStream::from_std(stream)
+                    .ok()
+                    .map(|stream| (stream, open));
+            }
+            Self::Acceptor { listener, others } => (listener, others),
+        };
+        let shared = &own.shared;
+        if shared.open.load(Ordering::Relaxed) >= shared.open_at_most {
+            shared.freed.notified().await;
+            return None;
+        }
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) if is_of_one_client(&error) => return None,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                return None;
+            }
+        };
+        // An answer is sent in one piece; waiting to fill a packet only delays it.
+        let _ = stream.set_nodelay(true);
+        let load = |worker: &Worker| worker.open.load(Ordering::Relaxed);
+        match others.iter().min_by_key(|(worker, _)| load(worker)) {
+            Some((worker, sender)) if load(worker) < load(own) => {
+                let open = OpenConnection::new(worker);
+                // Fails only where that thread has stopped, and then all do.
+                let _ = sender.send((stream.into_std().ok()?, open));
+                None
+            }
+            _ => Some((stream, OpenConnection::new(own))),
+        }
+    }
+}
+
+/// Whether accepting failed for one client alone, so that the next may be tried at once.
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+/// Closes the socket for every process that holds it: a process forked meanwhile has it open too, and would keep the
+/// port busy.
+fn close_listener(listener: TcpListener) {
+    if let Ok(listener) = listener.into_std() {
+        let _ = StdStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both);
+    }
+}
+
+fn sweep_every(options: &Options) -> Duration {
+    let shortest = options
+        .idle_timeout
+        .min(options.header_timeout)
+        .min(options.write_timeout);
+    (shortest / 4).clamp(Duration::from_millis(10), SWEEP_AT_MOST)
+}
+
+/// The connections of one thread.
+struct Connections {
+    worker: Arc<Worker>,
+    list: Vec<(Weak<Wire>, AbortHandle)>,
+    /// The length of the list at which ended connections are taken out without waiting for the sweep.
+    prune_at: usize,
+}
+
+impl Connections {
+    fn add(&mut self, stream: TcpStream, open: OpenConnection) {
+        let wire = Wire::new(stream, self.worker.now());
+        let watched = Arc::downgrade(&wire);
+        let task = tokio::spawn(connection::serve(Arc::clone(&self.worker), wire, open));
+        self.list.push((watched, task.abort_handle()));
+        if self.list.len() >= self.prune_at {
+            self.list.retain(|(wire, _)| wire.strong_count() > 0);
+            self.prune_at = PRUNE_FROM.max(self.list.len() * 2);
+        }
+    }
+
+    /// Sets the clock, writes the log, and ends connections that have been silent for too long.
+    fn sweep(&mut self) {
+        self.worker.tick();
+        let shared = &self.worker.shared;
+        if let Some(log) = &shared.log {
+            self.worker.log.flush(log);
+        }
+        let now = self.worker.now();
+        let options = &shared.options;
+        let full = shared.open.load(Ordering::Relaxed) >= shared.open_at_most;
+        let idle = if full {
+            options.idle_timeout.min(IDLE_WHEN_FULL)
+        } else {
+            options.idle_timeout
+        };
+        let late =
+            |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        self.list.retain(|(wire, task)| {
+            let Some(wire) = wire.upgrade() else {
+                return false;
+            };
+            match wire.standing() {
+                Standing::Busy => true,
+                // The client is told nothing: there is no request to answer, or it does not read.
+                Standing::Stalled(since) if late(since, options.write_timeout) => end(shared, task),
+                Standing::Partial(since) if late(since, options.header_timeout) => {
+                    end(shared, task)
+                }
+                Standing::Idle(since) if late(since, idle) => {
+                    wire.drain();
+                    true
+                }
+                Standing::Stalled(_) | Standing::Partial(_) | Standing::Idle(_) => true,
+            }
+        });
+    }
+
+    /// Lets requests in progress finish, and cuts what is left after `grace`.
+    async fn drain(mut self, grace: Duration) {
+        let until = tokio::time::Instant::now() + grace;
+        for (wire, _) in &self.list {
+            if let Some(wire) = wire.upgrade() {
+                wire.drain();
+            }
+        }
+        loop {
+            self.worker.tick();
+            self.list.retain(|(wire, _)| wire.strong_count() > 0);
+            if self.list.is_empty() || tokio::time::Instant::now() >= until {
+                break;
+            }
+            // Often enough that nobody notices, seldom enough to cost nothing.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        for (_, task) in &self.list {
+            end(&self.worker.shared, task);
+        }
+    }
+}
+
+/// Cuts one connection; `false`, for it needs no watching any more.
+fn end(shared: &Shared, task: &AbortHandle) -> bool {
+    shared.cut.fetch_add(1, Ordering::Relaxed);
+    task.abort();
+    false
+}

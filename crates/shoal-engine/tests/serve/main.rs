@@ -1,0 +1,7 @@
+//! The list/get service as its clients see it, over plain sockets.
+
+mod client;
+mod life;
+mod objects;
+mod pages;
+mod refusals;
