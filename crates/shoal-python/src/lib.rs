@@ -1,5 +1,41 @@
-//! The binding: arguments in, results out. No I/O, defaults or message texts live here.
+//! The binding: arguments in, results out, the interpreter released in between.
+//!
+//! Here: what Python sees of the engine, and nothing else. Not here: defaults (the engine's), message texts (the engine's and
+//! the package's), files, retries, threads.
+
+mod at_exit;
+mod errors;
+mod fork;
+mod options;
+mod report;
+mod serve;
+mod show;
+mod status;
+mod transfer;
+
 use pyo3::prelude::*;
 
+// Until a stress test has run on a free-threaded interpreter, importing this module keeps the GIL on.
 #[pymodule(gil_used = true)]
-mod _shoal {}
+mod _shoal {
+    #[pymodule_export]
+    use crate::errors::kinds;
+    #[pymodule_export]
+    use crate::options::default_options;
+    #[pymodule_export]
+    use crate::serve::Server;
+    #[pymodule_export]
+    use crate::show::escape;
+    #[pymodule_export]
+    use crate::status::{each_failure, status};
+    #[pymodule_export]
+    use crate::transfer::copy;
+
+    /// Version of engine, binding and package, which are one.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    /// Whether the engine was built without optimisation: its speed then says nothing.
+    #[pymodule_export]
+    const DEBUG_BUILD: bool = cfg!(debug_assertions);
+}

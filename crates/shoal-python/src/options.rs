@@ -1,0 +1,196 @@
+//! Options from Python to the engine, and the engine's defaults to Python. Not here: any default.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use shoal_engine::TransferOptions;
+use shoal_engine::options::{Durability, Overwrite, Workers};
+use shoal_engine::source::list_get::ListGetOptions;
+
+/// `"auto"` or a number.
+#[derive(FromPyObject)]
+enum WorkersValue {
+    Count(usize),
+    Word(String),
+}
+
+/// `shoal._options.Options`, which has looked at the values already.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Options {
+    workers: WorkersValue,
+    memory: u64,
+    durability: String,
+    overwrite: String,
+    journal: Option<PathBuf>,
+    max_retries: u32,
+    retry_timeout: f64,
+    timeout: f64,
+    connect_timeout: f64,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    limit_rate: Option<u64>,
+    max_failures: Option<u64>,
+    on_error: String,
+    ignore_vanished: bool,
+    retry_failed: bool,
+    again: bool,
+    relist: bool,
+    force_resume: bool,
+}
+
+/// `shoal._options.ListGetOptions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ListGet {
+    list_path: String,
+    get_path: String,
+    names_field: String,
+    next_field: Vec<String>,
+    marker_param: String,
+    headers: Vec<(String, String)>,
+    expect_type: Option<String>,
+    encode_slash: bool,
+}
+
+fn unknown(option: &str, value: &str) -> PyErr {
+    PyValueError::new_err(format!("{option} is not known: {value:?}"))
+}
+
+fn seconds(option: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|_| unknown(option, &value.to_string()))
+}
+
+impl Options {
+    /// Whether the first failed object ends the run with its own exception.
+    pub fn raises(&self) -> bool {
+        self.on_error == "raise"
+    }
+
+    /// The engine's form.
+    pub fn to_engine(&self) -> PyResult<TransferOptions> {
+        Ok(TransferOptions {
+            workers: match &self.workers {
+                WorkersValue::Count(count) => Workers::Fixed(*count),
+                WorkersValue::Word(word) if word == "auto" => Workers::Auto,
+                WorkersValue::Word(word) => return Err(unknown("workers", word)),
+            },
+            memory: self.memory,
+            durability: [Durability::None, Durability::Batch, Durability::File]
+                .into_iter()
+                .find(|choice| choice.as_str() == self.durability)
+                .ok_or_else(|| unknown("durability", &self.durability))?,
+            overwrite: [Overwrite::Never, Overwrite::Always]
+                .into_iter()
+                .find(|choice| choice.as_str() == self.overwrite)
+                .ok_or_else(|| unknown("overwrite", &self.overwrite))?,
+            journal: self.journal.clone(),
+            max_retries: self.max_retries,
+            retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
+            max_failures: if self.raises() {
+                Some(0)
+            } else {
+                self.max_failures
+            },
+            ignore_vanished: self.ignore_vanished,
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            limit_rate: self.limit_rate,
+            retry_failed: self.retry_failed,
+            again: self.again,
+            relist: self.relist,
+            force_resume: self.force_resume,
+        })
+    }
+
+    /// The list/get source's form: its own knobs and the two time-outs that a user sets beside the engine's.
+    pub fn list_get(&self, own: ListGet) -> PyResult<ListGetOptions> {
+        Ok(ListGetOptions {
+            list_path: own.list_path,
+            get_path: own.get_path,
+            names_field: own.names_field,
+            next_field: own.next_field,
+            marker_param: own.marker_param,
+            headers: own.headers,
+            timeout: seconds("timeout", self.timeout)?,
+            connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
+            expect_type: own.expect_type,
+            encode_slash: own.encode_slash,
+        })
+    }
+}
+
+/// The engine's defaults by the name of the option; sizes in bytes, times in seconds.
+///
+/// Taken apart without `..`, so that a new knob does not compile until Python has it too.
+#[pyfunction]
+pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let TransferOptions {
+        workers,
+        memory,
+        durability,
+        overwrite,
+        journal,
+        max_retries,
+        retry_timeout,
+        max_failures,
+        ignore_vanished,
+        include,
+        exclude,
+        limit_rate,
+        retry_failed,
+        again,
+        relist,
+        force_resume,
+    } = TransferOptions::default();
+    let all = PyDict::new(py);
+    match workers {
+        Workers::Auto => all.set_item("workers", "auto")?,
+        Workers::Fixed(count) => all.set_item("workers", count)?,
+    }
+    all.set_item("memory", memory)?;
+    all.set_item("durability", durability.as_str())?;
+    all.set_item("overwrite", overwrite.as_str())?;
+    all.set_item("journal", journal)?;
+    all.set_item("max_retries", max_retries)?;
+    all.set_item("retry_timeout", retry_timeout.as_secs_f64())?;
+    all.set_item("max_failures", max_failures)?;
+    all.set_item("ignore_vanished", ignore_vanished)?;
+    all.set_item("include", include)?;
+    all.set_item("exclude", exclude)?;
+    all.set_item("limit_rate", limit_rate)?;
+    all.set_item("retry_failed", retry_failed)?;
+    all.set_item("again", again)?;
+    all.set_item("relist", relist)?;
+    all.set_item("force_resume", force_resume)?;
+    list_get_defaults(&all)?;
+    Ok(all)
+}
+
+fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
+    let ListGetOptions {
+        list_path,
+        get_path,
+        names_field,
+        next_field,
+        marker_param,
+        headers,
+        timeout,
+        connect_timeout,
+        expect_type,
+        encode_slash,
+    } = ListGetOptions::default();
+    all.set_item("list_path", list_path)?;
+    all.set_item("get_path", get_path)?;
+    all.set_item("names_field", names_field)?;
+    all.set_item("next_field", next_field)?;
+    all.set_item("marker_param", marker_param)?;
+    all.set_item("headers", headers)?;
+    all.set_item("timeout", timeout.as_secs_f64())?;
+    all.set_item("connect_timeout", connect_timeout.as_secs_f64())?;
+    all.set_item("expect_type", expect_type)?;
+    all.set_item("encode_slash", encode_slash)
+}

@@ -1,0 +1,152 @@
+//! `copy`: arguments to the engine, the wait without the interpreter, the result or the exception back.
+//!
+//! The caller's thread is the only one that touches Python. It waits detached; the engine calls back on it about every
+//! 50 ms, and only then does it attach, to look for signals and to call the progress function.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PySystemExit;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use shoal_engine::transfer::{Outcome, Transfer, sink_from_url, source_from_url};
+use shoal_engine::{Error, Kind, Progress};
+
+use crate::at_exit::Live;
+use crate::errors::{object_error, run_error};
+use crate::options::{ListGet, Options};
+use crate::report;
+
+/// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Copies every object of the source into the sink. `shoal.copy` says all of it.
+#[pyfunction]
+pub fn copy<'py>(
+    py: Python<'py>,
+    source: &str,
+    sink: &str,
+    options: Options,
+    list_get: ListGet,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let raises = options.raises();
+    let engine = options.to_engine()?;
+    let list_get = options.list_get(list_get)?;
+    let mut watch = Watch {
+        live: Live::enter(py)?,
+        progress,
+        called: None,
+        raised: None,
+    };
+    let outcome = py.detach(|| {
+        let run = || -> Result<Outcome, Error> {
+            let source = source_from_url(source, &list_get)?;
+            let sink = sink_from_url(sink, &engine)?;
+            Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
+        };
+        let outcome = run();
+        watch.live.ended();
+        outcome
+    });
+    let Watch {
+        live, mut raised, ..
+    } = watch;
+    if live.told_to_stop() && raised.is_none() {
+        // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
+        raised = Some(PySystemExit::new_err("the interpreter exits"));
+    }
+    live.leave(py);
+    match outcome {
+        Ok(outcome) => conclude(py, outcome, raised, raises),
+        Err(error) => Err(run_error(py, &error)),
+    }
+}
+
+/// What the caller's thread does while a run is going.
+struct Watch {
+    live: Live,
+    progress: Option<Py<PyAny>>,
+    called: Option<Instant>,
+    /// What a signal handler or the progress function raised; it stops the run and is passed on.
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    fn look(&mut self, progress: &Progress) -> ControlFlow<()> {
+        if self.raised.is_some() || self.live.told_to_stop() {
+            return ControlFlow::Break(());
+        }
+        let looked = Python::try_attach(|py| {
+            let result = self.look_attached(py, progress);
+            if !self.live.owner().is_here() {
+                leave_forked_child(py, self.live.owner());
+            }
+            result
+        });
+        match looked {
+            Some(Ok(())) => ControlFlow::Continue(()),
+            Some(Err(raised)) => {
+                self.raised = Some(raised);
+                ControlFlow::Break(())
+            }
+            // The interpreter is being taken down.
+            None => ControlFlow::Break(()),
+        }
+    }
+
+    fn look_attached(&mut self, py: Python<'_>, progress: &Progress) -> PyResult<()> {
+        py.check_signals()?;
+        let Some(function) = &self.progress else {
+            return Ok(());
+        };
+        if self.called.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) {
+            return Ok(());
+        }
+        function.call1(py, (report::progress(py, progress)?,))?;
+        self.called = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// Ends a child that was forked inside a progress function or signal handler and came back from it.
+///
+/// Below us on the stack is a run whose threads are in the parent; returning into it would wait for them for ever. So the
+/// child says what it would have raised, and is gone.
+fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
+    if let Err(error) = owner.check("this run") {
+        error.print(py);
+    }
+    // SAFETY: `_exit` takes any number and runs nothing of ours: no destructor, which would wait for threads.
+    unsafe { libc::_exit(1) }
+}
+
+/// The report, or what is raised instead, with the report attached.
+fn conclude(
+    py: Python<'_>,
+    outcome: Outcome,
+    raised: Option<PyErr>,
+    raises: bool,
+) -> PyResult<Bound<'_, PyAny>> {
+    let report = report::report(py, &outcome.report)?;
+    let error = match (raised, outcome.error) {
+        (None, None) => return Ok(report),
+        (Some(raised), None) => raised,
+        (Some(raised), Some(error)) => {
+            // Stopping itself went wrong: the interruption stays what the caller sees.
+            if error.kind() != Kind::Interrupted {
+                raised.set_cause(py, Some(run_error(py, &error)));
+            }
+            raised
+        }
+        (None, Some(error)) => match outcome.report.failures.first() {
+            Some(first) if raises && error.kind() == Kind::TooManyFailures => {
+                object_error(py, first)
+            }
+            _ => run_error(py, &error),
+        },
+    };
+    // An exception of the user's own may refuse new attributes; it is passed on all the same.
+    let _ = error.value(py).setattr("report", report);
+    Err(error)
+}

@@ -1,0 +1,58 @@
+"""shoal moves very many files as fast as the hardware allows.
+
+    import shoal
+    report = shoal.copy("http://files.local:8080", "out/")
+
+The public names, and nothing else. The functions are in `_api.py`, the exceptions in `_errors.py`, the results in
+`_report.py`, the command line in `cli/`.
+"""
+
+from shoal._api import copy, list_get, serve, status
+from shoal._errors import (
+    ConfigError,
+    CredentialsError,
+    DestinationFullError,
+    IntegrityError,
+    JournalError,
+    JournalLockedError,
+    NotFoundError,
+    ObjectError,
+    PermissionDeniedError,
+    RunError,
+    ShoalError,
+    UnsafeNameError,
+)
+from shoal._options import ListGet
+from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
+from shoal._shoal import Server, __version__
+
+__all__ = [
+    "ConfigError",
+    "Counts",
+    "CredentialsError",
+    "DestinationFullError",
+    "Failure",
+    "IntegrityError",
+    "JournalError",
+    "JournalLockedError",
+    "ListGet",
+    "NotFoundError",
+    "ObjectError",
+    "Owner",
+    "PermissionDeniedError",
+    "Progress",
+    "Report",
+    "RunError",
+    "RunStatus",
+    "Sample",
+    "Server",
+    "ServerStats",
+    "ShoalError",
+    "Status",
+    "UnsafeNameError",
+    "__version__",
+    "copy",
+    "list_get",
+    "serve",
+    "status",
+]

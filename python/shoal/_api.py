@@ -1,0 +1,268 @@
+"""The functions of the package: copy, list_get, serve, status. Each checks its arguments and makes one call down.
+
+Not here: what an option means for the engine (its `options.rs`), the result types (`_report.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shoal import _shoal
+from shoal._errors import ConfigError
+from shoal._options import (
+    Durability,
+    ListGet,
+    OnError,
+    Overwrite,
+    Path,
+    Patterns,
+    ProgressOption,
+    Size,
+    Workers,
+    engine_options,
+    header_pairs,
+)
+
+if TYPE_CHECKING:
+    from shoal._report import Report, Status
+
+
+def list_get(
+    url: str,
+    *,
+    list_path: str = "/list",
+    get_path: str = "/get/{name}",
+    names_field: str = "FileNames",
+    next_field: str | Sequence[str] = ("NextMarker", "NextFile"),
+    marker_param: str = "next-marker",
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    expect_type: str | None = None,
+    encode_slash: bool = False,
+) -> ListGet:
+    """Describes a list/get service, for use as the source of `shoal.copy`.
+
+    Such a service answers `GET /list` with a page of names as JSON and a marker for the next page, and `GET /get/NAME`
+    with the bytes of an object. A plain URL given to `shoal.copy` stands for `list_get(url)`.
+
+    Args:
+        url: Where the service is: `http://host:port`, with a base path if it has one.
+        list_path: The path that answers with a page of names.
+        get_path: The path that answers with an object; `{name}` is replaced by its name.
+        names_field: The field of a page that holds the names.
+        next_field: The field of a page that holds the marker of the next one; of several, the first that is there.
+        marker_param: The query parameter in which that marker is sent.
+        headers: Headers sent with every request, such as `{"Authorization": "Bearer …"}`. Kept out of the journal, of
+            messages and of `repr`.
+        expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
+            type is a failure. By default an object is saved as sent.
+        encode_slash: Send `/` inside a name as `%2F`.
+
+    Returns:
+        A value for `shoal.copy`.
+
+    Raises:
+        ConfigError: A header that HTTP does not allow.
+
+    Example:
+        >>> shoal.list_get("http://files.local:8080", names_field="names").names_field
+        'names'
+    """
+    return ListGet(
+        url,
+        list_path=list_path,
+        get_path=get_path,
+        names_field=names_field,
+        next_field=(next_field,) if isinstance(next_field, str) else tuple(next_field),
+        marker_param=marker_param,
+        headers=header_pairs(headers),
+        expect_type=expect_type,
+        encode_slash=encode_slash,
+    )
+
+
+def copy(
+    source: str | ListGet,
+    sink: Path,
+    *,
+    workers: Workers = "auto",
+    memory: Size = "256MiB",
+    durability: Durability = "batch",
+    overwrite: Overwrite = "never",
+    journal: Path | None = None,
+    max_retries: int = 10,
+    retry_timeout: float = 180.0,
+    timeout: float = 30.0,
+    connect_timeout: float = 10.0,
+    include: Patterns = (),
+    exclude: Patterns = (),
+    limit_rate: Size | None = None,
+    max_failures: int | None = None,
+    on_error: OnError = "record",
+    ignore_vanished: bool = False,
+    retry_failed: bool = False,
+    again: bool = False,
+    relist: bool = False,
+    force_resume: bool = False,
+    progress: ProgressOption = None,
+) -> Report:
+    """Copies every object of a source into a sink, and goes on where an earlier call was stopped.
+
+    What was committed is kept in a journal inside the destination. The same call again does what is left; when nothing
+    is left it returns at once, with `completed_before` set.
+
+    Args:
+        source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields.
+        sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
+        overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
+            replaces it.
+        journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
+        max_retries: How often one object is tried again.
+        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
+        timeout: Seconds without a byte from the host after which a request counts as failed.
+        connect_timeout: Seconds a connection may take to be made.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
+        max_failures: Stop the run when more objects than this have failed.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
+        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
+        retry_failed: Try the failures in the journal again, and nothing else.
+        again: List anew although the journal says that the job is complete.
+        relist: List from the start instead of from the journal's place, and skip what is committed.
+        force_resume: Continue although the options differ from those in the journal.
+        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
+            second. An exception that it raises stops the run and is passed on.
+
+    Returns:
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        ObjectError: An object failed and `on_error` is `"raise"`.
+        RunError: The run cannot go on (destination full, credentials, source unreachable); the same call resumes it.
+        KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
+
+        Those that end a run already begun carry what it had done as `.report`.
+
+    Example:
+        >>> with shoal.serve(synthetic="1000:100") as service:
+        ...     report = shoal.copy(service.url, "out/")
+        >>> report.written, report.bytes, report.failed
+        (1000, 100000, 0)
+    """
+    options = engine_options(
+        workers=workers,
+        memory=memory,
+        durability=durability,
+        overwrite=overwrite,
+        journal=journal,
+        max_retries=max_retries,
+        retry_timeout=retry_timeout,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        include=include,
+        exclude=exclude,
+        limit_rate=limit_rate,
+        max_failures=max_failures,
+        on_error=on_error,
+        ignore_vanished=ignore_vanished,
+        retry_failed=retry_failed,
+        again=again,
+        relist=relist,
+        force_resume=force_resume,
+    )
+    if isinstance(source, str):
+        source = list_get(source)
+    if not isinstance(source, ListGet):
+        raise ConfigError(f"source is neither a URL nor shoal.list_get(…): {type(source).__name__}")
+    target = os.fspath(sink)
+    if not isinstance(target, str):
+        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
+    if progress is None or progress is False:
+        return _shoal.copy(source.url, target, options, source.options(), None)
+    if progress is not True:
+        return _shoal.copy(source.url, target, options, source.options(), progress)
+
+    from shoal._progress import LineDrawer
+
+    drawer = LineDrawer()
+    try:
+        return _shoal.copy(source.url, target, options, source.options(), drawer)
+    finally:
+        drawer.close()
+
+
+def serve(
+    directory: Path | None = None,
+    *,
+    synthetic: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    page_size: int = 1000,
+    access_log: Path | None = None,
+) -> _shoal.Server:
+    """Starts a list/get service, in threads of this process.
+
+    Args:
+        directory: The directory whose files are served; never a path outside it.
+        synthetic: `"COUNT:SIZE"`, served instead of a directory: COUNT objects `object-000000000`… of SIZE bytes each,
+            whose content is their name and a newline, repeated.
+        host: The address to listen on, in numbers, or `"localhost"`.
+        port: The port to listen on; 0 takes a free one.
+        page_size: Names on one page of the listing.
+        access_log: A file to which one line for each request is added.
+
+    Returns:
+        The running service: `.url`, `.port`, `.stats`, `.stop()`. As a context manager it stops at the end of the
+        block.
+
+    Raises:
+        ConfigError: Neither or both of `directory` and `synthetic` are given, or one of the arguments is wrong.
+        RunError: The directory cannot be read, or the address cannot be listened on.
+
+    Example:
+        >>> with shoal.serve(synthetic="3:20") as service:
+        ...     urllib.request.urlopen(f"{service.url}/get/object-000000002").read()[:16]
+        b'object-000000002'
+    """
+    if (directory is None) == (synthetic is None):
+        raise ConfigError("give either a directory or synthetic, not both and not neither")
+    for value, least, most, option in ((port, 0, 65535, "port"), (page_size, 1, 1 << 31, "page_size")):
+        if type(value) is not int or not least <= value <= most:
+            raise ConfigError(f"{option} is not a whole number from {least} to {most}: {value!r}")
+    # The one name that means the same everywhere; any other would have to be looked up, and might mean several.
+    address = "127.0.0.1" if host == "localhost" else host
+    return _shoal.Server(directory, synthetic, address, port, page_size, access_log)
+
+
+def status(path: Path, *, failures: int | None = 100) -> Status:
+    """Reads what a journal says, without touching it; a run may be at work on it meanwhile.
+
+    Args:
+        path: The destination of a run, or the journal named with `journal=`.
+        failures: How many failures of each run are read, the first ones; None reads all, and needs memory for them.
+
+    Returns:
+        Who works on the destination, and for each run in its journal the counts, whether it is complete, failures with
+        their reasons and the history of its rate.
+
+    Raises:
+        ConfigError: There is no journal, or `failures` is below 0.
+        JournalError: It cannot be read.
+
+    Example:
+        >>> with shoal.serve(synthetic="10:10") as service:
+        ...     _ = shoal.copy(service.url, "copied/")
+        >>> shoal.status("copied/").runs[-1].total.written
+        10
+    """
+    if failures is not None and failures < 0:
+        raise ConfigError(f"failures is below 0: {failures}")
+    return _shoal.status(path, sys.maxsize if failures is None else failures)

@@ -1,0 +1,242 @@
+"""The types of the options, and the check that turns what a user gave into what the binding takes.
+
+The API and the command line share it. Defaults are the engine's (`_shoal.default_options()`); a test compares. Not
+here: the command line's flags (`cli/_options.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, TypedDict, get_args
+from urllib.parse import urlsplit, urlunsplit
+
+from shoal._errors import ConfigError
+from shoal._report import Progress
+
+Workers = Literal["auto"] | int
+Size = int | str
+Durability = Literal["none", "batch", "file"]
+Overwrite = Literal["never", "always"]
+OnError = Literal["record", "raise"]
+Path = str | os.PathLike[str]
+Patterns = str | Sequence[str]
+ProgressOption = bool | Callable[[Progress], object] | None
+
+
+class Options(TypedDict):
+    """What the binding takes for a run; sizes in bytes, times in seconds."""
+
+    workers: Workers
+    memory: int
+    durability: Durability
+    overwrite: Overwrite
+    journal: Path | None
+    max_retries: int
+    retry_timeout: float
+    timeout: float
+    connect_timeout: float
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    limit_rate: int | None
+    max_failures: int | None
+    on_error: OnError
+    ignore_vanished: bool
+    retry_failed: bool
+    again: bool
+    relist: bool
+    force_resume: bool
+
+
+class ListGetOptions(TypedDict):
+    """What the binding takes for a list/get service."""
+
+    list_path: str
+    get_path: str
+    names_field: str
+    next_field: tuple[str, ...]
+    marker_param: str
+    headers: tuple[tuple[str, str], ...]
+    expect_type: str | None
+    encode_slash: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListGet:
+    """A list/get service and how it is spoken to; made by `shoal.list_get`. Its text form shows no secrets."""
+
+    url: str
+    _: KW_ONLY
+    list_path: str
+    get_path: str
+    names_field: str
+    next_field: tuple[str, ...]
+    marker_param: str
+    headers: tuple[tuple[str, str], ...]
+    expect_type: str | None
+    encode_slash: bool
+
+    def __repr__(self) -> str:
+        """Shows every value but those of headers, and no password of the URL."""
+        shown = [repr(without_secrets(self.url))]
+        for field in ListGetOptions.__annotations__:
+            value = getattr(self, field)
+            shown.append(f"{field}={[f'{name}: ***' for name, _ in value] if field == 'headers' else value!r}")
+        return f"list_get({', '.join(shown)})"
+
+    def options(self) -> ListGetOptions:
+        """Returns the form that the binding takes."""
+        return ListGetOptions(
+            list_path=self.list_path,
+            get_path=self.get_path,
+            names_field=self.names_field,
+            next_field=self.next_field,
+            marker_param=self.marker_param,
+            headers=self.headers,
+            expect_type=self.expect_type,
+            encode_slash=self.encode_slash,
+        )
+
+
+def without_secrets(url: str) -> str:
+    """Returns a URL that may be shown: without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    host = parts.netloc.rpartition("@")[2]
+    if not parts.scheme or not parts.netloc:
+        return url.partition("?")[0]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+# What a size may end in; the binary units as IEC writes them, the decimal ones as SI does.
+UNITS = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+}
+
+
+def parse_size(value: Size, option: str) -> int:
+    """Returns a size in bytes.
+
+    Args:
+        value: A number of bytes, or text such as `"256MiB"`, `"1.5 GB"`, `"65536"`.
+        option: The option it was given for, for the message.
+
+    Raises:
+        ConfigError: It is not a size, or not above 0.
+    """
+    size = -1
+    if type(value) is int:
+        size = value
+    elif isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+)(\.\d+)?\s*([a-zA-Z]*)\s*", value)):
+        unit = UNITS.get(found[3].lower(), 0)
+        size = int(found[1]) * unit + int(float(found[2] or 0) * unit)
+    if not 0 < size < 1 << 63:
+        raise ConfigError(
+            f"{option} is not a size above 0: {value!r}", hint='write bytes as a number, or "64MiB", "1.5GB"'
+        )
+    return size
+
+
+def _at_least(value: int, least: int, option: str) -> int:
+    if type(value) is not int or not least <= value < 1 << 32:
+        raise ConfigError(f"{option} is not a whole number of {least} or more: {value!r}")
+    return value
+
+
+def _seconds(value: float, option: str) -> float:
+    # 1e9 s is 30 years; beyond it clocks overflow. Not a number compares as false.
+    if type(value) not in (int, float) or not 0 < value < 1e9:
+        raise ConfigError(f"{option} is not a time in seconds above 0: {value!r}")
+    return float(value)
+
+
+def _choice(value: str, choices: tuple[str, ...], option: str) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option} is not one of {', '.join(map(repr, choices))}: {value!r}")
+
+
+def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
+    patterns = (value,) if isinstance(value, str) else tuple(value)
+    for pattern in patterns:
+        if type(pattern) is not str or not pattern:
+            raise ConfigError(f"{option} holds something that is not a pattern: {pattern!r}")
+    return patterns
+
+
+def _workers(value: Workers) -> Workers:
+    return value if value == "auto" else _at_least(value, 1, "workers")
+
+
+def engine_options(
+    *,
+    workers: Workers,
+    memory: Size,
+    durability: Durability,
+    overwrite: Overwrite,
+    journal: Path | None,
+    max_retries: int,
+    retry_timeout: float,
+    timeout: float,
+    connect_timeout: float,
+    include: Patterns,
+    exclude: Patterns,
+    limit_rate: Size | None,
+    max_failures: int | None,
+    on_error: OnError,
+    ignore_vanished: bool,
+    retry_failed: bool,
+    again: bool,
+    relist: bool,
+    force_resume: bool,
+) -> Options:
+    """Checks what a user gave and returns it in the form that the binding takes.
+
+    Raises:
+        ConfigError: A value is not one that the option takes.
+    """
+    _choice(durability, get_args(Durability), "durability")
+    _choice(overwrite, get_args(Overwrite), "overwrite")
+    _choice(on_error, get_args(OnError), "on_error")
+    return Options(
+        workers=_workers(workers),
+        memory=parse_size(memory, "memory"),
+        durability=durability,
+        overwrite=overwrite,
+        journal=journal,
+        max_retries=_at_least(max_retries, 0, "max_retries"),
+        retry_timeout=_seconds(retry_timeout, "retry_timeout"),
+        timeout=_seconds(timeout, "timeout"),
+        connect_timeout=_seconds(connect_timeout, "connect_timeout"),
+        include=_patterns(include, "include"),
+        exclude=_patterns(exclude, "exclude"),
+        limit_rate=None if limit_rate is None else parse_size(limit_rate, "limit_rate"),
+        max_failures=None if max_failures is None else _at_least(max_failures, 0, "max_failures"),
+        on_error=on_error,
+        ignore_vanished=bool(ignore_vanished),
+        retry_failed=bool(retry_failed),
+        again=bool(again),
+        relist=bool(relist),
+        force_resume=bool(force_resume),
+    )
+
+
+def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Returns headers as pairs, in the order given.
+
+    Raises:
+        ConfigError: A name or value is one that HTTP does not allow. The value is not shown: it may be a secret.
+    """
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    for name, value in pairs:
+        if not re.fullmatch(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", name):
+            raise ConfigError(f"not the name of a header: {name!r}")
+        if re.search(r"[^\t\x20-\x7e]", value):
+            raise ConfigError(f"the value of header {name!r} holds a character that a header may not have")
+    return pairs

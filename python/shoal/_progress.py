@@ -1,0 +1,144 @@
+"""Progress in words: rates over the last seconds, the time left, one line of text, and the drawing of `progress=True`.
+
+Not here: the command line's display with its bar (`cli/_display.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal._report import Progress
+
+WINDOW = 5.0  # s over which a rate is taken: short enough to follow a change, long enough to be read
+LINE_EVERY = 10.0  # s between lines where a line cannot be drawn over, such as a log
+
+
+class Rates:
+    """Objects and bytes a second over the last seconds."""
+
+    def __init__(self) -> None:
+        """Starts without a past."""
+        self._past: deque[tuple[float, int, int]] = deque()
+        self.objects = 0.0
+        self.bytes = 0.0
+
+    def update(self, progress: Progress) -> None:
+        """Takes the next state of the run."""
+        self._past.append((progress.seconds, progress.run.written, progress.run.bytes))
+        while len(self._past) > 2 and self._past[1][0] < progress.seconds - WINDOW:
+            self._past.popleft()
+        then, objects, size = self._past[0]
+        # A run that has just begun is measured from its start.
+        if len(self._past) == 1:
+            then, objects, size = 0.0, 0, 0
+        if progress.seconds > then:
+            self.objects = (progress.run.written - objects) / (progress.seconds - then)
+            self.bytes = (progress.run.bytes - size) / (progress.seconds - then)
+
+    def seconds_left(self, progress: Progress) -> float | None:
+        """Returns the time left at this rate, or None while the total or the rate is not known."""
+        if not progress.listing_done or progress.paused or self.objects <= 0:
+            return None
+        return max(0, progress.listed - progress.done) / self.objects
+
+
+def size_text(size: float) -> str:
+    """Returns a size with three figures and a decimal unit, as `1.23 GB`."""
+    if size < 999.5:
+        return f"{size:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+    return f"{size / 1000:,.1f} TB"
+
+
+def time_text(seconds: float) -> str:
+    """Returns a time as `0.4 s`, `59 s`, `4:05` or `1:04:05`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def count_text(count: int, word: str = "object") -> str:
+    """Returns `1 object`, `12,345 objects`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def parts(progress: Progress, rates: Rates) -> list[str]:
+    """Returns what there is to say of a run, the most important first."""
+    done, listed = progress.done, progress.listed
+    far = f"{done:,} of {count_text(listed)}" if progress.listing_done else f"{count_text(done)} of {listed:,} so far"
+    said = [far, size_text(progress.before.bytes + progress.run.bytes)]
+    if progress.paused:
+        said.append("paused: waiting for the host")
+    else:
+        said += [f"{rates.objects:,.0f}/s", f"{size_text(rates.bytes)}/s"]
+    left = rates.seconds_left(progress)
+    if left is not None:
+        said.append(f"{time_text(left)} left")
+    said.append(f"{progress.in_flight} in flight")
+    failed = progress.before.failed + progress.run.failed
+    for count, word in (
+        (progress.retries, "retries" if progress.retries != 1 else "retry"),
+        (progress.deferred, "to be tried later"),
+        (failed, "failed"),
+    ):
+        if count:
+            said.append(f"{count:,} {word}")
+    return said
+
+
+class LineDrawer:
+    """Draws one line on standard error: over the last one on a terminal, else a new one every 10 s."""
+
+    def __init__(self) -> None:
+        """Looks at where the line will go."""
+        # The one place outside cli/_display.py that prints: who passes progress=True asks for it, and the line has no
+        # name in it.
+        self._out = sys.stderr  # noqa: TID251
+        self._over = self._out is not None and self._out.isatty()
+        self._rates = Rates()
+        self._next = time.monotonic() if self._over else time.monotonic() + LINE_EVERY
+        self._drawn = False
+
+    def __call__(self, progress: Progress) -> None:
+        """Draws the state of the run, when it is time."""
+        self._rates.update(progress)
+        if self._out is None or time.monotonic() < self._next:
+            return
+        line = ", ".join(parts(progress, self._rates))
+        if self._over:
+            self._write("\r\x1b[K" + line[: _columns() - 1])
+        else:
+            self._next = time.monotonic() + LINE_EVERY
+            self._write(line + "\n")
+
+    def close(self) -> None:
+        """Wipes the line off a terminal."""
+        if self._over and self._drawn:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+            self._drawn = True
+        except OSError:
+            # Nobody reads it any more; the run is not to be stopped by that.
+            self._next = float("inf")
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns

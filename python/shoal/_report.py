@@ -1,0 +1,241 @@
+"""What a run hands back: `Report`, its parts, `Progress` while it runs, and `Status` of a journal.
+
+Plain values, filled by the binding. Not here: how they are shown (`cli/_display.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Counts of objects. They balance: listed = written + skipped + failed + unfinished.
+
+    Attributes:
+        listed: Named by the listing.
+        written: Written to the sink and committed.
+        skipped: Left out on purpose: duplicates, excluded names, vanished ones where asked for.
+        failed: Failed for good; the journal has their reasons.
+        unfinished: None of these yet: what the same call does next time.
+        bytes: Bytes of the written objects.
+    """
+
+    listed: int
+    written: int
+    skipped: int
+    failed: int
+    unfinished: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One object that failed.
+
+    Attributes:
+        name: Its name as the source gave it, not necessarily a safe path; what is not text are surrogate escapes.
+        kind: Stable name of what went wrong, such as `"vanished"`.
+        reason: Why, as text.
+        tries: How often it was tried.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a run did. The counts are those of this run; `total` has those of all runs that its journal joins.
+
+    Attributes:
+        listed: Objects named by the listing.
+        written: Objects written to the sink and committed.
+        skipped: Objects left out on purpose.
+        failed: Objects that failed for good.
+        unfinished: Objects listed and none of these; 0 unless the run was stopped.
+        bytes: Bytes of the written objects.
+        total: The same counts over all runs.
+        seconds: Wall time of this run.
+        retries: Requests made again after a failure.
+        unverified: Objects whose length the source could not tell.
+        duplicates: Of `skipped`: names met before.
+        complete: The listing has ended and everything in it is committed.
+        completed_before: When an earlier run had completed the job, so that there was nothing to do; else None.
+        resumed_from: Objects committed by earlier runs that this one continued.
+        workers: The number of objects worked on at once that was chosen.
+        workers_reason: Why it is not more.
+        durability: How durable the result is: the barrier that really ran.
+        publish: How files were given their names.
+        paused: Seconds for which the host was left alone because it did not answer.
+        failures: The first failures; the journal has all.
+        notes: Remarks worth reading.
+    """
+
+    listed: int
+    written: int
+    skipped: int
+    failed: int
+    unfinished: int
+    bytes: int
+    total: Counts
+    seconds: float
+    retries: int
+    unverified: int
+    duplicates: int
+    complete: bool
+    completed_before: datetime | None
+    resumed_from: int
+    workers: int
+    workers_reason: str
+    durability: str
+    publish: str
+    paused: float
+    failures: tuple[Failure, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a run stands, as a progress function sees it.
+
+    Attributes:
+        run: Counts of this run so far; `written` counts what was handed to the sink, committed or not.
+        before: Counts of what earlier runs had committed.
+        listing_done: The listing has ended, so that `listed` is the total.
+        in_flight: Objects being fetched right now.
+        workers: The number of objects that may be worked on at once right now.
+        retries: Requests made again after a failure.
+        deferred: Objects that wait for a later try.
+        committed: Objects committed in this run.
+        paused: The host does not answer and is left alone for a while.
+        seconds: Since the start.
+    """
+
+    run: Counts
+    before: Counts
+    listing_done: bool
+    in_flight: int
+    workers: int
+    retries: int
+    deferred: int
+    committed: int
+    paused: bool
+    seconds: float
+
+    @property
+    def done(self) -> int:
+        """Objects that need no more work, over all runs."""
+        return sum(counts.written + counts.skipped + counts.failed for counts in (self.before, self.run))
+
+    @property
+    def listed(self) -> int:
+        """Objects listed so far, over all runs; the total once `listing_done`."""
+        return self.before.listed + self.run.listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStats:
+    """What a service has done so far.
+
+    Attributes:
+        requests: Requests answered, refusals included.
+        bytes: Bytes of the bodies in those answers.
+        connections: Connections accepted.
+        open_connections: Connections open now.
+        cut_connections: Connections cut: too slow, or not done when the service stopped.
+        unlistable_names: Files left out of the latest listing because of their name.
+        not_files: Entries left out of it because they are no files.
+        unreadable_directories: Directories left out of it because they may not be read.
+        lost_log_lines: Lines of the access log that could not be written.
+    """
+
+    requests: int
+    bytes: int
+    connections: int
+    open_connections: int
+    cut_connections: int
+    unlistable_names: int
+    not_files: int
+    unreadable_directories: int
+    lost_log_lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The process that works on a destination right now.
+
+    Attributes:
+        pid: Its process id; 0 where unknown.
+        host: The host it runs on.
+        since: When it began.
+    """
+
+    pid: int
+    host: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """How far a run was at a moment.
+
+    Attributes:
+        at: The moment.
+        objects: Objects so far, over all sessions of the run.
+        bytes: Their bytes.
+    """
+
+    at: datetime
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """One run in a journal: one source with the same options, however often it was resumed.
+
+    Attributes:
+        source: Where the objects come from.
+        options: The options that change the result.
+        started: When it was first begun.
+        sessions: How often it was begun or resumed.
+        completed: When it was complete, or None while it is not.
+        total: What is committed; `unfinished` counts the objects that wait for a later try.
+        deferred: Objects that wait for a later try.
+        until_reboot: Something is committed that a reboot would lose; it is done again after one.
+        failures: The first failures.
+        samples: How far it was, over time.
+    """
+
+    source: str
+    options: dict[str, str]
+    started: datetime
+    sessions: int
+    completed: datetime | None
+    total: Counts
+    deferred: int
+    until_reboot: bool
+    failures: tuple[Failure, ...]
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the journal of a destination says.
+
+    Attributes:
+        path: The destination or journal that was looked at.
+        owner: Who works on it right now, or None.
+        runs: Its runs, the oldest first.
+    """
+
+    path: str
+    owner: Owner | None
+    runs: tuple[RunStatus, ...]

@@ -1,0 +1,453 @@
+"""The only file that prints: words on standard error, data on standard output, and nothing that moves a cursor.
+
+Whatever a server or a file system named goes through `_shoal.escape`; whatever else is printed has its remaining
+control characters escaped. A reader that went away (`| head`) is not an error. Not here: rates and times in words
+(`shoal._progress`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+from shoal import _shoal
+from shoal._errors import ShoalError
+from shoal._options import without_secrets
+from shoal._progress import LINE_EVERY, Rates, count_text, parts, size_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from rich.live import Live
+
+    from shoal._report import Counts, Failure, Progress, Report, RunStatus, Sample, ServerStats, Status
+
+FAILURES_SHOWN = 5  # in the summary of a run; enough to see what is wrong, few enough to see the rest
+FAILURES_IN_JSON = 20  # on one line of the report; the journal has all
+BARS = "▁▂▃▄▅▆▇█"
+BARS_ASCII = "_.-=+*#"
+BARS_MAX = 60  # bars of a rate history: it and its peak fit on a line of 80 characters
+COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
+
+
+def prepare() -> None:
+    """Makes both streams take any character, whatever the locale."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def finish() -> None:
+    """Writes out what is left, so that the interpreter finds nothing to complain about at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        _write(stream, "")
+
+
+def safe(text: str) -> str:
+    """Escapes what could change how a terminal shows the rest; line ends stay."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else _shoal.escape(char) for char in text)
+
+
+def shown_name(name: str) -> str:
+    """Returns a name from a stranger as it is shown: escaped and in quotes."""
+    return f'"{_shoal.escape(name)}"'
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None or stream.closed:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        # The reader is gone, or the terminal is. What the stream still holds goes nowhere, now and at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def out(text: str) -> None:
+    """Prints data."""
+    _write(sys.stdout, safe(text) + "\n")
+
+
+def out_json(value: dict[str, Any]) -> None:
+    """Prints data as one line of JSON, in ASCII."""
+    _write(sys.stdout, json_line(value) + "\n")
+
+
+def json_line(value: dict[str, Any]) -> str:
+    """Returns one line of JSON that no terminal minds: JSON itself would let DEL through."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def talk(text: str) -> None:
+    """Says something to the user."""
+    _write(sys.stderr, safe(text) + "\n")
+
+
+def usage_error(message: str, help_command: str, *, as_json: bool) -> None:
+    """Says that the command line is wrong."""
+    message = message[:1].lower() + message[1:].rstrip(".")
+    hint = f"{help_command} lists the options"
+    if as_json:
+        out_json({"type": "error", "kind": "usage", "message": message, "hint": hint})
+    talk(f"error: {message}\nhint: {hint}")
+
+
+def defect() -> None:
+    """Says that an exception came up that should not have, with all that helps to find it."""
+    talk(traceback.format_exc().rstrip())
+    talk("error: this is a defect of shoal\nhint: report it with the lines above; the same command goes on")
+
+
+def count_fields(counts: Counts | Report) -> dict[str, int]:
+    """Returns counts as JSON has them."""
+    return {name: getattr(counts, name) for name in COUNT_NAMES}
+
+
+def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
+    """Returns failures as JSON has them."""
+    return [{"name": one.name, "kind": one.kind, "reason": one.reason, "tries": one.tries} for one in failures]
+
+
+def report_fields(report: Report) -> dict[str, Any]:
+    """Returns a report as JSON has it."""
+    return {
+        **count_fields(report),
+        "total": count_fields(report.total),
+        "seconds": round(report.seconds, 6),
+        "retries": report.retries,
+        "unverified": report.unverified,
+        "duplicates": report.duplicates,
+        "complete": report.complete,
+        "completed_before": report.completed_before and report.completed_before.isoformat(),
+        "resumed_from": report.resumed_from,
+        "workers": report.workers,
+        "workers_reason": report.workers_reason,
+        "durability": report.durability,
+        "publish": report.publish,
+        "paused": round(report.paused, 3),
+        "failures": failure_fields(report.failures[:FAILURES_IN_JSON]),
+        "notes": list(report.notes),
+    }
+
+
+def failure_lines(failures: Iterable[Failure]) -> list[str]:
+    """Returns one line for each failure."""
+    return [
+        f"  {shown_name(one.name)}: {one.reason}" + (f" (after {one.tries} tries)" if one.tries > 1 else "")
+        for one in failures
+    ]
+
+
+def summary(report: Report, destination: str, *, verbose: bool) -> list[str]:
+    """Returns the few lines that close a run."""
+    lines = []
+    if report.completed_before and not report.listed:
+        when = local_time(report.completed_before)
+        lines.append(f"complete, {count_text(report.total.written)}, {when}; --again lists anew")
+    else:
+        seconds = max(report.seconds, 1e-6)
+        lines.append(
+            f"wrote {count_text(report.written)}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
+            f"{report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
+        )
+        if report.resumed_from:
+            lines.append(
+                f"continued after {count_text(report.resumed_from)} of earlier runs; {report.total.written:,} in all"
+            )
+        lines.append(f"workers: {report.workers} ({report.workers_reason})")
+        lines.append(f"durability: {report.durability}")
+        if verbose:
+            lines.append(f"published: {report.publish}")
+    lines += _other_counts(report)
+    lines += [f"note: {note}" for note in report.notes]
+    if _shoal.DEBUG_BUILD:
+        lines.append("note: this is a debug build of the engine; its speed says nothing")
+    failed = max(report.failed, report.total.failed)
+    if failed:
+        lines.append(f"{count_text(failed)} failed" + (":" if report.failures else ""))
+        lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN])
+        if destination != "null:":
+            where = shlex.quote(destination)
+            lines.append(f"hint: shoal status {where} --failures all lists them; --retry-failed tries them again")
+    return lines
+
+
+def _other_counts(report: Report) -> list[str]:
+    """One line for what is neither written nor failed, if there is any."""
+    said = []
+    if report.skipped:
+        said.append(
+            f"{report.skipped:,} skipped" + (f" ({report.duplicates:,} duplicates)" if report.duplicates else "")
+        )
+    if report.unfinished:
+        said.append(f"{report.unfinished:,} unfinished")
+    if report.unverified:
+        said.append(f"{report.unverified:,} of unknown length, not verified")
+    if report.retries:
+        said.append(f"{report.retries:,} {'retry' if report.retries == 1 else 'retries'}")
+    if report.paused >= 1:
+        said.append(f"paused for {time_text(report.paused)}: the host did not answer")
+    return [", ".join(said)] if said else []
+
+
+def command_failed(error: ShoalError, *, as_json: bool) -> None:
+    """Says why a command other than `copy` could not do its work."""
+    talk(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+    if as_json:
+        out_json({"type": "error", "kind": error.kind, "message": error.message, "hint": error.hint})
+
+
+def service_started(url: str, what: str, *, quiet: bool, as_json: bool) -> None:
+    """Prints the URL of a service, the first line of its output."""
+    if as_json:
+        out_json({"type": "serving", "url": url})
+    else:
+        out(url)
+    if not quiet:
+        talk(f"serving {what}; Ctrl-C stops")
+
+
+def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
+    """Says what a service has done."""
+    if not quiet:
+        talk(f"answered {count_text(stats.requests, 'request')}, {size_text(stats.bytes)}")
+        for count, what in (
+            (stats.unlistable_names, "file names left out: not UTF-8, or too long"),
+            (stats.not_files, "entries left out: links, devices, pipes or sockets"),
+            (stats.unreadable_directories, "directories left out: not readable"),
+            (stats.lost_log_lines, "lines of the access log lost"),
+        ):
+            if count:
+                talk(f"note: {count:,} {what}")
+    if as_json:
+        out_json({"type": "served", **{field: getattr(stats, field) for field in stats.__dataclass_fields__}})
+
+
+def failures_as_text(failures: Iterable[Failure]) -> None:
+    """Prints failures, a line each."""
+    for line in failure_lines(failures):
+        out(line)
+
+
+def failures_as_json(failures: Iterable[Failure]) -> None:
+    """Prints failures, an object each."""
+    for fields in failure_fields(failures):
+        out_json({"type": "failure", **fields})
+
+
+def status_as_json(status: Status) -> None:
+    """Prints what a journal says as one line of JSON."""
+    owner = status.owner
+    out_json(
+        {
+            "type": "status",
+            "path": status.path,
+            "owner": owner and {"pid": owner.pid, "host": owner.host, "since": owner.since.isoformat()},
+            "runs": [
+                {
+                    "source": run.source,
+                    "options": run.options,
+                    "started": run.started.isoformat(),
+                    "sessions": run.sessions,
+                    "completed": run.completed and run.completed.isoformat(),
+                    **count_fields(run.total),
+                    "deferred": run.deferred,
+                    "until_reboot": run.until_reboot,
+                    "failures": failure_fields(run.failures),
+                    "samples": [[round(one.at.timestamp(), 3), one.objects, one.bytes] for one in run.samples],
+                }
+                for run in status.runs
+            ],
+        }
+    )
+
+
+def run_status(status: Status, run: RunStatus) -> None:
+    """Prints one run of a journal, with the failures that were read."""
+    total, owner = run.total, status.owner
+    state = f"complete since {local_time(run.completed)}" if run.completed else "not complete"
+    out(f"{run.source} into {status.path}: {state}")
+    if owner:
+        out(f"  pid {owner.pid} on {owner.host} works on it since {local_time(owner.since)}")
+    elif not run.completed:
+        out("  nobody works on it; the same copy command goes on")
+    out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
+    if run.deferred:
+        out(f"  {count_text(run.deferred)} to be tried later")
+    sessions = "1 session" if run.sessions == 1 else f"{run.sessions:,} sessions"
+    out(f"  begun {local_time(run.started)}, {sessions}")
+    if history := rate_history(run.samples):
+        out(f"  objects a second: {history}")
+    if run.until_reboot:
+        out("  some of it is in the page cache only: after a reboot it is done again")
+    if total.failed:
+        out(f"  {count_text(total.failed)} failed; shoal copy ... --retry-failed tries again")
+        failures_as_text(run.failures)
+        if 0 < len(run.failures) < total.failed:
+            out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")
+
+
+def local_time(moment: datetime) -> str:
+    """Returns a moment on the user's own clock."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def rate_history(samples: Sequence[Sample]) -> str:
+    """Returns the rate over time as a row of bars with its peak; empty when there is too little to draw.
+
+    Pauses between sessions take up one bar at most, as the samples do not say when a session ended.
+    """
+    steps = [
+        ((late.at - early.at).total_seconds(), late.objects - early.objects)
+        for early, late in itertools.pairwise(samples)
+        if late.at > early.at
+    ]
+    if len(steps) < 2:
+        return ""
+    per_bar = -(-len(steps) // BARS_MAX)
+    rates = []
+    for first in range(0, len(steps), per_bar):
+        some = steps[first : first + per_bar]
+        rates.append(max(0.0, sum(objects for _, objects in some) / sum(seconds for seconds, _ in some)))
+    peak = max(rates)
+    bars = BARS if "utf" in (getattr(sys.stdout, "encoding", None) or "").lower() else BARS_ASCII
+    drawn = "".join(bars[round(rate / peak * (len(bars) - 1))] if peak else bars[0] for rate in rates)
+    return f"{drawn}  peak {peak:,.0f}/s"
+
+
+class Display:
+    """What one command says while it works and when it ends."""
+
+    def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, log_format: str, progress: str) -> None:
+        """Decides what is drawn: on a terminal everything, elsewhere only what was asked for."""
+        self._as_json = as_json
+        self._quiet = quiet
+        self._verbose = verbose
+        self._json_log = log_format == "json"
+        self._rates = Rates()
+        self._live: Live | None = None
+        self._next_line = time.monotonic() + LINE_EVERY
+        draws = progress == "auto" and not self._json_log and sys.stderr is not None and sys.stderr.isatty()
+        self.progress: Callable[[Progress], object] | None = None
+        if not quiet:
+            self.progress = self._draw if draws else self._line if progress == "plain" else None
+
+    def begins(self, source: str, destination: str) -> None:
+        """Says what is about to happen."""
+        if self._verbose and not self._quiet:
+            self._say("start", f"copying {without_secrets(source)} to {destination}")
+
+    def stopping(self) -> None:
+        """Says that a signal has come; called inside the signal's handler."""
+        self._close()
+        if not self._quiet:
+            self._say("stopping", "stopping; once more ends it at once")
+
+    def finished(self, report: Report, destination: str) -> None:
+        """Says how a run ended that went to its end."""
+        self._close()
+        if not self._quiet:
+            lines = summary(report, destination, verbose=self._verbose)
+            self._say("summary", "\n".join(lines), report_fields(report))
+        if self._as_json:
+            out_json({"type": "report", **report_fields(report)})
+
+    def failed(self, error: ShoalError) -> None:
+        """Says why a run could not go on, and what it had done."""
+        self._ends("error", error.message, error.kind, error.hint, error.report)
+
+    def interrupted(self, report: Report | None) -> None:
+        """Says that a run was stopped by a signal, and how to go on."""
+        self._ends("stopped", "stopped", "interrupted", "the same command goes on from here", report)
+
+    def _ends(self, word: str, message: str, kind: str, hint: str | None, report: Report | None) -> None:
+        self._close()
+        fields = {"kind": kind, "message": message, "hint": hint, **(report_fields(report) if report else {})}
+        if self._json_log:
+            self._say("error", message, fields)
+        elif kind != "interrupted":
+            talk(f"error: {message}")
+        if not self._json_log and not (self._quiet and kind == "interrupted"):
+            if report and report.total.listed:
+                done = f"{report.written:,} written, {report.failed:,} failed, {report.unfinished:,} unfinished"
+                talk(
+                    f"{word} after {time_text(report.seconds)}: {done}" if word == "stopped" else f"until then: {done}"
+                )
+            elif word == "stopped":
+                talk(word)
+            if hint:
+                talk(f"hint: {hint}")
+        if self._as_json:
+            out_json({"type": "error", **fields})
+
+    def _say(self, event: str, text: str, fields: dict[str, Any] | None = None) -> None:
+        if self._json_log:
+            said = fields if fields is not None else {"message": text}
+            _write(sys.stderr, json_line({"type": event, "time": round(time.time(), 3), **said}) + "\n")
+        else:
+            talk(text)
+
+    def _line(self, progress: Progress) -> None:
+        self._rates.update(progress)
+        if time.monotonic() < self._next_line:
+            return
+        self._next_line = time.monotonic() + LINE_EVERY
+        fields = {
+            **count_fields(progress.run),
+            "seconds": round(progress.seconds, 3),
+            "listing_done": progress.listing_done,
+            "objects_per_second": round(self._rates.objects, 1),
+            "bytes_per_second": round(self._rates.bytes, 1),
+            "in_flight": progress.in_flight,
+            "workers": progress.workers,
+            "retries": progress.retries,
+            "deferred": progress.deferred,
+            "paused": progress.paused,
+            "seconds_left": self._rates.seconds_left(progress),
+        }
+        self._say("progress", ", ".join(parts(progress, self._rates)), fields)
+
+    def _draw(self, progress: Progress) -> None:
+        """Draws the bar and the line below it, over the last ones."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        self._rates.update(progress)
+        text = Text(safe(", ".join(parts(progress, self._rates))), overflow="ellipsis", no_wrap=True)
+        if progress.listing_done and progress.listed:
+            bar = ProgressBar(total=progress.listed, completed=progress.done)
+            self._open().update(Group(bar, text), refresh=True)
+        else:
+            self._open().update(text, refresh=True)
+
+    def _open(self) -> Live:
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            # Drawn by the run's own calls, ten a second: no thread of its own.
+            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+            self._live.start()
+        return self._live
+
+    def _close(self) -> None:
+        if self._live is not None:
+            live, self._live = self._live, None
+            try:
+                live.stop()
+            except OSError:
+                # The terminal went away (SIGHUP): there is nothing left to tidy.
+                self.progress = None

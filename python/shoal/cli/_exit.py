@@ -1,0 +1,71 @@
+"""All exit codes, and what a signal does to a command.
+
+| code | meaning |
+|---|---|
+| 0 | all done; for `serve`, stopped by the user |
+| 1 | some objects failed; the journal lists them |
+| 2 | the command line is wrong |
+| 3 | the run cannot go on: destination full, credentials, source away |
+| 130 | stopped by Ctrl-C; the same command resumes |
+| 143 | stopped by SIGTERM or SIGHUP; the same command resumes |
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from shoal._errors import ConfigError, ShoalError
+
+DONE = 0
+SOME_FAILED = 1
+USAGE = 2
+CANNOT_GO_ON = 3
+INTERRUPTED = 130
+TERMINATED = 143
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def code_of(error: ShoalError) -> int:
+    """Returns the exit code of what ended a command."""
+    return USAGE if isinstance(error, ConfigError) else CANNOT_GO_ON
+
+
+class Signals:
+    """Within it the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; a second one ends the process at once.
+
+    A signal that was ignored before stays ignored: `nohup` and background jobs of a shell rely on it.
+    """
+
+    code: int | None = None  # the exit code once a signal has come
+
+    def __init__(self, stopping: Callable[[], None]) -> None:
+        """`stopping` is called at the first signal, before the exception is raised."""
+        self._stopping = stopping
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Signals:
+        """Installs the handlers."""
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Puts the former handlers back, unless the process is on its way out."""
+        if self.code is None:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+        for other in self._before:
+            # The system's own action needs no interpreter, so it also ends a process that waits for a disk.
+            signal.signal(other, signal.SIG_DFL)
+        self._stopping()
+        raise KeyboardInterrupt

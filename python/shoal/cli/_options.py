@@ -1,0 +1,187 @@
+"""The flags of `shoal copy`. Names and defaults are those of `shoal.copy` and `shoal.list_get`; a test compares.
+
+Not here: what a value may be (`shoal._options`, which the API shares).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+
+from shoal import _api, _options
+from shoal._errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEFAULTS = {
+    name: parameter.default
+    for function in (_api.copy, _api.list_get)
+    for name, parameter in inspect.signature(function).parameters.items()
+    if parameter.default is not inspect.Parameter.empty
+}
+
+
+def _number_or_word(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
+    return int(value) if value.isdecimal() else value
+
+
+def _fields(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(field.strip() for field in value.split(",") if field.strip())
+
+
+def _headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    lines: list[str] = []
+    for value in values:
+        if value.startswith("@"):
+            try:
+                lines += [line for line in Path(value[1:]).read_text().splitlines() if line.strip()]
+            except (OSError, UnicodeDecodeError) as error:
+                raise click.BadParameter(f"cannot read headers from {value[1:]!r}: {error}") from None
+        else:
+            lines.append(value)
+    pairs = []
+    for line in lines:
+        name, colon, text = line.partition(":")
+        if not colon:
+            # The text is not shown: it may be a secret in the wrong place.
+            raise click.BadParameter('a header is written "Name: value"')
+        pairs.append((name.strip(), text.strip()))
+    try:
+        return _options.header_pairs(pairs)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _option(name: str, help_text: str, **extra: Any) -> Callable[[F], F]:
+    """One flag for one parameter of the API, with its default."""
+    flag = "--" + name.replace("_", "-")
+    default = _DEFAULTS[name]
+    if default is False:
+        return click.option(flag, name, is_flag=True, help=help_text)
+    if not extra.get("multiple"):
+        extra.setdefault("default", default)
+        extra.setdefault("show_default", default is not None)
+    return click.option(flag, name, help=help_text, **extra)
+
+
+_FLAGS = [
+    _option(
+        "workers",
+        'Objects worked on at once; "auto" finds the number from measured throughput.',
+        metavar="N|auto",
+        callback=_number_or_word,
+    ),
+    _option("memory", "Most bytes held in memory at once.", metavar="SIZE"),
+    _option(
+        "durability",
+        "When an object counts as done: none = in the page cache, batch = after one barrier for many, "
+        "file = after a sync of each.",
+        type=click.Choice(get_args(_options.Durability)),
+    ),
+    _option(
+        "overwrite",
+        "What happens to a file that shoal did not write: never = it stays and the object is a failure.",
+        type=click.Choice(get_args(_options.Overwrite)),
+    ),
+    _option(
+        "journal",
+        "Keep the journal here instead of in DST/.shoal; how null: can have one.",
+        type=click.Path(path_type=Path),
+    ),
+    _option("max_retries", "How often one object is tried again.", type=int, metavar="N"),
+    _option(
+        "retry_timeout",
+        "How long one object is tried again, and how long a host may stay away.",
+        type=float,
+        metavar="SECONDS",
+    ),
+    _option("timeout", "Without a byte for so long, a request has failed.", type=float, metavar="SECONDS"),
+    _option("connect_timeout", "How long a connection may take to be made.", type=float, metavar="SECONDS"),
+    _option("include", "Only names that match one of these globs.", multiple=True, metavar="GLOB"),
+    _option("exclude", "No name that matches one of these; looked at after --include.", multiple=True, metavar="GLOB"),
+    _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
+    _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
+    _option(
+        "on_error",
+        "record = note a failed object and go on, raise = stop at the first.",
+        type=click.Choice(get_args(_options.OnError)),
+    ),
+    _option("ignore_vanished", "Skip objects that were listed but are gone."),
+    _option("retry_failed", "Try the failures in the journal again, and nothing else."),
+    _option("again", "List anew although the job is complete."),
+    _option("relist", "List from the start instead of from the journal's place; skip what is done."),
+    _option("force_resume", "Resume although the options differ from the journal's."),
+]
+
+_LIST_GET_FLAGS = [
+    _option("list_path", "Path that answers with a page of names.", metavar="PATH"),
+    _option("get_path", "Path that answers with an object.", metavar="PATH"),
+    _option("names_field", "Field of a page that holds the names.", metavar="FIELD"),
+    _option(
+        "next_field",
+        "Field that holds the marker of the next page; of several, the first that is there.",
+        metavar="FIELD,...",
+        default=",".join(_DEFAULTS["next_field"]),
+        callback=_fields,
+    ),
+    _option("marker_param", "Query parameter in which the marker is sent.", metavar="NAME"),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="'NAME: VALUE'|@FILE",
+        callback=_headers,
+        help="Send this header; @FILE reads them from a file, one a line, out of sight of other users.",
+    ),
+    _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
+    _option("encode_slash", "Send / inside a name as %2F."),
+]
+
+LIST_GET_NAMES = (
+    "list_path",
+    "get_path",
+    "names_field",
+    "next_field",
+    "marker_param",
+    "headers",
+    "expect_type",
+    "encode_slash",
+)
+
+_OUTPUT_FLAGS = [
+    click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON on standard output."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("-v", "--verbose", is_flag=True, help="Say also how it was done, and more of the failures."),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Form of what is said on standard error; json = one object a line.",
+    ),
+    click.option(
+        "--progress",
+        type=click.Choice(["auto", "plain", "none"]),
+        default="auto",
+        show_default=True,
+        help="auto = drawn on a terminal, else nothing; plain = a line every 10 s.",
+    ),
+]
+
+
+def _apply(flags: list[Callable[[F], F]]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for flag in reversed(flags):
+            function = flag(function)
+        return function
+
+    return decorate
+
+
+copy_options = _apply(_FLAGS)
+list_get_options = _apply(_LIST_GET_FLAGS)
+output_options = _apply(_OUTPUT_FLAGS)

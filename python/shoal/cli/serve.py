@@ -1,0 +1,70 @@
+"""`shoal serve DIR | --synthetic COUNT:SIZE`. The URL goes to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+import shoal
+from shoal.cli import _display, _exit
+
+EXAMPLES = """\b
+Examples:
+  shoal serve photos/                          the files below photos/, on http://127.0.0.1:8080
+  shoal serve --synthetic 1000000:100          a million made-up objects of 100 bytes
+  shoal serve photos/ --port 0                 on a free port; the first line of output is the URL
+  shoal copy http://127.0.0.1:8080 copied/     in another terminal
+"""
+
+
+@click.command("serve", short_help="Serve a directory, or made-up objects, to be copied.", epilog=EXAMPLES)
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--synthetic",
+    metavar="COUNT:SIZE",
+    help="Instead of DIR: COUNT objects object-000000000... of SIZE bytes each: their name and a newline, repeated.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others in.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--page-size", default=1000, show_default=True, type=click.IntRange(1), help="Names on one page.")
+@click.option("--access-log", type=click.Path(path_type=Path), help="Add a line for each request to this file.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the URL and errors, nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print the URL, and at the end the counts, as lines of JSON.")
+def command(
+    directory: Path | None,
+    synthetic: str | None,
+    host: str,
+    port: int,
+    page_size: int,
+    access_log: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Serve the files below DIR, or made-up objects, as a list/get service.
+
+    `GET /list` answers with a page of names and a marker for the next one, `GET /get/NAME` with the bytes of a file. No
+    path outside DIR is ever served. Ctrl-C (or SIGTERM) lets requests in progress finish and stops; that is success,
+    exit code 0.
+    """
+    if (directory is None) == (synthetic is None):
+        raise click.UsageError("give either DIR or --synthetic COUNT:SIZE")
+    with _exit.Signals(lambda: None):
+        try:
+            server = shoal.serve(
+                directory, synthetic=synthetic, host=host, port=port, page_size=page_size, access_log=access_log
+            )
+        except shoal.ShoalError as error:
+            _display.command_failed(error, as_json=as_json)
+            return _exit.code_of(error)
+        try:
+            what = f"{synthetic} synthetic objects" if synthetic else str(directory)
+            _display.service_started(server.url, what, quiet=quiet, as_json=as_json)
+            while True:
+                time.sleep(3600)  # until a signal comes
+        except KeyboardInterrupt:
+            server.stop()
+        _display.service_stopped(server.stats, quiet=quiet, as_json=as_json)
+    # Being stopped is how a service ends well.
+    return _exit.DONE

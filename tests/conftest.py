@@ -1,0 +1,132 @@
+"""Fixtures: the real command, the real service, scripts in an interpreter of their own; no stand-ins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal as package
+
+# The longest any one command of these tests may take, on two slow cores with others at work.
+PATIENCE = 60
+
+
+class Command:
+    """Runs `shoal` as a user does."""
+
+    argv = (sys.executable, "-m", "shoal")
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.started: list[subprocess.Popen[str]] = []
+        self.environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in {"FORCE_COLOR", "NO_COLOR"} and not name.lower().endswith("_proxy")
+        }
+
+    def run(self, *arguments: str | Path, timeout: float = PATIENCE, **extra: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command line to its end; `extra` goes into its environment."""
+        return subprocess.run(
+            [*self.argv, *map(str, arguments)],
+            cwd=self.directory,
+            env=self.environment | extra,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    def start(self, *arguments: str | Path, **how: Any) -> subprocess.Popen[str]:
+        """Starts a command line; it is killed at the end of the test if it still runs."""
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(
+            [*self.argv, *map(str, arguments)], cwd=self.directory, env=self.environment, text=True, **(streams | how)
+        )
+        self.started.append(process)
+        return process
+
+    @staticmethod
+    def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+        """Returns the last line of the output as JSON."""
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert isinstance(found, dict)
+        return found
+
+
+class Service:
+    """Starts list/get services on free ports; they stop at the end of the test."""
+
+    def __init__(self) -> None:
+        self.running: list[package.Server] = []
+
+    def __call__(self, directory: Path | None = None, **options: Any) -> package.Server:
+        """Starts one, with the options of `shoal.serve`."""
+        server = package.serve(directory, **options)
+        self.running.append(server)
+        return server
+
+
+class Interpreter:
+    """Runs a script in an interpreter of its own, so that a fork or a hang stays there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, script: str, *arguments: str | Path, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end; `arguments` are its `sys.argv[1:]`."""
+        # Python warns of a fork while there are threads, which is what some of the scripts are about.
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)]
+        return subprocess.run(
+            [*command, *map(str, arguments)],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    def start(self, script: str, *arguments: str | Path) -> subprocess.Popen[str]:
+        """Starts it."""
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def shoal(tmp_path: Path) -> Iterator[Command]:
+    """The command, run in the test's own directory."""
+    command = Command(tmp_path)
+    yield command
+    for process in command.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """The service: call it with what is to be served."""
+    services = Service()
+    yield services
+    for server in services.running:
+        server.stop()
+
+
+@pytest.fixture
+def interpreter(tmp_path: Path) -> Interpreter:
+    """An interpreter, run in the test's own directory."""
+    return Interpreter(tmp_path)

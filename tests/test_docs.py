@@ -1,0 +1,99 @@
+"""What the documents say is so: examples run, every command and option is explained."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import shlex
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+import shoal as package
+from shoal import _api
+from shoal.cli import COMMANDS, app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+
+def command_of(name: str) -> click.Command:
+    found = app.get_command(click.Context(app), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status])
+def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"shoal": package, "urllib": urllib}
+    (example,) = doctest.DocTestFinder().find(function, globs=names)
+    assert example.examples
+    result = doctest.DocTestRunner(optionflags=doctest.REPORT_ONLY_FIRST_FAILURE).run(example)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert command_of(name).short_help == COMMANDS[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_explained(shoal: Command, name: str) -> None:
+    done = shoal.run(name, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for option in command_of(name).params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+            assert option.help.endswith(".") or ";" in option.help, option.help
+            assert all(flag in done.stdout for flag in option.opts)
+    assert "Examples:" in done.stdout
+
+
+def examples() -> list[list[str]]:
+    """Every command line in the examples of `--help`, with its lines joined and its explanation taken off."""
+    found = []
+    for command in (app, *map(command_of, COMMANDS)):
+        text = (command.epilog or "").replace("\\\n", "")
+        found += [line.strip() for line in text.splitlines() if line.strip().startswith("shoal ")]
+    return [shlex.split(line.split("   ")[0].partition(" | ")[0])[1:] for line in found if "SRC" not in line]
+
+
+@pytest.mark.parametrize("arguments", examples(), ids=lambda arguments: " ".join(arguments)[:40])
+def test_an_example_of_the_help_is_a_command_line_that_works(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secrets").write_text("X-Secret: x\n")
+    name, *rest = arguments
+    # Raises where an option, a value or an argument is not known.
+    command_of(name).make_context(name, rest)
+
+
+def test_the_help_without_a_command_is_the_list_of_commands(shoal: Command) -> None:
+    for arguments in (["--help"], ["-h"]):
+        done = shoal.run(*arguments)
+        assert done.returncode == 0
+        assert all(f"{name} " in done.stdout for name in COMMANDS)
+        assert "Exit codes:" in done.stdout
+
+
+def test_the_exit_codes_in_the_help_are_all_of_them(shoal: Command) -> None:
+    from shoal.cli import _exit
+
+    said = shoal.run("--help").stdout.partition("Exit codes:")[2]
+    for name, code in vars(_exit).items():
+        if name.isupper() and isinstance(code, int):
+            assert str(code) in said
+
+
+def test_functions_say_what_they_raise_and_return() -> None:
+    for function in (_api.copy, _api.list_get, _api.serve, _api.status):
+        text = inspect.getdoc(function) or ""
+        for part in ("Args:", "Returns:", "Raises:", "Example:"):
+            assert f"\n{part}\n" in text

@@ -1,0 +1,172 @@
+"""An option is the same everywhere: the engine, the functions, the command line, and their documents."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+import pytest
+
+import shoal as package
+from shoal import _api, _options, _shoal
+from shoal.cli.copy import command as copy_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command
+
+ENGINE = _shoal.default_options()
+SIZES = {"memory", "limit_rate"}
+# What only Python knows: how it tells of failures and of progress.
+OWN = {"on_error", "progress"}
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+
+
+PYTHON = defaults(_api.copy) | defaults(_api.list_get)
+
+
+def comparable(name: str, value: Any) -> Any:
+    """A default in the one form in which engine and Python can be compared."""
+    if name in SIZES and value is not None:
+        return _options.parse_size(value, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_python_has_the_engines_options_and_its_defaults() -> None:
+    assert set(PYTHON) == set(ENGINE) | OWN
+    assert {name: comparable(name, PYTHON[name]) for name in ENGINE} == ENGINE
+
+
+def test_the_binding_is_given_every_option() -> None:
+    assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"}
+    assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
+    assert set(inspect.signature(_options.engine_options).parameters) == set(_options.Options.__annotations__)
+
+
+def test_the_command_line_has_every_option_with_the_same_default() -> None:
+    flags = {one.name: one for one in copy_command.params if isinstance(one, click.Option)}
+    output = {"as_json", "quiet", "verbose", "log_format", "progress"}
+    assert set(flags) == set(PYTHON) | output
+    given = copy_command.make_context("copy", ["SRC", "DST"]).params
+    for name in set(PYTHON) - {"progress"}:
+        flag = flags[name]
+        assert flag.opts[0] == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
+        assert given[name] == PYTHON[name]
+
+
+def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
+    for name, literal in (
+        ("durability", _options.Durability),
+        ("overwrite", _options.Overwrite),
+        ("on_error", _options.OnError),
+    ):
+        flag = next(one for one in copy_command.params if one.name == name)
+        assert isinstance(flag.type, click.Choice)
+        assert tuple(flag.type.choices) == get_args(literal)
+
+
+@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status])
+def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
+    text = inspect.getdoc(function) or ""
+    section = text.partition("Args:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^    (\w+): ", section, re.MULTILINE) == list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (1, 1),
+        ("65536", 65536),
+        ("256MiB", 256 << 20),
+        ("1.5GB", 1_500_000_000),
+        ("10 mb", 10_000_000),
+        ("4KiB", 4096),
+        ("2TiB", 2 << 40),
+        ("7B", 7),
+    ],
+)
+def test_a_size_is_read(text: int | str, size: int) -> None:
+    assert _options.parse_size(text, "memory") == size
+
+
+@pytest.mark.parametrize("text", [0, -1, True, 1.5, "", "MiB", "1 XB", "-5", "1e9", "0", "nan", 1 << 63, None])
+def test_what_is_not_a_size_is_refused(text: Any) -> None:
+    with pytest.raises(package.ConfigError, match="memory"):
+        _options.parse_size(text, "memory")
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("workers", 0),
+    ("workers", "many"),
+    ("workers", True),
+    ("workers", 2.0),
+    ("memory", "lots"),
+    ("durability", "always"),
+    ("overwrite", "sometimes"),
+    ("max_retries", -1),
+    ("retry_timeout", 0),
+    ("retry_timeout", float("nan")),
+    ("timeout", float("inf")),
+    ("timeout", -1.0),
+    ("connect_timeout", "10"),
+    ("include", [""]),
+    ("exclude", [1]),
+    ("limit_rate", 0),
+    ("max_failures", -1),
+    ("on_error", "ignore"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_value_that_an_option_does_not_take_is_a_config_error_that_names_it(
+    name: str, value: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(package.ConfigError, match=name):
+        package.copy("http://127.0.0.1:1", tmp_path / "out", **{name: value})
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workers", "many"],
+        ["--memory", "lots"],
+        ["--timeout", "soon"],
+        ["--durability", "always"],
+        ["--header", "no colon"],
+        ["--header", "@nowhere"],
+        ["--header", "na me: x"],
+        ["--max-retries", "-1"],
+    ],
+)
+def test_the_command_line_refuses_it_with_code_2(shoal: Command, arguments: list[str]) -> None:
+    done = shoal.run("copy", "http://127.0.0.1:1", "out", *arguments)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert arguments[0].strip("-").replace("-", "_") in done.stderr.replace("-", "_")
+    assert not (shoal.directory / "out").exists()
+
+
+def test_a_misspelt_option_or_command_is_answered_with_the_right_one(shoal: Command) -> None:
+    assert "--durability" in shoal.run("copy", "a", "b", "--durabilty", "none").stderr
+    assert "did you mean 'status'" in shoal.run("statsu", "out").stderr
+
+
+def test_a_header_value_is_never_in_a_message(shoal: Command) -> None:
+    done = shoal.run("copy", "http://127.0.0.1:1", "out", "--header", "X: s3cr\x01et")
+    assert done.returncode == 2
+    assert "s3cr" not in done.stderr
+
+
+@pytest.mark.parametrize("source", [b"http://x", 1, None])
+def test_a_source_of_another_type_is_a_config_error(source: Any, tmp_path: Path) -> None:
+    with pytest.raises(package.ConfigError, match="source"):
+        package.copy(source, tmp_path / "out")

@@ -1,0 +1,72 @@
+"""The public names are the ones that are listed, and importing them is quick and does nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import shoal as package
+
+if TYPE_CHECKING:
+    from conftest import Command, Interpreter
+
+
+def test_all_lists_the_public_names() -> None:
+    public = {
+        name for name, value in vars(package).items() if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert public | {"__version__"} == set(package.__all__)
+    assert list(package.__all__) == sorted(package.__all__)
+
+
+def test_public_things_are_documented() -> None:
+    for name in package.__all__:
+        if name != "__version__":
+            assert getattr(package, name).__doc__, name
+
+
+def test_the_version_is_the_packages() -> None:
+    assert package.__version__ == importlib.metadata.version("shoal")
+
+
+def test_the_command_says_its_version(shoal: Command) -> None:
+    done = shoal.run("--version")
+    assert (done.returncode, done.stdout) == (0, f"shoal {package.__version__}\n")
+
+
+def test_the_import_takes_no_third_package_and_starts_no_thread(interpreter: Interpreter) -> None:
+    script = """
+        import sys, threading, os, json
+        before = set(sys.modules)
+        import shoal
+        tops = {name.split(".")[0] for name in set(sys.modules) - before}
+        threads = len(os.listdir("/proc/self/task"))
+        print(json.dumps([sorted(tops - sys.stdlib_module_names), threads]))
+    """
+    modules, threads = json.loads(interpreter.run(script).stdout)
+    assert modules == ["shoal"]
+    assert threads == 1
+
+
+def seconds(interpreter: Interpreter, script: str) -> float:
+    """The best of five: what it takes when nothing else is in the way."""
+    timed = f"import time; began = time.perf_counter()\n{script}\nprint(time.perf_counter() - began)"
+    return min(float(interpreter.run(timed).stdout.splitlines()[-1]) for _ in range(5))
+
+
+def test_the_import_takes_less_than_50_ms(interpreter: Interpreter) -> None:
+    assert seconds(interpreter, "import shoal") < 0.05
+
+
+def test_help_takes_less_than_150_ms_and_draws_nothing(interpreter: Interpreter) -> None:
+    # The interpreter's own start, 20 ms or so, is added in full.
+    script = """
+import os, subprocess, sys
+subprocess.run([sys.executable, "-m", "shoal", "--help"], check=True, stdout=subprocess.DEVNULL)"""
+    assert seconds(interpreter, script) < 0.15
+    assert (
+        "rich"
+        not in interpreter.run("import sys, shoal.cli; shoal.cli.run(['--help']); print(*sys.modules)").stdout.split()
+    )

@@ -1,0 +1,149 @@
+"""`shoal serve` and `shoal.serve`: what is served is what is there, and stopping works."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shoal as package
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command, Service
+
+
+def fetch(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        body = answer.read()
+    assert isinstance(body, bytes)
+    return body
+
+
+def test_a_directory_is_listed_and_its_files_are_served(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"1")
+    (tmp_path / "two").write_bytes(b"22")
+
+    server = service(tmp_path)
+
+    assert sorted(json.loads(fetch(server.url + "/list"))["FileNames"]) == ["a/one", "two"]
+    assert fetch(server.url + "/get/a/one") == b"1"
+    assert server.url == f"http://127.0.0.1:{server.port}"
+    assert server.stats.requests == 2
+
+
+def test_a_name_that_json_cannot_carry_is_left_out_and_counted(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x")
+    (tmp_path / os.fsdecode(b"\xff-not-text")).write_text("x")
+
+    server = service(tmp_path)
+
+    assert json.loads(fetch(server.url + "/list"))["FileNames"] == ["text"]
+    assert server.stats.unlistable_names == 1
+
+
+def test_pages_have_the_size_that_was_asked_for(service: Service) -> None:
+    page = json.loads(fetch(service(synthetic="25:1", page_size=10).url + "/list"))
+    assert len(page["FileNames"]) == 10
+    assert page["NextMarker"]
+
+
+def test_a_context_manager_stops_at_the_end_of_its_block(tmp_path: Path) -> None:
+    with package.serve(synthetic="1:1", access_log=tmp_path / "log") as server:
+        fetch(server.url + "/get/object-000000000")
+
+    assert repr(server) == f"<shoal.Server {server.url} (stopped)>"
+    assert server.stats.requests == 1
+    assert "/get/object-000000000" in (tmp_path / "log").read_text()
+    with pytest.raises(urllib.error.URLError):
+        fetch(server.url + "/list")
+    server.stop()  # once more does no harm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "either a directory or synthetic"),
+        ({"directory": ".", "synthetic": "1:1"}, "either a directory or synthetic"),
+        ({"synthetic": "1x1"}, "COUNT:SIZE"),
+        ({"synthetic": "1:1", "port": 70000}, "port"),
+        ({"synthetic": "1:1", "port": True}, "port"),
+        ({"synthetic": "1:1", "page_size": 0}, "page_size"),
+        ({"synthetic": "1:1", "host": "example.org"}, "host"),
+    ],
+)
+def test_an_argument_that_cannot_work_is_a_config_error(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(package.ConfigError, match=words):
+        package.serve(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_port_that_is_taken_is_a_run_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(package.RunError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
+            package.serve(synthetic="1:1", port=port)
+
+
+def test_the_command_prints_its_url_first_and_ends_well_on_ctrl_c(shoal: Command) -> None:
+    process = shoal.start("serve", "--synthetic", "5:20", "--port", "0")
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    assert fetch(url + "/get/object-000000004") == b"object-000000004\nobj"
+
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=10)
+
+    assert process.returncode == 0
+    assert time.monotonic() - began < 2
+    assert "serving 5:20 synthetic objects" in said
+    assert "answered 1 request, 20 bytes" in said
+
+
+def test_the_command_ends_well_on_sigterm_and_counts_in_json(shoal: Command) -> None:
+    process = shoal.start("serve", "--synthetic", "5:20", "--port", "0", "--json", "--quiet")
+    assert process.stdout is not None
+    fetch(json.loads(process.stdout.readline())["url"] + "/list")
+
+    process.terminate()
+    said, errors = process.communicate(timeout=10)
+
+    assert process.returncode == 0
+    assert json.loads(said)["requests"] == 1
+    assert errors == ""
+
+
+def test_the_command_serves_a_directory_relative_to_where_it_runs(shoal: Command) -> None:
+    (shoal.directory / "mine").mkdir()
+    (shoal.directory / "mine" / "x").write_text("content")
+    process = shoal.start("serve", "mine", "--port", "0")
+    assert process.stdout is not None
+    assert fetch(process.stdout.readline().strip() + "/get/x") == b"content"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "either DIR or --synthetic"),
+        (["--synthetic", "5"], 2, "COUNT:SIZE"),
+        (["nowhere", "--port", "0"], 3, "nowhere"),
+        (["--synthetic", "1:1", "--port", "70000"], 2, "--port"),
+        (["--synthetic", "1:1", "--prot", "0"], 2, "--port"),
+    ],
+)
+def test_a_command_line_that_cannot_work_says_why(shoal: Command, arguments: list[str], code: int, words: str) -> None:
+    done = shoal.run("serve", *arguments, "--json")
+
+    assert done.returncode == code
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert shoal.last_json(done)["type"] == "error"
