@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from servers.fixtures import fault_server
 
 from hostile.oracle import Shoal
+from servers.fixtures import fault_server
 
 __all__ = ["fault_server", "shoal_command"]
 
