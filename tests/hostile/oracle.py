@@ -22,9 +22,10 @@ from typing import Any
 from servers.fault_server import FaultServer
 
 # Quick limits for a loopback service; a test names its own after them, and the last one given counts.
+# verbose: stderr names every failure of the report, not only the first five.
 # durability none: what is durable when has tests elsewhere, and syncs would be most of the time here.
 DEFAULTS = shlex.split(
-    "--json --timeout 1 --connect-timeout 1 --max-retries 2 --retry-timeout 20 --durability none --workers 4"
+    "--json --verbose --timeout 1 --connect-timeout 1 --max-retries 2 --retry-timeout 20 --durability none --workers 4"
 )
 SHOWN_MAX = 200  # characters of a name that a message shows
 INVISIBLE = {"Cf", "Zl", "Zp"}  # Unicode categories: format (bidi, zero width, tags), line and paragraph separators
@@ -250,6 +251,8 @@ def assert_stopped(
         assert cause.lower() in outcome.stderr.lower(), f"no {cause!r} in the message: {outcome}"
         assert cause.lower() in str(outcome.error["message"]).lower(), f"no {cause!r} in the error: {outcome}"
     assert outcome.seconds < within, outcome
+    if "listed" in outcome.error:
+        assert_balanced(outcome.error)
     manifest = manifest or {}
     for name, data in tree(outcome.out).items():
         assert manifest.get(name) == data, f"{name!r} has wrong bytes"

@@ -12,6 +12,8 @@ from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
 
 LOOP_LIMIT = 200  # requests: a loop of a few pages is found long before; a listing that is believed goes on for ever
+# Long enough that what came before the broken page is committed: a batch closes after 0.5 s.
+PATIENCE = ["--max-retries", "10", "--retry-timeout", "3"]
 MEMORY = 400 << 20  # bytes: a page of 64 MiB, kept once as text and once as names, fits; an endless one does not
 
 
@@ -78,6 +80,23 @@ def test_the_same_marker_for_ever_is_found_out(shoal_command: Shoal, fault_serve
     server = fault_server(objects)
     server.on_list(faults.page(list(objects)[:10], "again"), times=1)
     server.on_list(faults.page(list(objects)[10:], "again"))
+    server.start()
+    assert_stopped(shoal_command.copy(server), "listing", "again", manifest=objects)
+    assert len(server.listed()) < LOOP_LIMIT
+
+
+def test_a_page_that_names_itself_as_the_next_is_found_out_whatever_it_holds(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(5000)
+    names = list(objects)
+    server = fault_server(objects)
+
+    async def another_page_each_time(exchange: Exchange) -> None:
+        at = 10 * len(server.listed())
+        await faults.page(names[at : at + 10], "again")(exchange)
+
+    server.on_list(another_page_each_time)
     server.start()
     assert_stopped(shoal_command.copy(server), "listing", "again", manifest=objects)
     assert len(server.listed()) < LOOP_LIMIT
@@ -301,21 +320,24 @@ def test_a_page_that_stays_broken_stops_the_run_and_the_next_run_goes_on_there(
     server.page_size = 100
     server.on_list(faults.status(500), page=3)
     server.start()
-    first = shoal_command.copy(server, "--max-retries", "1", "--retry-timeout", "3")
+    first = shoal_command.copy(server, *PATIENCE)
     assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page-3", manifest=objects)
+    (run,) = shoal_command.run("status", shoal_command.out, "--json").last["runs"]
+    assert run["listed"] == run["written"] + run["skipped"] + run["failed"] + run["unfinished"], run
+    assert run["completed"] is None
     before = len(server.requests)
 
     server.heal()
-    second = shoal_command.copy(server, "--max-retries", "1", "--retry-timeout", "3")
+    second = shoal_command.copy(server, *PATIENCE)
     assert second.code == 0, second
     assert tree(second.out) == objects
     assert_balanced(second.report)
     total = second.report["total"]
     assert (total["listed"], total["written"], total["failed"]) == (500, 500, 0), second
     asked_again = server.requests[before:]
-    assert next(request for request in asked_again if request.is_list).token is not None
+    assert next(request for request in asked_again if request.is_list).token == "page-3"
     fetched = sum(request.name is not None for request in asked_again)
-    assert fetched == 500 - second.report["resumed_from"]
+    assert (fetched, second.report["resumed_from"]) == (200, 300)
 
 
 def test_a_page_that_shrank_meanwhile_is_done_again_as_it_is_now(
@@ -332,6 +354,7 @@ def test_a_page_that_shrank_meanwhile_is_done_again_as_it_is_now(
     until(lambda: len(server.fetched()) >= 280)
     running.interrupt()
     assert running.wait(10).code == 130
+    assert all(objects[name] == data for name, data in tree(shoal_command.out).items())
 
     server.heal()
     gone = set(names[155:300:3])
@@ -351,17 +374,20 @@ def test_a_marker_that_is_refused_on_resume_names_relist_which_then_helps(
     objects = numbered(300)
     server = fault_server(objects)
     server.page_size = 100
-    server.on_list(faults.status(401), page=2)
+    server.on_list(faults.status(500), page=2)
     server.start()
-    assert_stopped(shoal_command.copy(server), "credentials", "401", manifest=objects)
+    first = shoal_command.copy(server, *PATIENCE)
+    assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page-2", manifest=objects)
 
     server.heal()
-    server.on(lambda request: request.is_list and request.token is not None, faults.status(410), times=1)
-    refused = shoal_command.copy(server)
-    assert_stopped(refused, "cursor-refused", manifest=objects)
+    server.on_list(faults.status(410), page=2, times=1)
+    refused = shoal_command.copy(server, *PATIENCE)
+    assert_stopped(refused, "cursor-refused", "410", manifest=objects)
     assert "--relist" in refused.stderr
 
-    outcome = shoal_command.copy(server, "--relist")
+    before = len(server.fetched())
+    outcome = shoal_command.copy(server, *PATIENCE, "--relist")
     assert outcome.code == 0, outcome
     assert tree(outcome.out) == objects
     assert_balanced(outcome.report)
+    assert len(server.fetched()) - before == 100  # the two pages that were committed are known by their hash

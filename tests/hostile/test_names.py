@@ -18,6 +18,7 @@ import pytest
 
 from hostile.oracle import (
     DEFAULTS,
+    SHOWN_MAX,
     Outcome,
     Shoal,
     assert_arrived,
@@ -61,7 +62,7 @@ def surroundings(shoal_command: Shoal) -> Iterator[Path]:
     ours = {"out", "outside"} | {f"std{name}-{run}" for run in range(9) for name in ("out", "err")}
     assert {path.name for path in shoal_command.directory.iterdir()} <= ours
     assert not Path("/etc/x").exists()
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp/shoal-escaped").exists()
 
 
 def service(make: MakeServer, objects: dict[str, bytes], names: list[str]) -> FaultServer:
@@ -73,17 +74,18 @@ def service(make: MakeServer, objects: dict[str, bytes], names: list[str]) -> Fa
 
 def assert_status_is_quiet(shoal: Shoal, failed: dict[str, tuple[str, ...]]) -> None:
     """Fails unless `shoal status` names every failure and shows no character raw."""
-    plain = shoal.run("status", shoal.out)
+    plain = shoal.run("status", shoal.out, "--failures", "all")
     assert_quiet_bytes(plain.stdout)
     assert_quiet_bytes(plain.stderr)
-    machine = shoal.run("status", shoal.out, "--json")
-    assert machine.code == 0, machine
+    machine = shoal.run("status", shoal.out, "--failures", "all", "--json")
+    assert (plain.code, machine.code) == (0, 0), machine
     assert_quiet_bytes(machine.stdout)
-    failures = json.loads(machine.stdout.splitlines()[-1])["failures"]
+    lines = [json.loads(line) for line in machine.stdout.splitlines()]
+    failures = [line for line in lines if line["type"] == "failure"]
     assert len(failures) == len(failed), machine
     for name, kinds in failed.items():
         assert any(is_name(failure["name"], name) and failure["kind"] in kinds for failure in failures), name
-        assert shown(name)[:100] in plain.stdout, plain
+        assert shown(name)[:SHOWN_MAX] in plain.stdout, plain
 
 
 # Names that cannot be stored

@@ -81,7 +81,7 @@ def test_headers_are_sent_and_shown_nowhere(shoal_command: Shoal, fault_server: 
         assert request.headers["cookie"] == f"session={COOKIE}"
     assert_no_secret(outcome, shoal_command.directory)
     assert_no_secret(shoal_command.run("status", shoal_command.out, "--json"))
-    assert_no_secret(shoal_command.run("status", shoal_command.out))
+    assert_no_secret(shoal_command.run("status", shoal_command.out, "--failures", "all"))
 
 
 def test_secrets_stay_secret_when_the_run_is_interrupted_or_cannot_go_on(
