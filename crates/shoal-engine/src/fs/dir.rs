@@ -193,7 +193,7 @@ pub(crate) fn resolved(path: &Path) -> std::path::PathBuf {
 /// Whether something is mounted below a directory, whose path must be free of links; yes, where that cannot be told.
 pub(crate) fn has_mounts_below(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
-    let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else { return true };
+    let Ok(mounts) = std::fs::read("/proc/thread-self/mountinfo") else { return true };
     // The kernel writes these four as octal escapes, and the mount point as the fifth field.
     let mut wanted = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
