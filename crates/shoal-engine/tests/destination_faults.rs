@@ -65,7 +65,7 @@ fn a_read_only_destination_ends_the_run() {
         let mut run = Run::new(&out);
         run.put("d/x", b"x").unwrap();
         let path = out.to_str().unwrap();
-        assert!(mount("none", path, "", libc::MS_REMOUNT | libc::MS_RDONLY, ""));
+        assert!(eventually(|| mount("none", path, "", libc::MS_REMOUNT | libc::MS_RDONLY, "")));
         for result in [run.put("d/y", b"y"), run.put("z", b"z"), run.put("e/z", b"z"), run.stream("d/y", b"y")] {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), Kind::DestinationReadOnly, "{error}");

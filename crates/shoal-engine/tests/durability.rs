@@ -143,7 +143,7 @@ fn a_barrier_says_how_far_it_reached() {
         let mut run = at(Durability::Batch, &on.join("batch"));
         run.put("old mount/x", b"x").unwrap();
         assert_eq!(reach(run), Reach::PageCache);
-        assert!(Command::new("umount").arg("-R").arg(&on).status().unwrap().success());
+        unmount(&on);
     });
 }
 
@@ -208,7 +208,7 @@ fn cut_power(on: &Path) {
 }
 
 fn remount(base: &Path, on: &Path) {
-    assert!(Command::new("umount").arg(on).status().unwrap().success());
+    unmount(on);
     mount_loop(&base.join("image"), on).unwrap();
 }
 
@@ -247,7 +247,7 @@ fn what_a_barrier_named_survives_a_power_cut() {
                 .filter(|at| found.get(format!("{}/{at}", at % 10).as_bytes()).is_some_and(|bytes| !bytes.is_empty()));
             // The test would prove nothing if everything survived (files synced one by one do).
             assert!(durability == Durability::File || whole.count() < 200, "the cut lost nothing");
-            Command::new("umount").arg(&on).status().unwrap();
+            unmount(&on);
         });
     }
 }
@@ -284,7 +284,7 @@ fn a_mount_below_the_destination_has_its_own_barrier_and_its_own_temporary_files
             assert_eq!(found.get(name.as_bytes()).map(Vec::as_slice), Some(&bytes[..]), "{name}");
         }
         assert_eq!(found.len(), 3, "{:?}", names(&on));
-        Command::new("umount").arg(&on).status().unwrap();
+        unmount(&on);
     });
 }
 
@@ -302,7 +302,7 @@ fn a_barrier_that_fails_names_nothing_durable() {
             assert_eq!(error.kind(), Kind::DestinationFailed, "{error}");
             assert!(error.why().contains("cannot make durable"), "{error}");
             drop(run);
-            Command::new("umount").arg(&on).status().unwrap();
+            unmount(&on);
         });
     }
 }

@@ -261,6 +261,34 @@ fn three_runs_over_one_directory_tell_leftovers_duplicates_and_strangers_apart()
 }
 
 #[test]
+fn a_run_begins_after_every_file_before_it_and_before_its_own() {
+    let follows = |out: &Path| {
+        let born = |name: usize| {
+            let found = std::fs::metadata(out.join(name.to_string())).unwrap();
+            match found.created() {
+                Ok(created) => created.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128,
+                Err(_) => i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec()),
+            }
+        };
+        for at in 0..20 {
+            let mut run = Run::new(out);
+            assert!((0..at).all(|earlier| born(earlier) < run.started.began));
+            run.put(&at.to_string(), b"x").unwrap();
+            assert!(born(at) >= run.started.began);
+        }
+    };
+    let temp = temp_dir();
+    follows(&temp.path().join("here"));
+    in_private_mounts(|| {
+        // Its clock moves every few milliseconds and it remembers no births, whatever newer file systems do.
+        let coarse = temp.path().join("coarse");
+        std::fs::create_dir(&coarse).unwrap();
+        assert!(mount("ramfs", coarse.to_str().unwrap(), "ramfs", 0, ""));
+        follows(&coarse);
+    });
+}
+
+#[test]
 fn a_clock_that_went_back_never_keeps_half_a_file() {
     let temp = temp_dir();
     let began = Run::new(temp.path()).started.began;

@@ -142,6 +142,21 @@ pub fn mount(what: &str, on: &str, kind: &str, flags: libc::c_ulong, data: &str)
     unsafe { libc::mount(what.as_ptr(), on.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) == 0 }
 }
 
+/// Tries for a second: a process that another test is just starting holds copies of this one's descriptors for a moment.
+pub fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
+    (0..100).any(|_| {
+        attempt() || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            false
+        }
+    })
+}
+
+/// Unmounts, which is refused while anything is open there.
+pub fn unmount(on: &Path) {
+    assert!(eventually(|| Command::new("umount").arg("-R").arg(on).output().unwrap().status.success()), "still in use");
+}
+
 /// A tmpfs of its own on `path`.
 pub fn tmpfs(path: &Path, data: &str) {
     std::fs::create_dir_all(path).unwrap();

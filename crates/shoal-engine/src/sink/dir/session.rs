@@ -74,6 +74,8 @@ pub(super) struct Session {
     pub file_mode: Bits,
     began: Began,
     mounts: Mutex<Vec<Mount>>,
+    /// A forked child has copies of the fds; dropping those must not unlock for the parent.
+    pid: u32,
 }
 
 /// What to do where a name is taken.
@@ -129,6 +131,7 @@ impl Session {
             file_mode,
             began: Began { first, session: session_began, clock_went_back },
             mounts: Mutex::default(),
+            pid: std::process::id(),
         };
         Ok((session, started))
     }
@@ -298,6 +301,15 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // Closing is not enough where a forked child still has the fd.
+            let _ = rustix::fs::flock(&self.tmp, FlockOperation::Unlock);
+        }
+    }
+}
+
 fn open_destination(path: &Path) -> Result<Dir> {
     let failed = |doing: Doing, errno: Errno| {
         let nearby = Dir::root(Path::new("/")).map_err(|_| Error::new(Kind::DestinationFailed, "cannot open \"/\""))?;
@@ -348,7 +360,7 @@ fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
         })
         .map_err(|errno| Doing::Look.failed()(errno).at_start(path, tmp.as_fd()))?;
     }
-    let _ = rustix::fs::flock(tmp, FlockOperation::LockShared); // until the process ends
+    let _ = rustix::fs::flock(tmp, FlockOperation::LockShared); // until the session is dropped
     Ok(match (alone, swept) {
         (false, _) => Some("another run writes to this destination: temporary files were left alone".into()),
         (true, 0) => None,
