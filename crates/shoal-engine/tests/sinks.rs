@@ -77,7 +77,7 @@ fn the_destination_and_its_parents_are_made() {
     let out = temp.path().join("not/yet/there");
     let sink = DirSink::new(&out, DirOptions::default()).unwrap();
     assert!(!temp.path().join("not").exists(), "nothing is made before start");
-    assert_eq!(sink.journal_dir(), Some(out.join(".shoal")));
+    assert_eq!(sink.journal_dir(), Some(out.clone()));
     assert_eq!(sink.identity(), out.to_str().unwrap());
     sink.start(&Start { first_began: None }).unwrap();
     for private in [".shoal", ".shoal/tmp"] {

@@ -89,7 +89,8 @@ pub struct Settled {
 pub trait Sink: Send + Sync {
     /// What makes it the same destination when a run is resumed.
     fn identity(&self) -> String;
-    /// Where the journal lives unless the user says otherwise; `None`: nowhere, so the run cannot be resumed.
+    /// The directory whose `.shoal/` holds the journal unless the user says otherwise; `None`: none, so that the run
+    /// cannot be resumed.
     fn journal_dir(&self) -> Option<PathBuf>;
     /// Prepares the destination: leftovers of dead runs are swept, limits looked at.
     fn start(&self, start: &Start) -> Result<Started>;

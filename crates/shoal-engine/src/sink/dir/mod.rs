@@ -76,7 +76,7 @@ impl Sink for DirSink {
     }
 
     fn journal_dir(&self) -> Option<PathBuf> {
-        Some(self.path.join(SHOAL_DIR))
+        Some(self.path.clone())
     }
 
     fn start(&self, start: &Start) -> Result<Started> {
