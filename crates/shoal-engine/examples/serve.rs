@@ -10,11 +10,8 @@ use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let what = arguments
-        .next()
-        .ok_or("give a directory, or COUNT:SIZE for synthetic objects")?;
-    let content = Content::parse_synthetic(&what)
-        .unwrap_or_else(|_| Content::Directory(PathBuf::from(&what)));
+    let what = arguments.next().ok_or("give a directory, or COUNT:SIZE for synthetic objects")?;
+    let content = Content::parse_synthetic(&what).unwrap_or_else(|_| Content::Directory(PathBuf::from(&what)));
     let mut options = Options::default();
     if let Some(port) = arguments.next() {
         options.port = port.parse()?;

@@ -78,10 +78,7 @@ mod tests {
                 continue;
             };
             let text = escape(character.to_string().as_bytes());
-            assert!(
-                !text.chars().any(|c| c.is_control() || super::invisible(c)),
-                "{code:x}"
-            );
+            assert!(!text.chars().any(|c| c.is_control() || super::invisible(c)), "{code:x}");
         }
     }
 

@@ -219,10 +219,7 @@ impl Error {
         }
         line.push_str(&self.0.why);
         if let Some((tries, time)) = self.0.tries {
-            line.push_str(&format!(
-                " (after {tries} tries in {:.1} s)",
-                time.as_secs_f64()
-            ));
+            line.push_str(&format!(" (after {tries} tries in {:.1} s)", time.as_secs_f64()));
         }
         line
     }
@@ -265,8 +262,7 @@ mod tests {
 
     #[test]
     fn kinds_have_distinct_stable_names() {
-        let names: std::collections::HashSet<_> =
-            Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        let names: std::collections::HashSet<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(names.len(), Kind::ALL.len());
     }
 }

@@ -43,9 +43,7 @@ impl Name {
     pub fn parse(raw: &[u8]) -> Result<Name, Error> {
         match refusal(raw) {
             None => Ok(Name(raw.into())),
-            Some(why) => {
-                Err(Error::new(Kind::UnsafeName, format!("name refused: {why}")).on(&escape(raw)))
-            }
+            Some(why) => Err(Error::new(Kind::UnsafeName, format!("name refused: {why}")).on(&escape(raw))),
         }
     }
 
@@ -144,10 +142,7 @@ mod tests {
                 if let Ok(name) = Name::parse(&raw) {
                     let ordinary = |c| matches!(c, std::path::Component::Normal(_));
                     assert!(name.as_path().components().all(ordinary), "{name}");
-                    assert_eq!(
-                        name.as_path().components().count(),
-                        raw.split(|&b| b == b'/').count()
-                    );
+                    assert_eq!(name.as_path().components().count(), raw.split(|&b| b == b'/').count());
                 }
             }
         }

@@ -142,9 +142,9 @@ pub fn source_from_url(text: &str, list_get: &ListGetOptions) -> Result<Arc<dyn 
 /// [`Kind::Config`] when no sink has this form.
 pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
     let unknown = |why: &str| {
-        Error::new(Kind::Config, why)
-            .on(&crate::display::escape(text.as_bytes()))
-            .hint("a destination is a directory, or null: to throw everything away; ./NAME:X for a directory with a colon")
+        Error::new(Kind::Config, why).on(&crate::display::escape(text.as_bytes())).hint(
+            "a destination is a directory, or null: to throw everything away; ./NAME:X for a directory with a colon",
+        )
     };
     if text == "null:" {
         return Ok(Arc::new(NullSink::new()));

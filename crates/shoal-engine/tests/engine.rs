@@ -59,9 +59,8 @@ fn a_budget_of_one_byte_slows_down_but_does_not_stop() {
 
 #[test]
 fn a_panic_in_a_lane_becomes_an_error_and_the_other_lanes_stop() {
-    let source =
-        MemorySource::new(pages(2000, 100), 10)
-            .answering(|name, _| if name == b"o-700" { Answer::Panic } else { Answer::Whole });
+    let source = MemorySource::new(pages(2000, 100), 10)
+        .answering(|name, _| if name == b"o-700" { Answer::Panic } else { Answer::Whole });
     let outcome = run(source, &MemorySink::new(), TransferOptions::default());
     let error = outcome.error.expect("a panic is not silent");
     assert_eq!(error.kind(), Kind::Internal);

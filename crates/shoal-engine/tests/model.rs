@@ -39,7 +39,10 @@ fn listing(random: &mut fastrand::Rng) -> Pages {
                 1 => format!("dir-{}/file-{number}", number % 3),
                 _ => format!("file-{number}"),
             };
-            page.push((name.clone().into_bytes(), format!("bytes of {name};").repeat(number as usize % 5).into_bytes()));
+            page.push((
+                name.clone().into_bytes(),
+                format!("bytes of {name};").repeat(number as usize % 5).into_bytes(),
+            ));
         }
         pages.push(page);
     }
@@ -98,7 +101,8 @@ fn check(seed: u64, pages: &Pages, destination: &Path, outcome: Outcome) {
     let total = outcome.report.total;
     let entries: Vec<_> = pages.iter().flatten().collect();
     let good = |name: &[u8]| Name::parse(name).is_ok() && !matches!(fate(name, 9), Answer::Fail(_));
-    let wanted: BTreeMap<Vec<u8>, Vec<u8>> = entries.iter().filter(|(name, _)| good(name)).map(|e| (*e).clone()).collect();
+    let wanted: BTreeMap<Vec<u8>, Vec<u8>> =
+        entries.iter().filter(|(name, _)| good(name)).map(|e| (*e).clone()).collect();
     let mut found = BTreeMap::new();
     tree(destination, Path::new(""), &mut found);
     assert_eq!(found, wanted, "seed {seed}");

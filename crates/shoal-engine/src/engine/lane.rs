@@ -68,10 +68,9 @@ pub(crate) fn run(shared: &Arc<Shared>, index: usize) {
 
 impl LaneState {
     fn run(shared: &Arc<Shared>, index: usize) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| Error::new(Kind::Internal, format!("no event loop for a lane: {e}")).errno(e.raw_os_error()))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
+            Error::new(Kind::Internal, format!("no event loop for a lane: {e}")).errno(e.raw_os_error())
+        })?;
         let state = Rc::new(LaneState {
             shared: shared.clone(),
             index,
@@ -546,7 +545,8 @@ enum Admit {
 
 impl BodyClock for LaneState {
     fn wrote(&self, bytes: usize, time: Duration) {
-        let mut wait = if self.shared.rate.is_limited() { self.shared.rate.spend(bytes as u64) } else { Duration::ZERO };
+        let mut wait =
+            if self.shared.rate.is_limited() { self.shared.rate.spend(bytes as u64) } else { Duration::ZERO };
         let slept = Instant::now();
         while !wait.is_zero() && !self.shared.cancel.is_raised() {
             let nap = wait.min(RATE_SLEEP);

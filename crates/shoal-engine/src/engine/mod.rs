@@ -94,7 +94,10 @@ impl Shared {
         if self.options.max_failures.is_some_and(|most| self.counters.sums().failed > most) {
             let most = self.options.max_failures.unwrap_or(0);
             let why = format!("more than {most} objects failed; the last: {}", last.line());
-            self.cancel.fail(Error::new(Kind::TooManyFailures, why).hint("raise max_failures, or mend the cause and run the same command again"));
+            self.cancel.fail(
+                Error::new(Kind::TooManyFailures, why)
+                    .hint("raise max_failures, or mend the cause and run the same command again"),
+            );
         }
     }
 }

@@ -224,7 +224,11 @@ impl Queue {
     /// Whether the listing has ended and everything handed out is committed, but for `held` objects that the sink holds.
     pub fn is_drained_but(&self, held: u64) -> bool {
         let state = self.state();
-        state.listed_all && state.ready.is_empty() && state.again.is_empty() && state.out_objects == held && state.open.is_empty()
+        state.listed_all
+            && state.ready.is_empty()
+            && state.again.is_empty()
+            && state.out_objects == held
+            && state.open.is_empty()
     }
 
     /// Whether the batch should close although it is small: nothing else can be handed out, or nothing else is there.

@@ -237,7 +237,8 @@ impl Retry {
         }
         let away = away.as_secs_f64();
         let why = format!("the server gave no good answer for {away:.0} s");
-        let hint = "what is done is kept: run the same command again when the server is back (--retry-timeout waits longer)";
+        let hint =
+            "what is done is kept: run the same command again when the server is back (--retry-timeout waits longer)";
         Some(Error::new(Kind::Unreachable, why).hint(hint))
     }
 

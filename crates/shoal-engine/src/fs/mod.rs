@@ -1,1 +1,9 @@
 //! The only place that touches files.
+
+pub(crate) mod dir;
+pub(crate) mod error;
+pub(crate) mod file;
+pub(crate) mod limits;
+pub mod lock;
+pub mod private;
+pub(crate) mod sync;

@@ -1,12 +1,95 @@
 //! What has been committed, and what failed: the journal of a run, in SQLite.
 //!
-//! Here: open, resume, commit, failures, status; `schema.rs` holds the SQL and the format version.
+//! Here: the types, [`Journal`] and its small methods; `files.rs` knows where it is, `open.rs` checks and resumes, `commit.rs` writes, `failures.rs`
+//! hands out deferred objects, `status.rs` looks on from outside, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
+//! and the format version, `trouble.rs` SQLite's errors as ours.
 //! Not here: names of objects that succeeded (partitions only), barriers (`engine/commit.rs` calls us after one).
+//!
+//! What a row says was durable before the row was: `commit` comes after the barrier and is itself durable when it returns.
+//! Counts balance at every commit: listed = written + skipped + failed + deferred.
 
-use std::collections::BTreeMap;
+mod commit;
+mod failures;
+mod files;
+mod open;
+mod rows;
+mod schema;
+mod status;
+mod trouble;
 
+use std::collections::{BTreeMap, HashSet};
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::error::{Error, Kind, Result};
+use crate::fs::lock::Lock;
 use crate::partition::{Cursor, Key};
 use crate::report::Counts;
+
+pub use failures::{Failures, Fate};
+pub use rows::Sample;
+pub use status::{RunStatus, Status, status};
+
+use files::Files;
+use rows::{Entry, Progress};
+use trouble::Trouble;
+
+/// Most rows of the rate history of one run.
+const SAMPLES_MAX: usize = 1000;
+/// Shortest time between two rows of the rate history, in milliseconds; doubled whenever there are too many.
+const SPACING_MS: u64 = 1000;
+/// Rows of the rate history that wait for the next commit to be written with it.
+const PENDING_MAX: usize = 64;
+
+/// Where a journal is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: gone with the process, for a sink that cannot be resumed.
+    Memory,
+    /// In `.shoal/` of this destination, which is made if it is missing: `journal.db`, `lock`, `ballast`.
+    Directory(PathBuf),
+    /// This file (`journal=PATH`), with `PATH.lock` and `PATH.ballast` beside it.
+    File(PathBuf),
+}
+
+/// How a journal is opened; see the options of the same names in [`crate::TransferOptions`].
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Forget what is committed, and list anew.
+    pub again: bool,
+    /// The listing will start from the beginning: `Resume::cursor` is `None`, and so is `completed_at`.
+    pub relist: bool,
+    /// Failures become deferred objects, due at once.
+    pub retry_failed: bool,
+    /// Go on although the options differ; the new ones are kept.
+    pub force_resume: bool,
+    /// For tests: what this machine says of itself.
+    #[doc(hidden)]
+    pub machine: Machine,
+}
+
+/// What a journal asks of the machine, for tests to answer.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Instead of the kernel's boot id.
+    pub boot_id: Option<String>,
+    /// As on a file system through which memory cannot be shared.
+    pub shares_no_memory: bool,
+}
+
+/// Which bytes are durable before a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// None: what is committed is done again after a reboot.
+    No,
+    /// Those of the commit itself (each file was synced).
+    These,
+    /// All written before, by earlier processes too (`syncfs`): lifts what `No` left behind in this boot.
+    All,
+}
 
 /// What binds a run: the same source and the same options continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +111,12 @@ pub struct Resume {
     pub chain: Key,
     /// Committed partitions at or above the frontier.
     pub done: BTreeMap<u64, Key>,
-    /// Partitions below this `seq` may have been handed out.
+    /// Partitions below this `seq` may have been handed out; a reset keeps it.
     pub mark: u64,
     /// What is committed so far (`failed` and `unfinished` = deferred included).
     pub totals: Counts,
-    /// Unix seconds at which the run was complete, if it is.
+    /// Unix seconds at which the run was complete, if it is. With `deferred` above 0 the listing is finished and only
+    /// those are left: failures that `retry_failed` took up again.
     pub completed_at: Option<u64>,
     /// `sink::Started::began` of the first session.
     pub first_began: Option<i128>,
@@ -122,16 +206,199 @@ pub struct Commit {
     pub fold: Option<Fold>,
 }
 
-/// TEMPORARY (replaced by the journal branch)
-pub struct Journal;
+/// The journal of one run, open and locked. One thread writes it.
+pub struct Journal {
+    // Dropped in this order: the database is closed before the lock goes.
+    store: Store,
+    _lock: Option<Lock>,
+    files: Option<Files>,
+    run: i64,
+    progress: Progress,
+    /// Committed partitions at or above the frontier.
+    window: BTreeMap<u64, Entry>,
+    failed: u64,
+    deferred: u64,
+    /// Locators that were taken as due and not answered yet.
+    handed: HashSet<Box<[u8]>>,
+    rate: Rate,
+    boot: Option<String>,
+    /// A write failed below SQLite: nothing is written any more, since a failed sync cannot be made good.
+    broken: bool,
+}
+
+/// The connection. In a forked child it is abandoned instead of closed: closing would tidy up the parent's files.
+struct Store {
+    connection: ManuallyDrop<Connection>,
+    pid: u32,
+}
+
+impl Store {
+    fn new(connection: Connection) -> Store {
+        Store { connection: ManuallyDrop::new(connection), pid: std::process::id() }
+    }
+}
+
+impl std::ops::Deref for Store {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // SAFETY: dropped here once, and not used after: `self` is going away.
+            unsafe { ManuallyDrop::drop(&mut self.connection) }
+        }
+    }
+}
+
+/// The rate history: evenly spaced, however long a run takes.
+#[derive(Debug)]
+struct Rate {
+    /// Not written yet.
+    pending: Vec<Sample>,
+    stored: usize,
+    last_ms: Option<u64>,
+    spacing_ms: u64,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate { pending: Vec::new(), stored: 0, last_ms: None, spacing_ms: SPACING_MS }
+    }
+}
+
 impl Journal {
-    pub fn deferred(&self) -> u64 { 0 }
-    pub fn totals(&self) -> Counts { Counts::default() }
-    pub fn failures(&self, _limit: usize) -> crate::Result<Vec<crate::report::Failure>> { Ok(vec![]) }
-    pub fn take_due(&mut self, _now: u64, _limit: usize) -> crate::Result<Vec<Due>> { Ok(vec![]) }
-    pub fn commit(&mut self, _c: &Commit) -> crate::Result<()> { Ok(()) }
-    pub fn mark(&mut self, _m: u64) -> crate::Result<()> { Ok(()) }
-    pub fn sample(&mut self, _o: u64, _b: u64) -> crate::Result<()> { Ok(()) }
-    pub fn complete(&mut self, _n: u64) -> crate::Result<()> { Ok(()) }
-    pub fn reset_listing(&mut self) -> crate::Result<()> { Ok(()) }
+    /// Opens the journal of a run, or begins one.
+    ///
+    /// # Errors
+    /// [`Kind::JournalLocked`] while another process has it, [`Kind::JournalMismatch`] for other options or another format,
+    /// [`Kind::Journal`] with advice for what cannot be read.
+    pub fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
+        open::open(place, key, options)
+    }
+
+    /// A session begins: keeps the destination's clock of the first one, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn began(&mut self, ns: i128) -> Result<()> {
+        let mut next = self.progress.clone();
+        next.began.get_or_insert(ns);
+        next.sessions += 1;
+        self.put_progress(next)
+    }
+
+    /// Partitions below `seq` may be handed out as soon as this returns.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn mark(&mut self, seq: u64) -> Result<()> {
+        if seq <= self.progress.mark {
+            return Ok(());
+        }
+        self.put_progress(Progress { mark: seq, ..self.progress.clone() })
+    }
+
+    /// The listing has ended and all of it is committed.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`]; [`Kind::Internal`] while objects are deferred.
+    pub fn complete(&mut self, now_s: u64) -> Result<()> {
+        if self.deferred > 0 {
+            let why = format!("a run with {} deferred objects cannot be complete", self.deferred);
+            return Err(Error::new(Kind::Internal, why));
+        }
+        self.put_progress(Progress { completed: Some(now_s), ..self.progress.clone() })
+    }
+
+    /// Notes what is done so far for the rate history; written with the next commit.
+    pub fn sample(&mut self, now_ms: u64, objects: u64, bytes: u64) {
+        let sample = Sample { at_ms: now_ms, objects, bytes };
+        // A clock that was set back begins a new stretch.
+        let spaced = self.rate.last_ms.is_none_or(|last| now_ms < last || now_ms - last >= self.rate.spacing_ms);
+        if !spaced {
+            return;
+        }
+        self.rate.last_ms = Some(now_ms);
+        if self.rate.pending.len() >= PENDING_MAX {
+            self.rate.pending.pop();
+        }
+        self.rate.pending.push(sample);
+    }
+
+    /// What is committed: `unfinished` counts the deferred.
+    pub fn totals(&self) -> Counts {
+        let prefix = &self.progress;
+        let mut counts = Counts {
+            listed: prefix.listed,
+            written: prefix.written,
+            skipped: prefix.skipped,
+            bytes: prefix.bytes,
+            failed: self.failed,
+            unfinished: self.deferred,
+        };
+        for entry in self.window.values() {
+            counts.listed += entry.listed;
+            counts.written += entry.written;
+            counts.skipped += entry.skipped;
+            counts.bytes += entry.bytes;
+        }
+        counts
+    }
+
+    fn put_progress(&mut self, next: Progress) -> Result<()> {
+        self.write(|journal, transaction| Ok(next.write(transaction, journal.run)?))?;
+        self.progress = next;
+        Ok(())
+    }
+
+    /// One transaction, durable when this returns, and the pending rate history with it. Where the disk is full, the ballast is thrown off and it is tried once more.
+    fn write<T>(&mut self, work: impl Fn(&Journal, &Transaction<'_>) -> Result<T, Trouble>) -> Result<T> {
+        if self.broken {
+            let why = "the journal is not written any more: an earlier write failed";
+            return Err(Trouble::Ours(Error::new(Kind::Journal, why)).explain(self.files.as_ref(), None));
+        }
+        let mut outcome = self.transact(&work);
+        if let (Err(trouble), Some(files)) = (&outcome, &self.files)
+            && trouble.is_full(&self.store)
+            && files.drop_ballast()
+        {
+            outcome = self.transact(&work);
+        }
+        match outcome {
+            Ok((value, stored)) => {
+                if stored < self.rate.stored {
+                    self.rate.spacing_ms *= 2;
+                }
+                self.rate.stored = stored;
+                self.rate.pending.clear();
+                Ok(value)
+            }
+            Err(trouble) => {
+                let full = trouble.is_full(&self.store);
+                self.broken |= trouble.is_io() && !full;
+                Err(trouble.explain(self.files.as_ref(), Some(&self.store)))
+            }
+        }
+    }
+
+    fn transact<T>(
+        &self,
+        work: &impl Fn(&Journal, &Transaction<'_>) -> Result<T, Trouble>,
+    ) -> Result<(T, usize), Trouble> {
+        let transaction = Transaction::new_unchecked(&self.store, TransactionBehavior::Immediate)?;
+        let value = work(self, &transaction)?;
+        for sample in &self.rate.pending {
+            sample.write(&transaction, self.run)?;
+        }
+        let mut stored = self.rate.stored + self.rate.pending.len();
+        if stored > SAMPLES_MAX {
+            stored -= transaction.execute(rows::Sample::THIN, [self.run])?;
+        }
+        transaction.commit()?;
+        Ok((value, stored))
+    }
 }

@@ -29,10 +29,7 @@ impl AccessLog {
     pub(super) fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
-        Ok(Self {
-            file,
-            lost: AtomicU64::new(0),
-        })
+        Ok(Self { file, lost: AtomicU64::new(0) })
     }
 
     /// Lines that could not be written.
@@ -46,14 +43,7 @@ impl AccessLog {
 pub(super) struct LogBuffer(Mutex<String>);
 
 impl LogBuffer {
-    pub(super) fn line(
-        &self,
-        log: &AccessLog,
-        method: &str,
-        target: &str,
-        status: u16,
-        bytes: u64,
-    ) {
+    pub(super) fn line(&self, log: &AccessLog, method: &str, target: &str, status: u16, bytes: u64) {
         let mut text = self.lock();
         push_escaped(&mut text, method);
         text.push(' ');

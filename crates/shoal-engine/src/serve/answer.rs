@@ -39,11 +39,7 @@ pub(super) enum HostRule {
 
 impl HostRule {
     pub(super) fn of(address: SocketAddr) -> Self {
-        if address.ip().is_loopback() {
-            Self::Loopback(address.to_string().into_bytes())
-        } else {
-            Self::Any
-        }
+        if address.ip().is_loopback() { Self::Loopback(address.to_string().into_bytes()) } else { Self::Any }
     }
 
     fn allows(&self, host: &[u8]) -> bool {
@@ -63,18 +59,10 @@ fn is_loopback_name(host: &[u8]) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    if let Some(inner) = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-    {
-        return inner
-            .parse::<Ipv6Addr>()
-            .is_ok_and(|address| IpAddr::V6(address).is_loopback());
+    if let Some(inner) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.parse::<Ipv6Addr>().is_ok_and(|address| IpAddr::V6(address).is_loopback());
     }
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<Ipv4Addr>()
-            .is_ok_and(|address| address.is_loopback())
+    name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// What is asked for, once the request has been let in.
@@ -92,11 +80,7 @@ struct Reply {
 
 enum ReplyBody {
     Whole(AnswerBody),
-    Stream {
-        from: StreamFrom,
-        first: u64,
-        end: u64,
-    },
+    Stream { from: StreamFrom, first: u64, end: u64 },
 }
 
 pub(super) fn answer(worker: &Arc<Worker>, request: Request<Incoming>) -> Answer {
@@ -142,16 +126,10 @@ fn admit(worker: &Worker, request: &Request<Incoming>) -> Result<(), Refusal> {
         return Err(foreign);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err((
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only GET and HEAD are answered",
-        ));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered"));
     }
     if !request.body().is_end_stream() {
-        return Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "a request carries no body here",
-        ));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "a request carries no body here"));
     }
     Ok(())
 }
@@ -171,9 +149,7 @@ fn route<'a>(worker: &Worker, request: &'a Request<Incoming>) -> Result<Asked<'a
 /// The marker parameter of the query; an empty one is none.
 fn marker<'a>(uri: &'a Uri, param: &str) -> Result<Option<Cow<'a, str>>, Refusal> {
     let pairs = uri.query().unwrap_or("").split('&');
-    let found = pairs
-        .filter_map(|pair| pair.split_once('='))
-        .find(|(name, _)| *name == param);
+    let found = pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == param);
     let Some((_, value)) = found.filter(|(_, value)| !value.is_empty()) else {
         return Ok(None);
     };
@@ -190,20 +166,13 @@ fn decode(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
     if memchr::memchr(b'%', bytes).is_none() {
         return Ok(Cow::Borrowed(bytes));
     }
-    let digit = |at: usize| {
-        bytes
-            .get(at)
-            .and_then(|byte| char::from(*byte).to_digit(16))
-    };
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
         if bytes[at] == b'%' {
             let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
-                return Err((
-                    StatusCode::BAD_REQUEST,
-                    "a percent sign needs two hexadecimal digits",
-                ));
+                return Err((StatusCode::BAD_REQUEST, "a percent sign needs two hexadecimal digits"));
             };
             out.push((high * 16 + low) as u8);
             at += 3;
@@ -217,15 +186,8 @@ fn decode(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
 
 fn listed(page: Bytes) -> Reply {
     let mut headers = HeaderMap::with_capacity(4);
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    Reply {
-        status: StatusCode::OK,
-        body: ReplyBody::Whole(AnswerBody::whole(page)),
-        headers,
-    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Reply { status: StatusCode::OK, body: ReplyBody::Whole(AnswerBody::whole(page)), headers }
 }
 
 /// Where the bytes of an object come from.
@@ -266,28 +228,17 @@ fn object(worker: &Worker, request: &Request<Incoming>, name: &[u8]) -> Result<R
         Verdict::NotModified => return Ok(Reply::empty(StatusCode::NOT_MODIFIED, headers)),
         Verdict::Failed => return Ok(Reply::empty(StatusCode::PRECONDITION_FAILED, headers)),
         Verdict::OutOfRange => {
-            insert_text(
-                &mut headers,
-                header::CONTENT_RANGE,
-                format!("bytes */{size}"),
-            );
+            insert_text(&mut headers, header::CONTENT_RANGE, format!("bytes */{size}"));
             return Ok(Reply::empty(StatusCode::RANGE_NOT_SATISFIABLE, headers));
         }
     };
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     if !is_get {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(end - first));
         return Ok(Reply::empty(status, headers));
     }
     let body = content(worker, found, first, end)?;
-    Ok(Reply {
-        status,
-        body,
-        headers,
-    })
+    Ok(Reply { status, body, headers })
 }
 
 fn content(worker: &Worker, found: Found, first: u64, end: u64) -> Result<ReplyBody, Refusal> {
@@ -311,11 +262,7 @@ fn content(worker: &Worker, found: Found, first: u64, end: u64) -> Result<ReplyB
 
 impl Reply {
     fn empty(status: StatusCode, headers: HeaderMap) -> Self {
-        Self {
-            status,
-            body: ReplyBody::Whole(AnswerBody::empty()),
-            headers,
-        }
+        Self { status, body: ReplyBody::Whole(AnswerBody::empty()), headers }
     }
 
     fn refused((status, text): Refusal) -> Self {
@@ -325,25 +272,13 @@ impl Reply {
             headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         let body = ReplyBody::Whole(AnswerBody::whole(format!("{text}\n")));
-        Self {
-            status,
-            body,
-            headers,
-        }
+        Self { status, body, headers }
     }
 }
 
 /// Makes the response, with the request's id, and counts it or arranges for it to count itself.
-fn finish(
-    worker: &Arc<Worker>,
-    request: &Request<Incoming>,
-    reply: Result<Reply, Refusal>,
-) -> Answered {
-    let Reply {
-        status,
-        body,
-        mut headers,
-    } = reply.unwrap_or_else(Reply::refused);
+fn finish(worker: &Arc<Worker>, request: &Request<Incoming>, reply: Result<Reply, Refusal>) -> Answered {
+    let Reply { status, body, mut headers } = reply.unwrap_or_else(Reply::refused);
     if let Some(id) = request.headers().get(&REQUEST_ID) {
         headers.insert(REQUEST_ID.clone(), id.clone());
     }
@@ -353,16 +288,10 @@ fn finish(
     }
     let method = request.method();
     let uri = request.uri();
-    let target = uri
-        .path_and_query()
-        .map_or(uri.path(), |target| target.as_str());
+    let target = uri.path_and_query().map_or(uri.path(), |target| target.as_str());
     let body = match body {
         ReplyBody::Whole(body) => {
-            let sent = if *method == Method::HEAD {
-                0
-            } else {
-                body.size_hint().lower()
-            };
+            let sent = if *method == Method::HEAD { 0 } else { body.size_hint().lower() };
             worker.record(method.as_str(), target, status.as_u16(), sent);
             body
         }
@@ -374,12 +303,7 @@ fn finish(
                 status: status.as_u16(),
                 sent: 0,
             };
-            AnswerBody::Streamed(Box::new(Stream {
-                from,
-                next: first,
-                end,
-                record,
-            }))
+            AnswerBody::Streamed(Box::new(Stream { from, next: first, end, record }))
         }
     };
     let mut response = Response::new(body);
@@ -402,15 +326,7 @@ mod tests {
     #[test]
     fn only_names_of_this_machine_are_allowed_on_loopback() {
         let rule = HostRule::of("127.0.0.1:8080".parse().unwrap());
-        for host in [
-            "127.0.0.1:8080",
-            "127.0.0.1",
-            "localhost",
-            "LocalHost:9",
-            "127.9.9.9:1",
-            "[::1]:8080",
-            "[::1]",
-        ] {
+        for host in ["127.0.0.1:8080", "127.0.0.1", "localhost", "LocalHost:9", "127.9.9.9:1", "[::1]:8080", "[::1]"] {
             assert!(rule.allows(host.as_bytes()), "{host}");
         }
         for host in [

@@ -50,8 +50,7 @@ pub(super) struct Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.worker
-            .record(&self.method, &self.target, self.status, self.sent);
+        self.worker.record(&self.method, &self.target, self.status, self.sent);
     }
 }
 
@@ -71,9 +70,7 @@ impl Stream {
         let bytes = match &self.from {
             StreamFrom::File(file) => {
                 let bytes = file.read(self.next, length as usize)?;
-                if bytes.is_empty()
-                    || (self.next + bytes.len() as u64 == self.end && file.changed()?)
-                {
+                if bytes.is_empty() || (self.next + bytes.len() as u64 == self.end && file.changed()?) {
                     return Err(io::Error::other("the file changed while it was sent"));
                 }
                 bytes
@@ -94,15 +91,10 @@ impl Body for AnswerBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Self::Streamed(stream) if stream.next < stream.end => {
-                Some(stream.piece().map(Frame::data))
-            }
+            Self::Streamed(stream) if stream.next < stream.end => Some(stream.piece().map(Frame::data)),
             Self::Streamed(_) => None,
         })
     }

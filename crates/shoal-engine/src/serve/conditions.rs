@@ -32,9 +32,7 @@ pub(super) fn judge(headers: &HeaderMap, is_get: bool, tag: &[u8], size: u64) ->
     if headers.contains_key(header::IF_MATCH) && !listed(headers, header::IF_MATCH, tag, false) {
         return Verdict::Failed;
     }
-    if headers.contains_key(header::IF_NONE_MATCH)
-        && listed(headers, header::IF_NONE_MATCH, tag, true)
-    {
+    if headers.contains_key(header::IF_NONE_MATCH) && listed(headers, header::IF_NONE_MATCH, tag, true) {
         return Verdict::NotModified;
     }
     let Some(range) = headers.get(header::RANGE).filter(|_| is_get) else {
@@ -47,10 +45,7 @@ pub(super) fn judge(headers: &HeaderMap, is_get: bool, tag: &[u8], size: u64) ->
     }
     match range.to_str().ok().and_then(|text| parse_range(text, size)) {
         None => Verdict::Whole,
-        Some(part) if part.0 < part.1 => Verdict::Part {
-            first: part.0,
-            end: part.1,
-        },
+        Some(part) if part.0 < part.1 => Verdict::Part { first: part.0, end: part.1 },
         Some(_) => Verdict::OutOfRange,
     }
 }
@@ -71,9 +66,7 @@ fn listed(headers: &HeaderMap, name: header::HeaderName, tag: &[u8], weak: bool)
 /// The tags of a comma-separated list, quotes kept, each with whether it is weak; stops at the first malformed one.
 fn tags(mut rest: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     std::iter::from_fn(move || {
-        let start = rest
-            .iter()
-            .position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+        let start = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
         rest = &rest[start..];
         let weak = rest.starts_with(b"W/");
         let quoted = if weak { &rest[2..] } else { rest };
@@ -148,11 +141,7 @@ mod tests {
             ("lines=0-1", 10, Verdict::Whole),
             ("bytes=-", 10, Verdict::Whole),
         ] {
-            assert_eq!(
-                verdict(&[(header::RANGE, range)], size),
-                expected,
-                "{range} of {size}"
-            );
+            assert_eq!(verdict(&[(header::RANGE, range)], size), expected, "{range} of {size}");
         }
     }
 
@@ -166,18 +155,9 @@ mod tests {
             (vec![(IF_MATCH, "\"b,\\\"a-1\"")], Verdict::Failed),
             (vec![(IF_NONE_MATCH, "W/\"a-1\"")], Verdict::NotModified),
             (vec![(IF_NONE_MATCH, "\"b\"")], Verdict::Whole),
-            (
-                vec![(RANGE, "bytes=0-1"), (IF_RANGE, "\"a-1\"")],
-                Verdict::Part { first: 0, end: 2 },
-            ),
-            (
-                vec![(RANGE, "bytes=0-1"), (IF_RANGE, "\"b\"")],
-                Verdict::Whole,
-            ),
-            (
-                vec![(RANGE, "bytes=0-1"), (IF_RANGE, "W/\"a-1\"")],
-                Verdict::Whole,
-            ),
+            (vec![(RANGE, "bytes=0-1"), (IF_RANGE, "\"a-1\"")], Verdict::Part { first: 0, end: 2 }),
+            (vec![(RANGE, "bytes=0-1"), (IF_RANGE, "\"b\"")], Verdict::Whole),
+            (vec![(RANGE, "bytes=0-1"), (IF_RANGE, "W/\"a-1\"")], Verdict::Whole),
         ] {
             assert_eq!(verdict(&pairs, 10), expected, "{pairs:?}");
         }

@@ -25,14 +25,8 @@ const LINGER_BYTES: usize = 1024 * 1024;
 
 pub(super) async fn serve(worker: Arc<Worker>, wire: Arc<Wire>, open: OpenConnection) {
     let clock = Arc::clone(&worker);
-    let end = WireEnd {
-        wire: Arc::clone(&wire),
-        now: move || clock.now(),
-    };
-    let service = Answers {
-        worker: Arc::clone(&worker),
-        wire: Arc::clone(&wire),
-    };
+    let end = WireEnd { wire: Arc::clone(&wire), now: move || clock.now() };
+    let service = Answers { worker: Arc::clone(&worker), wire: Arc::clone(&wire) };
     let mut builder = http1::Builder::new();
     // A client that sends its requests and closes its half still gets its answers.
     builder.half_close(true).max_buf_size(HEAD_AT_MOST);
@@ -89,13 +83,7 @@ impl Service<Request<Incoming>> for Answers {
             Answer::Ready(response) => Answering::Ready(Some(response)),
             Answer::Later(future) => {
                 self.wire.set_answering(true);
-                Answering::Later(
-                    future,
-                    Busy {
-                        worker: Arc::clone(&self.worker),
-                        wire: Arc::clone(&self.wire),
-                    },
-                )
+                Answering::Later(future, Busy { worker: Arc::clone(&self.worker), wire: Arc::clone(&self.wire) })
             }
         }
     }

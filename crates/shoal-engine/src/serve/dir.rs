@@ -60,19 +60,14 @@ impl Directory {
         let mut path = Vec::with_capacity(name.len() + 1);
         path.extend_from_slice(name);
         path.push(0);
-        let path = CStr::from_bytes_with_nul(&path)
-            .map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
+        let path = CStr::from_bytes_with_nul(&path).map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
         // O_NONBLOCK: opening a named pipe must not wait for its writer.
         let opened = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY);
         let file = opened.map_err(|errno| match errno {
-            Errno::ACCESS | Errno::PERM => (
-                StatusCode::FORBIDDEN,
-                "the service may not read this object",
-            ),
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many files are open; try again",
-            ),
+            Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "the service may not read this object"),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many files are open; try again")
+            }
             Errno::IO => READ_FAILED,
             // Missing, a link, a directory on the way that is none, a socket, too long: no such object.
             _ => NOT_FOUND,
@@ -85,8 +80,7 @@ impl Directory {
     }
 
     fn open_beneath(&self, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
         loop {
             match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
@@ -153,11 +147,7 @@ impl Directory {
 
     /// `None` where there is nothing to walk (any more), or where it may not be: that is counted.
     fn open_to_walk(&self, path: &[u8], skipped: &mut Skipped) -> io::Result<Option<OwnedFd>> {
-        let mut text = if path.is_empty() {
-            b".".to_vec()
-        } else {
-            path.to_vec()
-        };
+        let mut text = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
         text.push(0);
         let text = CStr::from_bytes_with_nul(&text).map_err(io::Error::other)?;
         match self.open_beneath(text, OFlags::DIRECTORY) {
@@ -172,10 +162,7 @@ impl Directory {
     }
 }
 
-const READ_FAILED: Refusal = (
-    StatusCode::INTERNAL_SERVER_ERROR,
-    "the object cannot be read; see the server's disk",
-);
+const READ_FAILED: Refusal = (StatusCode::INTERNAL_SERVER_ERROR, "the object cannot be read; see the server's disk");
 
 impl OpenFile {
     pub(super) fn size(&self) -> u64 {
@@ -188,12 +175,7 @@ impl OpenFile {
         let stat = &self.stat;
         format!(
             "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
-            stat.st_ino,
-            stat.st_size,
-            stat.st_mtime,
-            stat.st_mtime_nsec,
-            stat.st_ctime,
-            stat.st_ctime_nsec
+            stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec
         )
         .into_bytes()
     }
@@ -218,10 +200,7 @@ impl OpenFile {
     pub(super) fn read_exactly(&self, first: u64, length: usize) -> Result<Vec<u8>, Refusal> {
         match self.read(first, length) {
             Ok(bytes) if bytes.len() == length => Ok(bytes),
-            Ok(_) => Err((
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the object changed while it was read; try again",
-            )),
+            Ok(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the object changed while it was read; try again")),
             Err(_) => Err(READ_FAILED),
         }
     }
@@ -229,15 +208,7 @@ impl OpenFile {
     /// Whether the file was written to since it was opened.
     pub(super) fn changed(&self) -> io::Result<bool> {
         let now = rustix::fs::fstat(&self.file)?;
-        let mark = |stat: &Stat| {
-            (
-                stat.st_size,
-                stat.st_mtime,
-                stat.st_mtime_nsec,
-                stat.st_ctime,
-                stat.st_ctime_nsec,
-            )
-        };
+        let mark = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
         Ok(mark(&now) != mark(&self.stat))
     }
 }

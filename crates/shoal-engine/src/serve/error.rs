@@ -43,11 +43,7 @@ impl fmt::Display for ServeError {
         match self {
             Self::Option(text) => f.write_str(text),
             Self::Directory { path, cause } => {
-                write!(
-                    f,
-                    "cannot serve the directory {path:?}: {}: ",
-                    reason(cause)
-                )?;
+                write!(f, "cannot serve the directory {path:?}: {}: ", reason(cause))?;
                 f.write_str(match cause.raw_os_error() {
                     Some(libc::ENOENT) => "give a directory that exists",
                     Some(libc::ENOTDIR) => "give the directory that holds the file",
@@ -65,9 +61,7 @@ impl fmt::Display for ServeError {
                     io::ErrorKind::AddrNotAvailable => {
                         "give an address of this machine, 127.0.0.1 for this machine alone"
                     }
-                    io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 need a privilege; choose a higher one"
-                    }
+                    io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege; choose a higher one",
                     _ => "choose another address or port",
                 })
             }

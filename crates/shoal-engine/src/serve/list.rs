@@ -21,10 +21,7 @@ const PAGE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of names kept in memory for all snapshots together; the least recently used go first.
 const KEEP_BYTES: usize = 256 * 1024 * 1024;
 
-const BAD_MARKER: Refusal = (
-    StatusCode::BAD_REQUEST,
-    "this marker is none of this service; list again from the start",
-);
+const BAD_MARKER: Refusal = (StatusCode::BAD_REQUEST, "this marker is none of this service; list again from the start");
 const DROPPED: Refusal = (
     StatusCode::GONE,
     "the snapshot of this marker was dropped because newer listings took its place; list again from the start",
@@ -66,11 +63,7 @@ struct Marker {
 impl Listings {
     pub(super) fn new() -> Self {
         let kept = Mutex::new(Kept::default());
-        Self {
-            instance: fastrand::u64(..),
-            kept,
-            walking: Semaphore::new(1),
-        }
+        Self { instance: fastrand::u64(..), kept, walking: Semaphore::new(1) }
     }
 
     /// What the latest walk left out.
@@ -96,16 +89,8 @@ pub(super) fn ready_page(shared: &Shared, marker: Option<&str>) -> Result<Option
 }
 
 /// Takes a snapshot and gives the page from it. To be called when `ready_page` gave none.
-pub(super) async fn walked_page(
-    shared: Arc<Shared>,
-    marker: Option<String>,
-) -> Result<Bytes, Refusal> {
-    let permit = shared
-        .listings
-        .walking
-        .acquire()
-        .await
-        .map_err(|_| WALK_FAILED)?;
+pub(super) async fn walked_page(shared: Arc<Shared>, marker: Option<String>) -> Result<Bytes, Refusal> {
+    let permit = shared.listings.walking.acquire().await.map_err(|_| WALK_FAILED)?;
     let marker = marker.as_deref().and_then(parse_marker);
     // Another request of the same listing may have taken the snapshot meanwhile.
     if let Some(marker) = &marker
@@ -122,16 +107,10 @@ pub(super) async fn walked_page(
         Ok(Ok(snapshot)) => Arc::new(snapshot),
         Ok(Err(_)) | Err(_) => return Err(WALK_FAILED),
     };
-    let number = keep(
-        &shared,
-        &snapshot,
-        marker.as_ref().map(|marker| marker.identity),
-    );
+    let number = keep(&shared, &snapshot, marker.as_ref().map(|marker| marker.identity));
     drop(permit);
     let place = match marker {
-        Some(marker) => snapshot
-            .place_after(&marker.name)
-            .map_err(|_| WALK_FAILED)?,
+        Some(marker) => snapshot.place_after(&marker.name).map_err(|_| WALK_FAILED)?,
         None => 0,
     };
     snapshot_page(&shared, &snapshot, number, place)
@@ -171,15 +150,9 @@ fn known_page(shared: &Shared, marker: &Marker) -> Result<Option<Bytes>, Refusal
         let number = if own {
             Some(number)
         } else {
-            kept.resumed
-                .iter()
-                .find(|(from, _)| *from == marker.identity)
-                .map(|(_, to)| *to)
+            kept.resumed.iter().find(|(from, _)| *from == marker.identity).map(|(_, to)| *to)
         };
-        let at = kept
-            .snapshots
-            .iter()
-            .position(|(one, _)| Some(*one) == number);
+        let at = kept.snapshots.iter().position(|(one, _)| Some(*one) == number);
         at.map(|at| {
             let used = kept.snapshots.remove(at);
             kept.snapshots.push(used.clone());
@@ -189,11 +162,7 @@ fn known_page(shared: &Shared, marker: &Marker) -> Result<Option<Bytes>, Refusal
     let Some((number, snapshot)) = found else {
         return if own { Err(DROPPED) } else { Ok(None) };
     };
-    let place = if own {
-        Ok(marker.place)
-    } else {
-        snapshot.place_after(&marker.name)
-    };
+    let place = if own { Ok(marker.place) } else { snapshot.place_after(&marker.name) };
     let place = place.map_err(|_| WALK_FAILED)?;
     if !snapshot.is_boundary(place).map_err(|_| WALK_FAILED)? {
         return Err(BAD_MARKER);
@@ -201,12 +170,7 @@ fn known_page(shared: &Shared, marker: &Marker) -> Result<Option<Bytes>, Refusal
     snapshot_page(shared, &snapshot, number, place).map(Some)
 }
 
-fn snapshot_page(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    number: u64,
-    place: u64,
-) -> Result<Bytes, Refusal> {
+fn snapshot_page(shared: &Shared, snapshot: &Snapshot, number: u64, place: u64) -> Result<Bytes, Refusal> {
     let mut page = Page::new(shared);
     let mut last = Vec::new();
     let next = snapshot.names_from(place, |name| {
@@ -227,11 +191,7 @@ fn snapshot_page(
     Ok(page.finish(marker))
 }
 
-fn synthetic_page(
-    shared: &Shared,
-    objects: &Synthetic,
-    marker: Option<&str>,
-) -> Result<Bytes, Refusal> {
+fn synthetic_page(shared: &Shared, objects: &Synthetic, marker: Option<&str>) -> Result<Bytes, Refusal> {
     let mut index = match marker {
         Some(marker) => marker.parse().map_err(|_| BAD_MARKER)?,
         None => 0u64,
@@ -264,11 +224,7 @@ impl<'a> Page<'a> {
         json.push(b'{');
         push_string(&mut json, shared.options.names_field.as_bytes());
         json.extend_from_slice(b":[");
-        Self {
-            shared,
-            json,
-            names: 0,
-        }
+        Self { shared, json, names: 0 }
     }
 
     /// Whether the page takes another name after this one.
@@ -325,11 +281,7 @@ fn parse_marker(text: &str) -> Option<Marker> {
         .chunks_exact(2)
         .map(|pair| Some((value(pair[0])? * 16 + value(pair[1])?) as u8))
         .collect::<Option<Vec<u8>>>()?;
-    Some(Marker {
-        identity: (instance, snapshot),
-        place,
-        name,
-    })
+    Some(Marker { identity: (instance, snapshot), place, name })
 }
 
 #[cfg(test)]
@@ -338,13 +290,7 @@ mod tests {
 
     #[test]
     fn names_are_json_strings_that_parse_back_to_the_same_name() {
-        for name in [
-            "plain",
-            "qu\"ote",
-            "back\\slash",
-            "new\nline\u{1b}[31m\u{7f}",
-            "日本語 é",
-        ] {
+        for name in ["plain", "qu\"ote", "back\\slash", "new\nline\u{1b}[31m\u{7f}", "日本語 é"] {
             let mut json = Vec::new();
             push_string(&mut json, name.as_bytes());
             assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), name);

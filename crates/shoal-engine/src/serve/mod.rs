@@ -80,11 +80,7 @@ impl Content {
     pub fn parse_synthetic(text: &str) -> Result<Self, ServeError> {
         let number = |part: &str| {
             let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-            if digits {
-                part.parse::<u64>().ok()
-            } else {
-                None
-            }
+            if digits { part.parse::<u64>().ok() } else { None }
         };
         text.split_once(':')
             .and_then(|(count, size)| {
@@ -174,21 +170,15 @@ impl Options {
             return wrong("0 threads serve nobody: set threads to 1 or more".to_owned());
         }
         if self.max_connections == 0 {
-            return wrong(
-                "0 connections serve nobody: set max_connections to 1 or more".to_owned(),
-            );
+            return wrong("0 connections serve nobody: set max_connections to 1 or more".to_owned());
         }
         if !self.list_path.starts_with('/') {
             let path = &self.list_path;
-            return wrong(format!(
-                "the list path {path:?} must begin with \"/\", as in \"/list\""
-            ));
+            return wrong(format!("the list path {path:?} must begin with \"/\", as in \"/list\""));
         }
         if !self.get_path.starts_with('/') || !self.get_path.ends_with('/') {
             let path = &self.get_path;
-            return wrong(format!(
-                "the get path {path:?} must begin and end with \"/\", as in \"/get/\""
-            ));
+            return wrong(format!("the get path {path:?} must begin and end with \"/\", as in \"/get/\""));
         }
         if self.list_path.starts_with(&self.get_path) {
             let (list, get) = (&self.list_path, &self.get_path);
@@ -245,28 +235,20 @@ impl Server {
         options.check()?;
         let held = open_content(content)?;
         let count = options.threads.unwrap_or_else(default_threads);
-        let runtimes = (0..count)
-            .map(|_| runtime())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(ServeError::Thread)?;
+        let runtimes = (0..count).map(|_| runtime()).collect::<Result<Vec<_>, _>>().map_err(ServeError::Thread)?;
         let address = SocketAddr::new(options.bind, options.port);
-        let (listener, address) =
-            listen(&runtimes[0], address).map_err(|cause| ServeError::Bind { address, cause })?;
+        let (listener, address) = listen(&runtimes[0], address).map_err(|cause| ServeError::Bind { address, cause })?;
         let log = match &options.access_log {
             Some(path) => Some(
-                AccessLog::open(path).map_err(|errno| ServeError::AccessLog {
-                    path: path.clone(),
-                    cause: errno.into(),
-                })?,
+                AccessLog::open(path)
+                    .map_err(|errno| ServeError::AccessLog { path: path.clone(), cause: errno.into() })?,
             ),
             None => None,
         };
         let open_at_most = options.max_connections.min(descriptor_limit());
         let hosts = HostRule::of(address);
         let shared = Arc::new(Shared::new(options, held, hosts, log, open_at_most));
-        let workers: Vec<_> = (0..count)
-            .map(|_| Arc::new(Worker::new(Arc::clone(&shared))))
-            .collect();
+        let workers: Vec<_> = (0..count).map(|_| Arc::new(Worker::new(Arc::clone(&shared)))).collect();
         let mut server = Self {
             address,
             threads: Vec::with_capacity(count),
@@ -276,9 +258,7 @@ impl Server {
             workers: workers.clone(),
         };
         let inlets = threads::inlets(listener, &workers);
-        for (index, ((runtime, worker), inlet)) in
-            runtimes.into_iter().zip(workers).zip(inlets).enumerate()
-        {
+        for (index, ((runtime, worker), inlet)) in runtimes.into_iter().zip(workers).zip(inlets).enumerate() {
             let grace = Arc::clone(&server.grace);
             let thread = std::thread::Builder::new()
                 .name(format!("shoal-serve-{index}"))
@@ -331,8 +311,7 @@ impl Server {
         }
         let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         // A day is longer than any grace, and safe to add to a time.
-        self.grace
-            .store(millis.min(24 * 60 * 60 * 1000), Ordering::Release);
+        self.grace.store(millis.min(24 * 60 * 60 * 1000), Ordering::Release);
         self.shared.stopping.store(true, Ordering::Relaxed);
         for worker in &self.workers {
             worker.stop();
@@ -372,11 +351,7 @@ fn runtime() -> io::Result<Runtime> {
 
 fn listen(runtime: &Runtime, address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let _context = runtime.enter();
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A port whose last connections still fade away is free; one that is listened on is not.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -395,7 +370,5 @@ fn default_threads() -> usize {
 /// Connections for which the limit of open files leaves room, with one file each.
 fn descriptor_limit() -> usize {
     let open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(open.saturating_sub(SPARE_DESCRIPTORS) / 2)
-        .unwrap_or(usize::MAX)
-        .max(1)
+    usize::try_from(open.saturating_sub(SPARE_DESCRIPTORS) / 2).unwrap_or(usize::MAX).max(1)
 }

@@ -59,11 +59,7 @@ impl Snapshot {
 
     /// Calls `take` with one name after the other from this place on, until it says no more; returns the place after
     /// the last one taken.
-    pub(super) fn names_from(
-        &self,
-        place: u64,
-        mut take: impl FnMut(&[u8]) -> bool,
-    ) -> io::Result<u64> {
+    pub(super) fn names_from(&self, place: u64, mut take: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
         let mut reader = Reader::new(self, place, self.length());
         while let Some(name) = reader.name()? {
             let more = take(name);
@@ -89,11 +85,7 @@ impl Snapshot {
         // Names that start before `low` are not after `name`; those that start at or behind `high` are.
         while low < high {
             let middle = low + (high - low) / 2;
-            let start = if middle == low {
-                low
-            } else {
-                self.next_start(middle)?
-            };
+            let start = if middle == low { low } else { self.next_start(middle)? };
             if start >= high {
                 high = middle;
                 continue;
@@ -152,14 +144,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(snapshot: &'a Snapshot, place: u64, end: u64) -> Self {
-        Self {
-            snapshot,
-            block: Vec::new(),
-            start: 0,
-            name: None,
-            place,
-            end,
-        }
+        Self { snapshot, block: Vec::new(), start: 0, name: None, place, end }
     }
 
     fn name(&mut self) -> io::Result<Option<&[u8]>> {
@@ -180,9 +165,7 @@ impl<'a> Reader<'a> {
                 let wanted = BLOCK.min(usize::try_from(self.end - at).unwrap_or(BLOCK));
                 let more = self.snapshot.read(at, wanted)?;
                 if more.is_empty() {
-                    return Err(io::Error::other(
-                        "the snapshot's temporary file was cut short",
-                    ));
+                    return Err(io::Error::other("the snapshot's temporary file was cut short"));
                 }
                 self.block.extend_from_slice(&more);
             }
@@ -253,18 +236,12 @@ impl Sorter {
                 bytes.push(0);
                 Ok(())
             })?;
-            return Ok(Snapshot {
-                store: Store::Memory(bytes),
-                skipped: self.skipped,
-            });
+            return Ok(Snapshot { store: Store::Memory(bytes), skipped: self.skipped });
         }
         self.spill_run()?;
         let skipped = self.skipped;
         match self.spill.take() {
-            Some(spill) => Ok(Snapshot {
-                store: merge(spill, &self.temp_dir)?,
-                skipped,
-            }),
+            Some(spill) => Ok(Snapshot { store: merge(spill, &self.temp_dir)?, skipped }),
             None => Err(io::Error::other("no run was spilled")),
         }
     }
@@ -275,25 +252,15 @@ impl Sorter {
         let Self { text, names, .. } = self;
         names.sort_unstable_by(|a, b| text[a.0..a.0 + a.1].cmp(&text[b.0..b.0 + b.1]));
         names.dedup_by(|a, b| text[a.0..a.0 + a.1] == text[b.0..b.0 + b.1]);
-        names
-            .iter()
-            .try_for_each(|(start, length)| take(&text[*start..*start + *length]))
+        names.iter().try_for_each(|(start, length)| take(&text[*start..*start + *length]))
     }
 
     fn spill_run(&mut self) -> io::Result<()> {
         let mut spill = match self.spill.take() {
             Some(spill) => spill,
-            None => Spill {
-                file: unlinked_file(&self.temp_dir)?,
-                length: 0,
-                ends: Vec::new(),
-            },
+            None => Spill { file: unlinked_file(&self.temp_dir)?, length: 0, ends: Vec::new() },
         };
-        let mut writer = BlockWriter {
-            file: &spill.file,
-            block: Vec::new(),
-            length: spill.length,
-        };
+        let mut writer = BlockWriter { file: &spill.file, block: Vec::new(), length: spill.length };
         self.sorted(|name| writer.name(name))?;
         spill.length = writer.finish()?;
         spill.ends.push(spill.length);
@@ -307,10 +274,7 @@ impl Sorter {
 /// Merges the sorted runs into one file. Memory: one block for each run.
 fn merge(spill: Spill, temp_dir: &Path) -> io::Result<Store> {
     let Spill { file, length, ends } = spill;
-    let runs = Snapshot {
-        store: Store::File { file, length },
-        skipped: Skipped::default(),
-    };
+    let runs = Snapshot { store: Store::File { file, length }, skipped: Skipped::default() };
     let mut readers = Vec::with_capacity(ends.len());
     let mut start = 0;
     for end in ends {
@@ -318,11 +282,7 @@ fn merge(spill: Spill, temp_dir: &Path) -> io::Result<Store> {
         start = end;
     }
     let merged = unlinked_file(temp_dir)?;
-    let mut writer = BlockWriter {
-        file: &merged,
-        block: Vec::new(),
-        length: 0,
-    };
+    let mut writer = BlockWriter { file: &merged, block: Vec::new(), length: 0 };
     let mut heads = BinaryHeap::with_capacity(readers.len());
     for (run, reader) in readers.iter_mut().enumerate() {
         if let Some(name) = reader.name()? {
@@ -345,10 +305,7 @@ fn merge(spill: Spill, temp_dir: &Path) -> io::Result<Store> {
         }
     }
     let length = writer.finish()?;
-    Ok(Store::File {
-        file: merged,
-        length,
-    })
+    Ok(Store::File { file: merged, length })
 }
 
 struct BlockWriter<'a> {
@@ -361,11 +318,7 @@ impl BlockWriter<'_> {
     fn name(&mut self, name: &[u8]) -> io::Result<()> {
         self.block.extend_from_slice(name);
         self.block.push(0);
-        if self.block.len() >= BLOCK {
-            self.write_out()
-        } else {
-            Ok(())
-        }
+        if self.block.len() >= BLOCK { self.write_out() } else { Ok(()) }
     }
 
     fn finish(mut self) -> io::Result<u64> {
@@ -416,11 +369,7 @@ fn unlinked_file(temp_dir: &Path) -> io::Result<OwnedFd> {
     }
     loop {
         let path = temp_dir.join(format!(".shoal-snapshot-{:016x}", fastrand::u64(..)));
-        match rustix::fs::open(
-            &path,
-            flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW,
-            mode,
-        ) {
+        match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode) {
             Ok(file) => {
                 rustix::fs::unlink(&path)?;
                 return Ok(file);
@@ -474,18 +423,10 @@ mod tests {
             for (index, name) in names.iter().enumerate() {
                 let place = snapshot.place_after(name.as_bytes()).unwrap();
                 assert!(snapshot.is_boundary(place).unwrap());
-                assert_eq!(
-                    all(snapshot, place),
-                    names[index + 1..],
-                    "{label} after {index}"
-                );
+                assert_eq!(all(snapshot, place), names[index + 1..], "{label} after {index}");
                 // A name that is gone since: the next one after where it would be.
                 let gone = format!("{name}\u{1}");
-                assert_eq!(
-                    snapshot.place_after(gone.as_bytes()).unwrap(),
-                    place,
-                    "{label} {index}"
-                );
+                assert_eq!(snapshot.place_after(gone.as_bytes()).unwrap(), place, "{label} {index}");
             }
             assert_eq!(snapshot.place_after(b"").unwrap(), 0);
         }

@@ -21,12 +21,7 @@ impl Synthetic {
     pub(super) fn new(count: u64, size: u64) -> Self {
         let last = count.saturating_sub(1);
         let needed = last.checked_ilog10().map_or(1, |log| log as usize + 1);
-        Self {
-            count,
-            size,
-            digits: needed.max(MIN_DIGITS),
-            tag_end: format!("-{size}\"").into_bytes(),
-        }
+        Self { count, size, digits: needed.max(MIN_DIGITS), tag_end: format!("-{size}\"").into_bytes() }
     }
 
     /// Appends the name of one object.
@@ -93,12 +88,7 @@ mod tests {
     fn contents_repeat_the_name_and_any_part_equals_that_part_of_the_whole() {
         let objects = Synthetic::new(20, 100);
         let whole = objects.bytes(7, 0, 100);
-        let expected: Vec<u8> = b"object-000000007\n"
-            .iter()
-            .copied()
-            .cycle()
-            .take(100)
-            .collect();
+        let expected: Vec<u8> = b"object-000000007\n".iter().copied().cycle().take(100).collect();
         assert_eq!(whole, expected);
         for first in 0..100u64 {
             for length in [0usize, 1, 16, 17, 18, 99] {

@@ -112,8 +112,7 @@ impl Worker {
 
     fn tick(&self) {
         let now = self.shared.started.elapsed().as_millis();
-        self.clock
-            .store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.clock.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -144,12 +143,7 @@ impl Shared {
     }
 
     pub(super) fn stats(&self, workers: &[Arc<Worker>]) -> Stats {
-        let sum = |of: fn(&Worker) -> &AtomicU64| {
-            workers
-                .iter()
-                .map(|worker| of(worker).load(Ordering::Relaxed))
-                .sum()
-        };
+        let sum = |of: fn(&Worker) -> &AtomicU64| workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
         let skipped = self.listings.skipped();
         Stats {
             requests: sum(|worker| &worker.requests),
@@ -191,10 +185,7 @@ type Handed = (StdStream, OpenConnection);
 
 /// Where a thread gets its connections.
 pub(super) enum Inlet {
-    Acceptor {
-        listener: TcpListener,
-        others: Vec<(Arc<Worker>, UnboundedSender<Handed>)>,
-    },
+    Acceptor { listener: TcpListener, others: Vec<(Arc<Worker>, UnboundedSender<Handed>)> },
     Handed(UnboundedReceiver<Handed>),
 }
 
@@ -215,15 +206,9 @@ pub(super) fn inlets(listener: TcpListener, workers: &[Arc<Worker>]) -> Vec<Inle
 /// The life of one thread: serves until told to stop, then ends its connections within `grace` (read when stopping).
 pub(super) fn run(runtime: Runtime, worker: Arc<Worker>, inlet: Inlet, grace: Arc<AtomicU64>) {
     runtime.block_on(async {
-        let mut connections = Connections {
-            worker: Arc::clone(&worker),
-            list: Vec::new(),
-            prune_at: PRUNE_FROM,
-        };
+        let mut connections = Connections { worker: Arc::clone(&worker), list: Vec::new(), prune_at: PRUNE_FROM };
         serve(&mut connections, inlet).await;
-        connections
-            .drain(Duration::from_millis(grace.load(Ordering::Acquire)))
-            .await;
+        connections.drain(Duration::from_millis(grace.load(Ordering::Acquire))).await;
     });
     // A walk stops at the next directory; a disk that hangs longer than this is left behind.
     runtime.shutdown_timeout(Duration::from_secs(5));
@@ -260,9 +245,7 @@ impl Inlet {
                     // The accepting thread has stopped; this one will be told so too.
                     return std::future::pending().await;
                 };
-                return TcpStream::from_std(stream)
-                    .ok()
-                    .map(|stream| (stream, open));
+                return TcpStream::from_std(stream).ok().map(|stream| (stream, open));
             }
             Self::Acceptor { listener, others } => (listener, others),
         };
@@ -297,10 +280,7 @@ impl Inlet {
 /// Whether accepting failed for one client alone, so that the next may be tried at once.
 fn is_of_one_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// Closes the socket for every process that holds it: a process forked meanwhile has it open too, and would keep the
@@ -312,10 +292,7 @@ fn close_listener(listener: TcpListener) {
 }
 
 fn sweep_every(options: &Options) -> Duration {
-    let shortest = options
-        .idle_timeout
-        .min(options.header_timeout)
-        .min(options.write_timeout);
+    let shortest = options.idle_timeout.min(options.header_timeout).min(options.write_timeout);
     (shortest / 4).clamp(Duration::from_millis(10), SWEEP_AT_MOST)
 }
 
@@ -349,13 +326,8 @@ impl Connections {
         let now = self.worker.now();
         let options = &shared.options;
         let full = shared.open.load(Ordering::Relaxed) >= shared.open_at_most;
-        let idle = if full {
-            options.idle_timeout.min(IDLE_WHEN_FULL)
-        } else {
-            options.idle_timeout
-        };
-        let late =
-            |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        let idle = if full { options.idle_timeout.min(IDLE_WHEN_FULL) } else { options.idle_timeout };
+        let late = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
         self.list.retain(|(wire, task)| {
             let Some(wire) = wire.upgrade() else {
                 return false;
@@ -364,9 +336,7 @@ impl Connections {
                 Standing::Busy => true,
                 // The client is told nothing: there is no request to answer, or it does not read.
                 Standing::Stalled(since) if late(since, options.write_timeout) => end(shared, task),
-                Standing::Partial(since) if late(since, options.header_timeout) => {
-                    end(shared, task)
-                }
+                Standing::Partial(since) if late(since, options.header_timeout) => end(shared, task),
                 Standing::Idle(since) if late(since, idle) => {
                     wire.drain();
                     true

@@ -62,14 +62,7 @@ pub(super) enum Standing {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, now: u64) -> Arc<Self> {
-        let inner = Inner {
-            stream,
-            waiting: Vec::new(),
-            sent: 0,
-            blocked: false,
-            yields: 0,
-            waker: None,
-        };
+        let inner = Inner { stream, waiting: Vec::new(), sent: 0, blocked: false, yields: 0, waker: None };
         Arc::new(Self {
             inner: Mutex::new(inner),
             progress: AtomicU64::new(now),
@@ -156,19 +149,8 @@ impl Wire {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send_waiting(
-        &self,
-        inner: &mut Inner,
-        cx: &mut Context<'_>,
-        now: u64,
-    ) -> Poll<io::Result<()>> {
-        let Inner {
-            stream,
-            waiting,
-            sent,
-            blocked,
-            ..
-        } = inner;
+    fn send_waiting(&self, inner: &mut Inner, cx: &mut Context<'_>, now: u64) -> Poll<io::Result<()>> {
+        let Inner { stream, waiting, sent, blocked, .. } = inner;
         while *sent < waiting.len() {
             match Pin::new(&mut *stream).poll_write(cx, &waiting[*sent..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -197,11 +179,7 @@ pub(super) struct WireEnd<N> {
 }
 
 impl<N: Fn() -> u64 + Unpin> Read for WireEnd<N> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut into: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.wire.lock();
         if !inner.waiting.is_empty()
             && let Poll::Ready(Err(error)) = self.wire.send_waiting(&mut inner, cx, (self.now)())
@@ -213,9 +191,7 @@ impl<N: Fn() -> u64 + Unpin> Read for WireEnd<N> {
         let mut buffer = ReadBuf::uninit(&mut space[..room]);
         ready!(Pin::new(&mut inner.stream).poll_read(cx, &mut buffer))?;
         if !buffer.filled().is_empty() && self.wire.partial.load(Ordering::Relaxed) == 0 {
-            self.wire
-                .partial
-                .store((self.now)().max(1), Ordering::Relaxed);
+            self.wire.partial.store((self.now)().max(1), Ordering::Relaxed);
         }
         into.put_slice(buffer.filled());
         Poll::Ready(Ok(()))
@@ -223,11 +199,7 @@ impl<N: Fn() -> u64 + Unpin> Read for WireEnd<N> {
 }
 
 impl<N: Fn() -> u64 + Unpin> Write for WireEnd<N> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.wire.lock();
         if inner.waiting.len() + bytes.len() > WAIT_AT_MOST {
             let now = (self.now)();
@@ -265,9 +237,7 @@ impl<N: Fn() -> u64 + Unpin> Write for WireEnd<N> {
         {
             let mut inner = self.wire.lock();
             if inner.waiting.len() + length <= WAIT_AT_MOST {
-                parts
-                    .iter()
-                    .for_each(|part| inner.waiting.extend_from_slice(part));
+                parts.iter().for_each(|part| inner.waiting.extend_from_slice(part));
                 return Poll::Ready(Ok(length));
             }
         }

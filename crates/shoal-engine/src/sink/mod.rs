@@ -9,7 +9,10 @@
 //! - `sync` is called from one thread, never again after it returned an error. What it names as durable survives a power
 //!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
 
+pub(crate) mod collision;
+pub mod dir;
 pub mod memory;
+pub mod null;
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -86,7 +89,8 @@ pub struct Settled {
 pub trait Sink: Send + Sync {
     /// What makes it the same destination when a run is resumed.
     fn identity(&self) -> String;
-    /// Where the journal lives unless the user says otherwise; `None`: nowhere, so the run cannot be resumed.
+    /// The directory whose `.shoal/` holds the journal unless the user says otherwise; `None`: none, so that the run
+    /// cannot be resumed.
     fn journal_dir(&self) -> Option<PathBuf>;
     /// Prepares the destination: leftovers of dead runs are swept, limits looked at.
     fn start(&self, start: &Start) -> Result<Started>;
@@ -105,16 +109,9 @@ pub trait Writer {
     /// Opens a slot for a partition.
     fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()>;
     /// Writes a complete object.
-    fn put(
-        &mut self,
-        slot: u32,
-        name: &Name,
-        meta: &ObjectMeta,
-        payload: Payload<'_>,
-    ) -> Result<Put>;
+    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put>;
     /// Begins an object that comes in pieces.
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta)
-    -> Result<Box<dyn ObjectWriter>>;
+    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
     /// Closes a slot whose objects are all written.
     fn seal(&mut self, slot: u32) -> Result<Sealed>;
     /// Gives a slot up; what it wrote is not committed.

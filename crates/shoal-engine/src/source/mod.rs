@@ -11,6 +11,7 @@
 //! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
+pub mod list_get;
 pub mod memory;
 
 use std::future::Future;
@@ -165,17 +166,8 @@ pub(crate) trait BodyClock {
 }
 
 impl Body {
-    pub(crate) fn new(
-        writer: Box<dyn ObjectWriter>,
-        lane: Rc<dyn BodyClock>,
-        meta: ObjectMeta,
-    ) -> Body {
-        Body {
-            writer,
-            lane,
-            bytes: 0,
-            meta,
-        }
+    pub(crate) fn new(writer: Box<dyn ObjectWriter>, lane: Rc<dyn BodyClock>, meta: ObjectMeta) -> Body {
+        Body { writer, lane, bytes: 0, meta }
     }
 
     /// Appends a piece. After an error: stop reading and call `Lane::finished` with it.

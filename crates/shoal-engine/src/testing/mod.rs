@@ -2,4 +2,5 @@
 
 pub mod faults;
 pub mod names;
+pub mod sink_contract;
 pub mod source_contract;

@@ -55,7 +55,8 @@ fn listing_is_dense_and_stable(source: &dyn Source, all: &[Partition]) {
 fn every_cursor_continues_at_its_page(source: &dyn Source, all: &[Partition]) {
     for (at, partition) in all.iter().enumerate() {
         let first = all[..at].iter().position(|earlier| earlier.after == partition.after).unwrap_or(at);
-        let rest: Vec<(u64, Key)> = list(source, Some(partition.after.clone())).iter().map(|p| (p.seq, p.key)).collect();
+        let rest: Vec<(u64, Key)> =
+            list(source, Some(partition.after.clone())).iter().map(|p| (p.seq, p.key)).collect();
         let wanted: Vec<(u64, Key)> = all[first..].iter().map(|p| (p.seq, p.key)).collect();
         assert_eq!(rest, wanted, "the cursor of partition {at}");
     }
@@ -83,7 +84,8 @@ fn select_gives_exactly_what_is_asked(source: &dyn Source, all: &[Partition]) {
 fn every_object_arrives(source: &Arc<dyn Source>, expected: &Objects, workers: usize) {
     let sink = MemorySink::new();
     let options = TransferOptions { workers: Workers::Fixed(workers), ..TransferOptions::default() };
-    let outcome = Transfer::new(source.clone(), Arc::new(sink.clone()), options).run(&mut |_| ControlFlow::Continue(()));
+    let outcome =
+        Transfer::new(source.clone(), Arc::new(sink.clone()), options).run(&mut |_| ControlFlow::Continue(()));
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert!(outcome.report.run.balanced());
     assert_eq!(&sink.objects(), expected, "with {workers} workers");

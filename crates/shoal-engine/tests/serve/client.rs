@@ -38,13 +38,8 @@ pub struct Client {
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        Self {
-            stream,
-            read: Vec::new(),
-        }
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self { stream, read: Vec::new() }
     }
 
     pub fn send(&mut self, text: &str) {
@@ -63,19 +58,11 @@ impl Client {
             if let Some(at) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
             }
-            assert!(
-                self.fill(),
-                "closed before an answer: {:?}",
-                String::from_utf8_lossy(&self.read)
-            );
+            assert!(self.fill(), "closed before an answer: {:?}", String::from_utf8_lossy(&self.read));
         };
         let head = String::from_utf8(self.read.drain(..end).collect()).unwrap();
         let status = head[9..12].parse().unwrap();
-        let mut reply = Reply {
-            status,
-            head,
-            body: Vec::new(),
-        };
+        let mut reply = Reply { status, head, body: Vec::new() };
         if !head_only && status != 304 {
             let length: usize = reply.header("content-length").unwrap().parse().unwrap();
             while self.read.len() < length {
@@ -87,9 +74,7 @@ impl Client {
     }
 
     pub fn ask(&mut self, method: &str, target: &str, headers: &str) -> Reply {
-        self.send(&format!(
-            "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"
-        ));
+        self.send(&format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
         self.reply(method == "HEAD")
     }
 
@@ -98,22 +83,15 @@ impl Client {
     }
 
     pub fn page(&mut self, marker: Option<&str>) -> Page {
-        let target = marker.map_or("/list".to_owned(), |marker| {
-            format!("/list?next-marker={marker}")
-        });
+        let target = marker.map_or("/list".to_owned(), |marker| format!("/list?next-marker={marker}"));
         let reply = self.get(&target);
         assert_eq!(reply.status, 200, "{target}: {}", reply.text());
         assert_eq!(reply.header("content-type"), Some("application/json"));
         let json: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         let names = json["FileNames"].as_array().unwrap();
         Page {
-            names: names
-                .iter()
-                .map(|name| name.as_str().unwrap().to_owned())
-                .collect(),
-            next: json
-                .get("NextMarker")
-                .map(|marker| marker.as_str().unwrap().to_owned()),
+            names: names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
+            next: json.get("NextMarker").map(|marker| marker.as_str().unwrap().to_owned()),
         }
     }
 
@@ -133,11 +111,7 @@ impl Client {
 
     /// Whether the server closes the connection, without a further byte.
     pub fn is_closed(&mut self) -> bool {
-        assert!(
-            self.read.is_empty(),
-            "{:?}",
-            String::from_utf8_lossy(&self.read)
-        );
+        assert!(self.read.is_empty(), "{:?}", String::from_utf8_lossy(&self.read));
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }
 }
@@ -166,11 +140,7 @@ pub fn tree(count: usize) -> (tempfile::TempDir, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let mut names = BTreeSet::new();
     for i in 0..count {
-        let name = if i % 3 == 0 {
-            format!("sub{}/x/{i}", i % 5)
-        } else {
-            format!("f{i}")
-        };
+        let name = if i % 3 == 0 { format!("sub{}/x/{i}", i % 5) } else { format!("f{i}") };
         let path = root.path().join(&name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("content of {name}")).unwrap();
@@ -182,10 +152,7 @@ pub fn tree(count: usize) -> (tempfile::TempDir, Vec<String>) {
 pub fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "waited 20 s in vain"
-        );
+        assert!(start.elapsed() < Duration::from_secs(20), "waited 20 s in vain");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

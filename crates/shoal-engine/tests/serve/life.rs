@@ -13,11 +13,7 @@ fn the_access_log_has_one_line_per_request_when_the_service_has_stopped() {
     let root = temp.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("big"), vec![7; 200_000]).unwrap();
-    let options = Options {
-        access_log: Some(log.clone()),
-        threads: Some(2),
-        ..Options::default()
-    };
+    let options = Options { access_log: Some(log.clone()), threads: Some(2), ..Options::default() };
     let server = serve_with(&root, options);
     let mut clients: Vec<_> = (0..4).map(|_| Client::new(server.address())).collect();
     for client in &mut clients {
@@ -44,14 +40,8 @@ fn the_access_log_has_one_line_per_request_when_the_service_has_stopped() {
 #[test]
 fn stopping_finishes_the_request_in_progress_frees_the_port_and_joins_all_threads() {
     let server = Server::start(
-        Content::Synthetic {
-            count: 1,
-            size: 20 << 20,
-        },
-        Options {
-            threads: Some(2),
-            ..Options::default()
-        },
+        Content::Synthetic { count: 1, size: 20 << 20 },
+        Options { threads: Some(2), ..Options::default() },
     )
     .unwrap();
     let address = server.address();
@@ -84,10 +74,7 @@ fn stopping_cuts_what_does_not_end_within_the_grace() {
     let start = Instant::now();
     let stats = server.stop(Duration::from_millis(100));
     let took = start.elapsed();
-    assert!(
-        took >= Duration::from_millis(100) && took < Duration::from_secs(5),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(5), "{took:?}");
     assert_eq!((stats.open_connections, stats.cut_connections), (0, 1));
 }
 
@@ -99,15 +86,7 @@ fn threads_are_gone_after_a_drop_and_the_same_port_can_be_served_at_once() {
     assert_eq!(client.get("/get/object-000000000").text(), "o");
     drop(server);
     // Names of threads are per process, and other tests run services too: the port is what tells.
-    let options = Options {
-        port: address.port(),
-        ..Options::default()
-    };
+    let options = Options { port: address.port(), ..Options::default() };
     let again = Server::start(Content::Synthetic { count: 1, size: 2 }, options).unwrap();
-    assert_eq!(
-        Client::new(again.address())
-            .get("/get/object-000000000")
-            .text(),
-        "ob"
-    );
+    assert_eq!(Client::new(again.address()).get("/get/object-000000000").text(), "ob");
 }

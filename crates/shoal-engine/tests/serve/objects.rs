@@ -12,59 +12,34 @@ fn head_conditions_and_ranges_follow_the_standard() {
     fs::write(root.path().join("digits"), "0123456789").unwrap();
     let directory = serve_with(root.path(), Options::default());
     let objects = synthetic(3, 10);
-    for (server, target, whole) in [
-        (&directory, "/get/digits", "0123456789"),
-        (&objects, "/get/object-000000002", "object-000"),
-    ] {
+    for (server, target, whole) in
+        [(&directory, "/get/digits", "0123456789"), (&objects, "/get/object-000000002", "object-000")]
+    {
         let mut client = Client::new(server.address());
         let head = client.ask("HEAD", target, "");
-        assert_eq!(
-            (head.status, head.header("content-length")),
-            (200, Some("10"))
-        );
+        assert_eq!((head.status, head.header("content-length")), (200, Some("10")));
         let tag = head.header("etag").unwrap().to_owned();
-        assert!(
-            tag.starts_with('"') && tag.ends_with('"'),
-            "a strong tag: {tag}"
-        );
+        assert!(tag.starts_with('"') && tag.ends_with('"'), "a strong tag: {tag}");
         assert_eq!(client.get(target).header("etag"), Some(tag.as_str()));
 
         let part = client.ask("GET", target, "Range: bytes=2-4\r\n");
         assert_eq!((part.status, part.text()), (206, &whole[2..5]));
         assert_eq!(part.header("content-range"), Some("bytes 2-4/10"));
-        assert_eq!(
-            client.ask("GET", target, "Range: bytes=-3\r\n").text(),
-            &whole[7..]
-        );
+        assert_eq!(client.ask("GET", target, "Range: bytes=-3\r\n").text(), &whole[7..]);
         let beyond = client.ask("GET", target, "Range: bytes=10-\r\n");
-        assert_eq!(
-            (beyond.status, beyond.header("content-range")),
-            (416, Some("bytes */10"))
-        );
+        assert_eq!((beyond.status, beyond.header("content-range")), (416, Some("bytes */10")));
 
         let same = format!("If-None-Match: \"x\", {tag}\r\n");
         assert_eq!(client.ask("GET", target, &same).status, 304);
-        assert_eq!(
-            client.ask("GET", target, "If-None-Match: \"x\"\r\n").text(),
-            whole
-        );
+        assert_eq!(client.ask("GET", target, "If-None-Match: \"x\"\r\n").text(), whole);
         assert_eq!(client.ask("GET", target, "If-Match: \"x\"\r\n").status, 412);
-        assert_eq!(
-            client
-                .ask("GET", target, &format!("If-Match: {tag}\r\n"))
-                .text(),
-            whole
-        );
+        assert_eq!(client.ask("GET", target, &format!("If-Match: {tag}\r\n")).text(), whole);
         let still = format!("Range: bytes=2-4\r\nIf-Range: {tag}\r\n");
         assert_eq!(client.ask("GET", target, &still).status, 206);
         let other = "Range: bytes=2-4\r\nIf-Range: \"x\"\r\n";
         assert_eq!(client.ask("GET", target, other).text(), whole);
         assert_eq!(client.ask("HEAD", "/get/none", "").status, 404);
-        assert_eq!(
-            client.get(target).text(),
-            whole,
-            "the connection is still in step"
-        );
+        assert_eq!(client.get(target).text(), whole, "the connection is still in step");
     }
     let mut client = Client::new(directory.address());
     let before = client.get("/get/digits").header("etag").map(str::to_owned);
@@ -77,16 +52,11 @@ fn head_conditions_and_ranges_follow_the_standard() {
 #[test]
 fn large_objects_are_streamed_whole_and_in_part_also_with_requests_behind_them() {
     let root = tempfile::tempdir().unwrap();
-    let bytes: Vec<u8> = (0..3_000_001u32)
-        .flat_map(|i| i.to_le_bytes())
-        .take(3_000_001)
-        .collect();
+    let bytes: Vec<u8> = (0..3_000_001u32).flat_map(|i| i.to_le_bytes()).take(3_000_001).collect();
     fs::write(root.path().join("large"), &bytes).unwrap();
     let (server, mut client) = serve(root.path());
     let line = "GET /get/large HTTP/1.1\r\nHost: localhost\r\n";
-    client.send(&format!(
-        "{line}\r\n{line}Range: bytes=1000000-2999999\r\n\r\n{line}\r\n"
-    ));
+    client.send(&format!("{line}\r\n{line}Range: bytes=1000000-2999999\r\n\r\n{line}\r\n"));
     // Not read at once, so that the service has to wait for its client.
     std::thread::sleep(Duration::from_millis(50));
     let whole = client.reply(false);
@@ -95,28 +65,14 @@ fn large_objects_are_streamed_whole_and_in_part_also_with_requests_behind_them()
     assert!(client.reply(false).body == bytes[1_000_000..3_000_000]);
     assert!(client.reply(false).body == bytes);
     let stats = server.stop(GRACE);
-    assert_eq!(
-        (stats.requests, stats.bytes),
-        (3, 2 * 3_000_001 + 2_000_000)
-    );
+    assert_eq!((stats.requests, stats.bytes), (3, 2 * 3_000_001 + 2_000_000));
 
     let server = synthetic(1, 1_000_003);
-    let whole = Client::new(server.address())
-        .get("/get/object-000000000")
-        .body;
-    let expected: Vec<u8> = b"object-000000000\n"
-        .iter()
-        .copied()
-        .cycle()
-        .take(1_000_003)
-        .collect();
+    let whole = Client::new(server.address()).get("/get/object-000000000").body;
+    let expected: Vec<u8> = b"object-000000000\n".iter().copied().cycle().take(1_000_003).collect();
     assert!(whole == expected);
     let mut client = Client::new(server.address());
-    let part = client.ask(
-        "GET",
-        "/get/object-000000000",
-        "Range: bytes=70001-700000\r\n",
-    );
+    let part = client.ask("GET", "/get/object-000000000", "Range: bytes=70001-700000\r\n");
     assert!(part.body == expected[70_001..700_001]);
 }
 
@@ -130,12 +86,7 @@ fn a_file_that_shrinks_while_it_is_sent_breaks_the_transfer() {
     client.send("GET /get/shrinks HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = client.reply(true);
     assert_eq!(head.header("content-length"), Some("268435456"));
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(1000)
-        .unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
     let mut rest = client.read.len();
     let mut space = vec![0; 1 << 20];
     while let Ok(bytes @ 1..) = client.stream.read(&mut space) {
@@ -150,24 +101,15 @@ fn fifty_pipelined_requests_are_answered_in_order_with_their_ids() {
     let mut client = Client::new(server.address());
     let mut text = String::new();
     for i in 0..50 {
-        let name = if i == 20 {
-            "none".to_owned()
-        } else {
-            format!("object-{:09}", i * 7)
-        };
-        text += &format!(
-            "GET /get/{name} HTTP/1.1\r\nHost: localhost\r\nShoal-Request-Id: conn-7.{i}\r\n\r\n"
-        );
+        let name = if i == 20 { "none".to_owned() } else { format!("object-{:09}", i * 7) };
+        text += &format!("GET /get/{name} HTTP/1.1\r\nHost: localhost\r\nShoal-Request-Id: conn-7.{i}\r\n\r\n");
     }
     // Cut in the middle of a request: what is complete is answered without the rest.
     let (first, rest) = text.split_at(text.len() - 30);
     client.send(first);
     for i in 0..49 {
         let reply = client.reply(false);
-        assert_eq!(
-            reply.header("shoal-request-id"),
-            Some(format!("conn-7.{i}").as_str())
-        );
+        assert_eq!(reply.header("shoal-request-id"), Some(format!("conn-7.{i}").as_str()));
         if i == 20 {
             assert_eq!(reply.status, 404);
         } else {
@@ -175,10 +117,7 @@ fn fifty_pipelined_requests_are_answered_in_order_with_their_ids() {
         }
     }
     client.send(rest);
-    assert_eq!(
-        client.reply(false).header("shoal-request-id"),
-        Some("conn-7.49")
-    );
+    assert_eq!(client.reply(false).header("shoal-request-id"), Some("conn-7.49"));
 }
 
 #[test]
@@ -211,17 +150,9 @@ fn the_request_id_comes_back_on_every_kind_of_answer() {
         ("POST", "/list", "", 405),
         ("GET", "http://example.com/list", "", 403),
     ] {
-        let reply = client.ask(
-            method,
-            target,
-            &format!("{headers}Shoal-Request-Id: 4f\r\n"),
-        );
+        let reply = client.ask(method, target, &format!("{headers}Shoal-Request-Id: 4f\r\n"));
         assert_eq!(reply.status, status, "{method} {target}");
-        assert_eq!(
-            reply.header("shoal-request-id"),
-            Some("4f"),
-            "{method} {target}"
-        );
+        assert_eq!(reply.header("shoal-request-id"), Some("4f"), "{method} {target}");
     }
     assert_eq!(client.get("/get/f1").header("shoal-request-id"), None);
 }

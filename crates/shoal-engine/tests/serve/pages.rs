@@ -15,10 +15,7 @@ fn a_synthetic_listing_adds_up_and_every_object_on_it_has_its_bytes() {
     let (names, pages) = client.list(None);
     assert_eq!(pages, 3);
     assert_eq!(names.len(), 2500);
-    assert_eq!(
-        (names[0].as_str(), names[2499].as_str()),
-        ("object-000000000", "object-000002499")
-    );
+    assert_eq!((names[0].as_str(), names[2499].as_str()), ("object-000000000", "object-000002499"));
     assert_eq!(client.page(Some("2000")).names.len(), 500);
     for name in names.iter().step_by(250) {
         let reply = client.get(&format!("/get/{name}"));
@@ -49,13 +46,7 @@ fn a_directory_listing_is_sorted_and_complete_in_pages_and_does_not_change_while
     fs::create_dir(root.path().join(".SHOAL")).unwrap();
     fs::write(root.path().join(".SHOAL/journal.db"), "private").unwrap();
     fs::create_dir(root.path().join("deep")).unwrap();
-    let server = serve_with(
-        root.path(),
-        Options {
-            page_size: 10,
-            ..Options::default()
-        },
-    );
+    let server = serve_with(root.path(), Options { page_size: 10, ..Options::default() });
     let mut client = Client::new(server.address());
     let first = client.page(None);
     assert_eq!(first.names.len(), 10);
@@ -65,27 +56,17 @@ fn a_directory_listing_is_sorted_and_complete_in_pages_and_does_not_change_while
     assert_eq!([first.names, rest].concat(), names);
     assert_eq!(client.list(None).0.len(), 48);
     for name in &names {
-        assert_eq!(
-            client.get(&format!("/get/{name}")).text(),
-            format!("content of {name}")
-        );
+        assert_eq!(client.get(&format!("/get/{name}")).text(), format!("content of {name}"));
     }
     assert_eq!(client.get("/get/.SHOAL/journal.db").status, 404);
     assert_eq!(client.get("/get/.shoal/journal.db").status, 404);
-    assert_eq!(
-        client.get("/get/deep").status,
-        404,
-        "a directory is no object"
-    );
+    assert_eq!(client.get("/get/deep").status, 404, "a directory is no object");
 }
 
 #[test]
 fn a_marker_goes_on_after_a_restart_where_it_was_although_files_came_and_went() {
     let (root, names) = tree(60);
-    let options = Options {
-        page_size: 7,
-        ..Options::default()
-    };
+    let options = Options { page_size: 7, ..Options::default() };
     let server = serve_with(root.path(), options.clone());
     let first = Client::new(server.address()).page(None);
     drop(server);
@@ -104,30 +85,18 @@ fn a_marker_goes_on_after_a_restart_where_it_was_although_files_came_and_went() 
 fn a_spilled_snapshot_gives_the_same_pages() {
     let (root, names) = tree(200);
     let temp = tempfile::tempdir().unwrap();
-    let options = Options {
-        page_size: 9,
-        names_in_memory: 16,
-        temp_dir: Some(temp.path().to_owned()),
-        ..Options::default()
-    };
+    let options =
+        Options { page_size: 9, names_in_memory: 16, temp_dir: Some(temp.path().to_owned()), ..Options::default() };
     let server = serve_with(root.path(), options);
     let mut client = Client::new(server.address());
     assert_eq!(client.list(None), (names, 200usize.div_ceil(9)));
-    assert_eq!(
-        fs::read_dir(temp.path()).unwrap().count(),
-        0,
-        "the temporary file has no name"
-    );
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0, "the temporary file has no name");
 }
 
 #[test]
 fn a_snapshot_that_cannot_be_spilled_is_an_error_and_not_a_short_listing() {
     let (root, _) = tree(20);
-    let options = Options {
-        names_in_memory: 16,
-        temp_dir: Some(root.path().join("missing")),
-        ..Options::default()
-    };
+    let options = Options { names_in_memory: 16, temp_dir: Some(root.path().join("missing")), ..Options::default() };
     let server = serve_with(root.path(), options);
     let reply = Client::new(server.address()).get("/list");
     assert_eq!(reply.status, 500);
@@ -137,14 +106,7 @@ fn a_snapshot_that_cannot_be_spilled_is_an_error_and_not_a_short_listing() {
 #[test]
 fn the_marker_of_a_dropped_snapshot_is_gone_and_one_in_use_stays() {
     let (root, names) = tree(30);
-    let server = serve_with(
-        root.path(),
-        Options {
-            page_size: 5,
-            snapshots_kept: 2,
-            ..Options::default()
-        },
-    );
+    let server = serve_with(root.path(), Options { page_size: 5, snapshots_kept: 2, ..Options::default() });
     let mut client = Client::new(server.address());
     let used = client.page(None).next.unwrap();
     let unused = client.page(None).next.unwrap();
@@ -152,28 +114,14 @@ fn the_marker_of_a_dropped_snapshot_is_gone_and_one_in_use_stays() {
     client.page(None);
     let reply = client.get(&format!("/list?next-marker={unused}"));
     assert_eq!(reply.status, 410);
-    assert!(
-        reply.text().contains("list again from the start"),
-        "{}",
-        reply.text()
-    );
+    assert!(reply.text().contains("list again from the start"), "{}", reply.text());
     assert_eq!(client.page(Some(&used)).names, names[5..10]);
     // Markers that were tampered with: a place inside a name, no marker at all.
     let (snapshot, name) = used.rsplit_once('.').unwrap();
-    let inside = format!(
-        "{}1.{name}",
-        snapshot.rsplit_once('.').unwrap().0.to_owned() + "."
-    );
-    assert_eq!(
-        client.get(&format!("/list?next-marker={inside}")).status,
-        400
-    );
+    let inside = format!("{}1.{name}", snapshot.rsplit_once('.').unwrap().0.to_owned() + ".");
+    assert_eq!(client.get(&format!("/list?next-marker={inside}")).status, 400);
     for bad in ["x", "1.2.3", "1.2.3.4", "1.2.3.44.5", "%ff", "%zz"] {
-        assert_eq!(
-            client.get(&format!("/list?next-marker={bad}")).status,
-            400,
-            "{bad}"
-        );
+        assert_eq!(client.get(&format!("/list?next-marker={bad}")).status, 400, "{bad}");
     }
 }
 
@@ -199,16 +147,7 @@ fn names_that_no_json_can_hold_links_and_pipes_are_left_out_and_counted() {
 #[test]
 fn odd_names_are_listed_and_served_under_exactly_that_name() {
     let root = tempfile::tempdir().unwrap();
-    let odd = [
-        "CON",
-        "x\u{1b}[31m",
-        "new\nline",
-        "a b",
-        "%2e",
-        "日本語",
-        "q\"uo\\te",
-        "+&=?#",
-    ];
+    let odd = ["CON", "x\u{1b}[31m", "new\nline", "a b", "%2e", "日本語", "q\"uo\\te", "+&=?#"];
     for name in odd {
         fs::write(root.path().join(name), name).unwrap();
     }
@@ -221,10 +160,7 @@ fn odd_names_are_listed_and_served_under_exactly_that_name() {
         let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
         assert_eq!(client.get(&format!("/get/{encoded}")).text(), name);
     }
-    assert_eq!(
-        client.get(&format!("/get/{}", "l".repeat(255))).text(),
-        "long"
-    );
+    assert_eq!(client.get(&format!("/get/{}", "l".repeat(255))).text(), "long");
 }
 
 #[test]
@@ -240,14 +176,8 @@ fn paths_and_fields_can_be_named_otherwise() {
     };
     let server = Server::start(Content::Synthetic { count: 3, size: 3 }, options).unwrap();
     let mut client = Client::new(server.address());
-    assert_eq!(
-        client.get("/v2/names").text(),
-        r#"{"names":["object-000000000","object-000000001"],"next":"2"}"#
-    );
-    assert_eq!(
-        client.get("/v2/names?a=b&after=2").text(),
-        r#"{"names":["object-000000002"]}"#
-    );
+    assert_eq!(client.get("/v2/names").text(), r#"{"names":["object-000000000","object-000000001"],"next":"2"}"#);
+    assert_eq!(client.get("/v2/names?a=b&after=2").text(), r#"{"names":["object-000000002"]}"#);
     assert_eq!(client.get("/v2/names/of/object-000000001").text(), "obj");
     assert_eq!(client.get("/list").status, 404);
 }

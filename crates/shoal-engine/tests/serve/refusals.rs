@@ -76,15 +76,9 @@ fn foreign_hosts_missing_hosts_bodies_and_other_methods_are_refused() {
 
     let mut client = Client::new(server.address());
     let reply = client.ask("DELETE", "/get/object-000000000", "");
-    assert_eq!(
-        (reply.status, reply.header("allow")),
-        (405, Some("GET, HEAD"))
-    );
+    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET, HEAD")));
     let reply = client.ask("GET", "/list", "Content-Length: 5\r\n");
-    assert_eq!(
-        (reply.status, reply.header("connection")),
-        (413, Some("close"))
-    );
+    assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
     // What follows is that body; it must not be taken for a request.
     client.stream.write_all(b"GET /").unwrap();
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -106,10 +100,7 @@ fn a_head_without_end_and_one_that_is_too_long_are_cut_off() {
     assert!(slow.is_closed());
     assert!(idle.is_closed());
     let took = start.elapsed();
-    assert!(
-        took >= Duration::from_millis(290) && took < Duration::from_secs(10),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(10), "{took:?}");
     let mut long = Client::new(server.address());
     long.send("GET /list HTTP/1.1\r\nHost: localhost\r\nX: ");
     // The service may close before all of it is sent.
@@ -123,18 +114,8 @@ fn a_head_without_end_and_one_that_is_too_long_are_cut_off() {
 
 #[test]
 fn a_client_that_never_reads_is_cut_and_little_is_read_for_it() {
-    let options = Options {
-        write_timeout: Duration::from_millis(200),
-        ..Options::default()
-    };
-    let server = Server::start(
-        Content::Synthetic {
-            count: 1,
-            size: 1 << 40,
-        },
-        options,
-    )
-    .unwrap();
+    let options = Options { write_timeout: Duration::from_millis(200), ..Options::default() };
+    let server = Server::start(Content::Synthetic { count: 1, size: 1 << 40 }, options).unwrap();
     let mut client = Client::new(server.address());
     // A request behind it must not make the service gather the whole terabyte.
     client.send(&"GET /get/object-000000000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2));
@@ -146,10 +127,7 @@ fn a_client_that_never_reads_is_cut_and_little_is_read_for_it() {
 
 #[test]
 fn connections_beyond_the_limit_wait_their_turn() {
-    let options = Options {
-        max_connections: 2,
-        ..Options::default()
-    };
+    let options = Options { max_connections: 2, ..Options::default() };
     let server = Server::start(Content::Synthetic { count: 1, size: 5 }, options).unwrap();
     let mut first = Client::new(server.address());
     let mut second = Client::new(server.address());
@@ -170,10 +148,7 @@ fn what_cannot_be_served_is_refused_with_what_why_and_the_next_step() {
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
     let running = synthetic(1, 1);
-    let taken = Options {
-        port: running.address().port(),
-        ..Options::default()
-    };
+    let taken = Options { port: running.address().port(), ..Options::default() };
     let tiny = || Content::Synthetic { count: 1, size: 1 };
     let text = |content: Content, options: Options| -> (ServeError, String) {
         let error = Server::start(content, options).unwrap_err();
@@ -184,68 +159,25 @@ fn what_cannot_be_served_is_refused_with_what_why_and_the_next_step() {
     assert!(matches!(error, ServeError::Directory { .. }));
     assert_eq!(
         said,
-        format!(
-            "cannot serve the directory {missing:?}: no such file or directory: give a directory that exists"
-        )
+        format!("cannot serve the directory {missing:?}: no such file or directory: give a directory that exists")
     );
-    assert!(
-        text(Content::Directory(file), Options::default())
-            .1
-            .contains("not a directory")
-    );
+    assert!(text(Content::Directory(file), Options::default()).1.contains("not a directory"));
     let (error, said) = text(tiny(), taken);
     assert!(matches!(error, ServeError::Bind { .. }));
-    assert!(
-        said.contains("address already in use") && said.contains("port 0"),
-        "{said}"
-    );
-    let log = Options {
-        access_log: Some(missing.join("log")),
-        ..Options::default()
-    };
+    assert!(said.contains("address already in use") && said.contains("port 0"), "{said}");
+    let log = Options { access_log: Some(missing.join("log")), ..Options::default() };
     assert!(matches!(text(tiny(), log).0, ServeError::AccessLog { .. }));
     for options in [
-        Options {
-            page_size: 0,
-            ..Options::default()
-        },
-        Options {
-            threads: Some(0),
-            ..Options::default()
-        },
-        Options {
-            get_path: "/get".to_owned(),
-            ..Options::default()
-        },
-        Options {
-            list_path: "list".to_owned(),
-            ..Options::default()
-        },
-        Options {
-            list_path: "/get/list".to_owned(),
-            ..Options::default()
-        },
+        Options { page_size: 0, ..Options::default() },
+        Options { threads: Some(0), ..Options::default() },
+        Options { get_path: "/get".to_owned(), ..Options::default() },
+        Options { list_path: "list".to_owned(), ..Options::default() },
+        Options { list_path: "/get/list".to_owned(), ..Options::default() },
     ] {
         assert!(matches!(text(tiny(), options).0, ServeError::Option(_)));
     }
-    for bad in [
-        "",
-        "5",
-        "5:",
-        ":5",
-        "5:x",
-        "-5:1",
-        "+5:1",
-        "1:2:3",
-        "99999999999999999999:1",
-    ] {
+    for bad in ["", "5", "5:", ":5", "5:x", "-5:1", "+5:1", "1:2:3", "99999999999999999999:1"] {
         assert!(Content::parse_synthetic(bad).is_err(), "{bad:?}");
     }
-    assert_eq!(
-        Content::parse_synthetic("1000000:100").unwrap(),
-        Content::Synthetic {
-            count: 1_000_000,
-            size: 100
-        }
-    );
+    assert_eq!(Content::parse_synthetic("1000000:100").unwrap(), Content::Synthetic { count: 1_000_000, size: 100 });
 }

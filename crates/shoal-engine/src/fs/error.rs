@@ -1,0 +1,255 @@
+//! From `errno` to [`Error`]: what was tried, on which path, why not, and what to do next.
+//!
+//! Here: [`Trouble`], what a system call left behind, and the one table that makes an error of it. Not here: which of
+//! them are tried again (`error.rs` knows by kind).
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::sync::free;
+use crate::display::escape;
+use crate::error::{Class, Error, Kind};
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Opening a directory.
+    Open,
+    /// Making a directory.
+    MakeDirectory,
+    /// Creating a file.
+    Create,
+    /// Looking at what has a name.
+    Look,
+    /// Writing bytes.
+    Write,
+    /// Closing a file.
+    Close,
+    /// Making it durable.
+    Sync,
+    /// Giving a temporary file its final name.
+    Rename,
+}
+
+impl Doing {
+    /// Names what a failed call was for.
+    pub(crate) fn failed(self) -> impl Fn(Errno) -> Trouble {
+        move |errno| Trouble { doing: self, errno }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Doing::Open => "cannot open",
+            Doing::MakeDirectory => "cannot make the directory",
+            Doing::Create => "cannot create",
+            Doing::Look => "cannot look at",
+            Doing::Write => "cannot write",
+            Doing::Close => "cannot finish writing",
+            Doing::Sync => "cannot make durable",
+            Doing::Rename => "cannot put in place",
+        }
+    }
+
+    fn adds_a_name(self) -> bool {
+        matches!(self, Doing::MakeDirectory | Doing::Create | Doing::Rename)
+    }
+}
+
+/// A failed system call, before anybody knows on which path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    /// What it was for.
+    pub doing: Doing,
+    /// What the system said.
+    pub errno: Errno,
+}
+
+impl Trouble {
+    /// The error for `path`, which lies on the file system of `nearby`. `need`: bytes that were to be written.
+    pub(crate) fn at(self, path: &Path, nearby: BorrowedFd<'_>, need: u64) -> Error {
+        let shown = escape(path.as_os_str().as_bytes());
+        let (why, hint) = match self.errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::MLINK => self.full(nearby, need),
+            _ => (self.words(), self.advice()),
+        };
+        let error = Error::new(self.kind(), format!("{} \"{shown}\": {why}", self.doing.words()))
+            .errno(Some(self.errno.raw_os_error()));
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+
+    /// The same where no object is to blame but the place itself: a run cannot begin there.
+    pub(crate) fn at_start(self, path: &Path, nearby: BorrowedFd<'_>) -> Error {
+        raised(self.at(path, nearby, 0), Kind::Config)
+    }
+
+    /// The same where the place was good when the run began.
+    pub(crate) fn of_run(self, path: &Path, nearby: BorrowedFd<'_>) -> Error {
+        raised(self.at(path, nearby, 0), Kind::DestinationFailed)
+    }
+
+    fn kind(self) -> Kind {
+        match self.errno {
+            Errno::NOSPC | Errno::DQUOT | Errno::MLINK => Kind::DestinationFull,
+            Errno::ROFS => Kind::DestinationReadOnly,
+            Errno::FBIG | Errno::OVERFLOW => Kind::TooLarge,
+            Errno::MFILE | Errno::NFILE => Kind::OutOfFiles,
+            Errno::ACCESS | Errno::PERM => Kind::Denied,
+            Errno::NAMETOOLONG => Kind::NameTooLong,
+            Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => Kind::NameConflict,
+            // How vfat, NTFS and case-folding directories refuse a name that is legal elsewhere.
+            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => Kind::Denied,
+            _ => Kind::DestinationFailed,
+        }
+    }
+
+    fn words(self) -> String {
+        match self.errno {
+            Errno::ROFS => "the file system can only be read".into(),
+            Errno::FBIG | Errno::OVERFLOW => {
+                "the file is larger than the file system or a limit of this process permits".into()
+            }
+            Errno::MFILE => "this process has no file descriptor left".into(),
+            Errno::NFILE => "this machine has no file descriptor left".into(),
+            Errno::NAMETOOLONG => "the file system takes no name of this length".into(),
+            Errno::NOTDIR => "a file or a symbolic link stands where a directory should be".into(),
+            Errno::ISDIR => "a directory stands in its place".into(),
+            Errno::LOOP => "a symbolic link stands in its place".into(),
+            Errno::XDEV => "it leads to another file system".into(),
+            Errno::NOENT => "its directory is gone".into(),
+            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => "the file system takes no such name".into(),
+            errno => plain(errno),
+        }
+    }
+
+    fn advice(self) -> Option<String> {
+        match self.errno {
+            Errno::MFILE => Some("raise the limit with ulimit -n, or use fewer workers".into()),
+            Errno::IO | Errno::ROFS => Some("look at the kernel's log (dmesg), then run the same command again".into()),
+            Errno::NOENT => Some("was the destination removed or unmounted?".into()),
+            Errno::FBIG => Some("look at ulimit -f".into()),
+            _ => None,
+        }
+    }
+
+    /// Why there is no room: blocks, inodes, quota, or a directory that takes no more names.
+    fn full(self, nearby: BorrowedFd<'_>, need: u64) -> (String, Option<String>) {
+        let needed = match need {
+            0 => String::new(),
+            bytes => format!(", {bytes} bytes needed"),
+        };
+        let resume = Some("free some space, then run the same command again: it continues".into());
+        let Ok(free) = free(nearby) else {
+            return (format!("no space left{needed}"), resume);
+        };
+        let why = match self.errno {
+            Errno::DQUOT => format!("the disk quota is used up{needed}"),
+            _ if free.bytes == 0 || free.bytes < need => {
+                format!("no space left: {} bytes free{needed}", free.bytes)
+            }
+            _ if free.inodes == Some(0) => {
+                format!("no inodes left, though {} bytes are free{needed}", free.bytes)
+            }
+            _ if self.doing.adds_a_name() => {
+                let inodes = match free.inodes {
+                    Some(count) => format!(" and {count} inodes"),
+                    None => String::new(),
+                };
+                let why = format!("its directory takes no more names, though {} bytes{inodes} are free", free.bytes);
+                let hint = "many names in one directory fill its index: layout=\"partition\" \
+                            spreads them over directories, once this version has it";
+                return (why, Some(hint.into()));
+            }
+            _ => format!("no space left, though {} bytes seem free{needed}", free.bytes),
+        };
+        (why, resume)
+    }
+}
+
+/// An error that ends the run, whatever it would mean for one object; `conflict`: the kind where the path is in the way.
+fn raised(error: Error, conflict: Kind) -> Error {
+    let kind = match error.kind() {
+        Kind::Denied => Kind::DestinationReadOnly,
+        Kind::NameConflict | Kind::NameTooLong => conflict,
+        kind if kind.class() == Class::Run => return error,
+        _ => Kind::DestinationFailed,
+    };
+    let raised = Error::new(kind, error.why()).errno(error.os_error());
+    match error.advice() {
+        Some(hint) => raised.hint(hint),
+        None => raised,
+    }
+}
+
+/// The system's words in lower case and without the number, which the error carries anyway.
+fn plain(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn error(doing: Doing, errno: Errno) -> Error {
+        let nearby = super::super::dir::Dir::root(Path::new("/")).unwrap();
+        Trouble { doing, errno }.at(Path::new("/there/x\x1b"), nearby.as_fd(), 100)
+    }
+
+    #[test]
+    fn every_errno_names_the_path_and_the_reason() {
+        for (errno, kind) in [
+            (Errno::NOSPC, Kind::DestinationFull),
+            (Errno::DQUOT, Kind::DestinationFull),
+            (Errno::ROFS, Kind::DestinationReadOnly),
+            (Errno::IO, Kind::DestinationFailed),
+            (Errno::NOENT, Kind::DestinationFailed),
+            (Errno::FBIG, Kind::TooLarge),
+            (Errno::MFILE, Kind::OutOfFiles),
+            (Errno::NFILE, Kind::OutOfFiles),
+            (Errno::ACCESS, Kind::Denied),
+            (Errno::PERM, Kind::Denied),
+            (Errno::NAMETOOLONG, Kind::NameTooLong),
+            (Errno::NOTDIR, Kind::NameConflict),
+            (Errno::ISDIR, Kind::NameConflict),
+            (Errno::LOOP, Kind::NameConflict),
+            (Errno::XDEV, Kind::NameConflict),
+        ] {
+            let error = error(Doing::Create, errno);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(error.os_error(), Some(errno.raw_os_error()));
+            assert!(error.why().starts_with("cannot create \"/there/x\\x1b\": "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_the_objects_fault_but_a_refused_write_is_not() {
+        assert_eq!(error(Doing::Create, Errno::INVAL).kind(), Kind::Denied);
+        assert_eq!(error(Doing::Write, Errno::INVAL).kind(), Kind::DestinationFailed);
+    }
+
+    #[test]
+    fn at_the_start_no_object_is_to_blame() {
+        let nearby = super::super::dir::Dir::root(Path::new("/")).unwrap();
+        for errno in [Errno::ACCESS, Errno::NOTDIR, Errno::MFILE, Errno::IO, Errno::NOSPC] {
+            let trouble = Trouble { doing: Doing::Create, errno };
+            for error in [
+                trouble.at_start(Path::new("/there"), nearby.as_fd()),
+                trouble.of_run(Path::new("/there"), nearby.as_fd()),
+            ] {
+                assert_eq!(error.class(), Class::Run, "{error}");
+                assert_eq!(error.os_error(), Some(errno.raw_os_error()));
+            }
+        }
+    }
+}

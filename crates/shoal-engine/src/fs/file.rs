@@ -1,0 +1,98 @@
+//! Writing a file to its end: short writes continued, the result of `close` looked at.
+//!
+//! Not here: opening (`dir.rs`), durability of directories (`sync.rs`).
+
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::error::{Doing, Trouble};
+
+/// How often "try again" is believed, and the pause in between: no regular file should say it, some user-space file
+/// systems do. 2 s in all.
+const TRIES: u32 = 2_000;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Bytes moved at once by [`copy`].
+const COPY_BLOCK: usize = 128 << 10;
+
+/// Writes all of it.
+pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Trouble> {
+    let mut tries = 0;
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            // A write that takes nothing will take nothing next time.
+            Ok(0) => return Err(Doing::Write.failed()(Errno::IO)),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Err(errno) => return Err(Doing::Write.failed()(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file's bytes durable. Never called twice for one file: after a failure the second call would succeed
+/// although the bytes are lost.
+pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), Trouble> {
+    loop {
+        match rustix::fs::fsync(file) {
+            Err(Errno::INTR) => {} // nothing was lost, it was only not waited for
+            result => return result.map_err(Doing::Sync.failed()),
+        }
+    }
+}
+
+/// Closes, and says what that said: network and user-space file systems report a failed write only here.
+pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
+    // SAFETY: `into_raw_fd` gives the fd up, so this call is its only owner and nobody uses it afterwards. Linux frees the
+    // number whatever `close` answers, so it must not be closed again.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    match errno.map_or(Errno::IO, Errno::from_raw_os_error) {
+        Errno::INTR => Ok(()), // freed as well; what was written is judged by the barrier
+        errno => Err(Doing::Close.failed()(errno)),
+    }
+}
+
+/// Writes, makes durable if asked to, and closes.
+pub(crate) fn fill(file: OwnedFd, bytes: &[u8], durable: bool) -> Result<(), Trouble> {
+    write_all(file.as_fd(), bytes)?;
+    if durable {
+        sync(file.as_fd())?;
+    }
+    close(file)
+}
+
+/// Appends all of `from` to `to`.
+pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Trouble> {
+    let mut block = vec![0; COPY_BLOCK];
+    loop {
+        match rustix::io::read(from, &mut block[..]) {
+            Ok(0) => return Ok(()),
+            Ok(length) => write_all(to, &block[..length])?,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Doing::Write.failed()(errno)),
+        }
+    }
+}
+
+/// Keeps a write beyond `RLIMIT_FSIZE` from killing the process: the write then fails with EFBIG, which is one object's
+/// failure. A handler or disposition that somebody has chosen stays; Python ignores the signal anyway.
+pub(crate) fn survive_size_limit() {
+    // SAFETY: sigaction is called with valid pointers to zeroed, then filled structures; a zeroed one is SIG_DFL without
+    // flags. Changing the disposition is process-wide, which is why only the default (death) is replaced.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut before) == 0 && before.sa_sigaction == libc::SIG_DFL {
+            let mut ignore: libc::sigaction = std::mem::zeroed();
+            ignore.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(libc::SIGXFSZ, &ignore, std::ptr::null_mut());
+        }
+    }
+}

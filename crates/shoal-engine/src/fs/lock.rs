@@ -1,0 +1,151 @@
+//! `Lock`: one process at a time works with a journal.
+//!
+//! The exclusion is `flock` on a file, which the kernel gives up when the holder dies: no lock is ever stale. What is
+//! written in the file is only for the message to whoever comes second. Not here: where the file is (`journal/`).
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::private::{PrivateDir, boot_id, fault};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// How often a taken lock is asked for again, and how long in between: [`Lock::holder`] holds it for some microseconds.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Longest text read from a lock file, in bytes; ours is below 400.
+const TEXT_MAX: usize = 1024;
+
+/// Held until it is dropped or the process ends.
+#[derive(Debug)]
+pub struct Lock {
+    file: OwnedFd,
+    /// A forked child has a copy of the fd; dropping that must not unlock for the parent.
+    pid: u32,
+}
+
+/// Who holds a lock, as far as the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Process id; 0 where unknown.
+    pub pid: u32,
+    /// Host name, escaped.
+    pub host: String,
+    /// Boot id of that host.
+    pub boot: String,
+    /// Unix seconds at which it was taken.
+    pub since: u64,
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it.
+    ///
+    /// # Errors
+    /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file system has no locks.
+    pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
+        let path = dir.path().join(name);
+        let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
+        for turn in 1.. {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if turn < TRIES => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => return Err(refusal(dir, &read(&file))),
+                Err(errno) => {
+                    return Err(fault("cannot be locked", &path, errno)
+                        .hint("keep the journal on a local disk with --journal FILE"));
+                }
+            }
+        }
+        let owner = Owner::this_process();
+        let text = format!("pid {}\nhost {}\nboot {}\nsince {}\n", owner.pid, owner.host, owner.boot, owner.since);
+        // Only for a message, so that a full disk does not matter here. Cut last: a reader in between sees too much, not too little.
+        if rustix::io::pwrite(&file, text.as_bytes(), 0).is_ok() {
+            let _ = rustix::fs::ftruncate(&file, text.len() as u64);
+        }
+        Ok(Lock { file, pid: owner.pid })
+    }
+
+    /// Who holds the lock right now; `None`: nobody.
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if the file cannot be read.
+    pub fn holder(dir: &PrivateDir, name: &OsStr) -> Result<Option<Owner>> {
+        let Some(file) = dir.file(name, false)? else {
+            return Ok(None);
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => Ok(Some(read(&file))),
+            _ => Ok(None), // closing the file gives it up again
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // Closing is not enough where a forked child still has the fd.
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
+impl Owner {
+    fn this_process() -> Owner {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Owner {
+            pid: std::process::id(),
+            host: escape(rustix::system::uname().nodename().to_bytes()),
+            boot: boot_id().unwrap_or_default(),
+            since: since.map_or(0, |time| time.as_secs()),
+        }
+    }
+
+    /// Whether the owner should be visible from here, but is not.
+    fn is_gone(&self) -> bool {
+        let here = Owner::this_process();
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let same_machine = self.host == here.host && self.boot == here.boot;
+        same_machine && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
+    }
+}
+
+fn read(file: impl AsFd) -> Owner {
+    let mut text = [0; TEXT_MAX];
+    let length = rustix::io::pread(file, &mut text[..], 0).unwrap_or(0);
+    let mut owner = Owner::default();
+    for line in String::from_utf8_lossy(&text[..length]).lines() {
+        match line.split_once(' ') {
+            Some(("pid", value)) => owner.pid = value.parse().unwrap_or(0),
+            Some(("host", value)) => owner.host = escape(value.as_bytes()),
+            Some(("boot", value)) => owner.boot = escape(value.as_bytes()),
+            Some(("since", value)) => owner.since = value.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+    owner
+}
+
+fn refusal(dir: &PrivateDir, owner: &Owner) -> Error {
+    let on = escape(dir.path().as_os_str().as_bytes());
+    let error = Error::new(
+        Kind::JournalLocked,
+        match owner.pid {
+            0 => "another run is working with this journal".to_owned(),
+            pid => format!("another run is working with this journal: pid {pid} on host \"{}\"", owner.host),
+        },
+    )
+    .on(&on);
+    match owner.is_gone() {
+        true => error.hint(format!(
+            "process {} cannot be seen from here: it runs in another container, or a process forked from it still holds the lock",
+            owner.pid
+        )),
+        false => error.hint("wait until it is done, or stop it and run the same command again"),
+    }
+}

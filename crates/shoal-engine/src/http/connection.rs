@@ -1,0 +1,418 @@
+//! One connection that takes jobs and hands in answers. Today it has one request unanswered at a time; sending several
+//! ahead (pipelining) is a change of [`drive`] alone.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::body::{Framing, Step};
+use super::head::{self, Head};
+use super::watch::Watch;
+use super::{Client, connect};
+use crate::error::{Error, Kind, Result};
+use crate::source::{LocalFuture, WHOLE_MAX};
+
+/// First size of a read buffer, in bytes: the head and body of a small object, many times over.
+const BUFFER: usize = 16 << 10;
+/// Longest head, in bytes.
+const HEAD_MAX: usize = 64 << 10;
+/// Most bytes of a body nobody wants that are read to keep the connection.
+const DISCARD_MAX: u64 = 64 << 10;
+/// Most 1xx answers before the real one.
+const INTERIM_MAX: u32 = 8;
+
+/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished`,
+/// `failed` or `given_back`.
+pub(crate) trait Exchange {
+    type Job;
+    /// An object that arrives in pieces.
+    type Body;
+
+    /// The next job.
+    fn next(&self) -> Next<Self::Job>;
+    /// Resolves when `next` may answer otherwise.
+    fn wake(&self) -> LocalFuture<'_, ()>;
+    /// Appends the request target (path and query, encoded).
+    fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// What to do with the body.
+    fn head(&self, job: &Self::Job, head: &Head) -> Plan;
+    /// The complete object, at most `WHOLE_MAX` bytes.
+    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]);
+    /// A larger one begins.
+    fn begin(&self, job: &Self::Job, head: &Head) -> Result<Self::Body>;
+    /// A piece of it.
+    fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
+    /// All pieces are in, or an error came between.
+    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
+    /// No object.
+    fn failed(&self, job: Self::Job, error: Error);
+    /// Not asked for, or through no fault of the object: to be asked for again.
+    fn given_back(&self, job: Self::Job);
+    /// How long the lane has been busy writing.
+    fn stalled(&self) -> Duration;
+}
+
+/// What `Exchange::next` answers.
+pub(crate) enum Next<J> {
+    Job(J),
+    Wait,
+    Stop,
+}
+
+/// What becomes of a body.
+pub(crate) enum Plan {
+    Keep,
+    /// It is not the object.
+    Refuse(Error),
+}
+
+/// Takes jobs and answers them over one connection after the other until told to stop.
+pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
+    let mut connection: Option<Connection> = None;
+    loop {
+        let job = match exchange.next() {
+            Next::Stop => return,
+            Next::Wait => {
+                exchange.wake().await;
+                continue;
+            }
+            Next::Job(job) => job,
+        };
+        // A kept connection may have been closed, or hold bytes nobody asked for: then it is no good any more.
+        let mut kept = connection.take().filter(Connection::is_quiet);
+        let reused = kept.is_some();
+        if kept.is_none() {
+            match Connection::open(client).await {
+                Ok(fresh) => kept = Some(fresh),
+                Err(error) => {
+                    exchange.failed(job, error);
+                    continue;
+                }
+            }
+        }
+        let Some(mut open) = kept else { continue };
+        open.watch.stalled(exchange.stalled());
+        match open.ask(client, |out| exchange.target(&job, out)).await {
+            Ok(head) => connection = open.answer(exchange, job, head).await,
+            // Closed in the moment the request was sent, before any byte of an answer: nobody's fault (keep-alive race).
+            Err(_) if reused && open.is_untouched() => exchange.given_back(job),
+            Err(error) => exchange.failed(job, error),
+        }
+    }
+}
+
+/// A connection with its read buffer and its deadlines.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Unread bytes are `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    watch: Watch,
+    request: Vec<u8>,
+    /// Bytes received since the last request went out.
+    received: u64,
+    /// The last reading failed because the peer closed or reset the connection.
+    closed: bool,
+    wants_type: bool,
+}
+
+impl Connection {
+    /// A new connection.
+    pub async fn open(client: &Client) -> Result<Connection> {
+        let stream = connect::connect(client).await?;
+        Ok(Connection {
+            stream,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            watch: Watch::new(client.timeout),
+            request: Vec::with_capacity(512),
+            received: 0,
+            closed: false,
+            wants_type: client.wants_type,
+        })
+    }
+
+    /// Sends a request and reads the head of its answer.
+    pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+        self.request.clear();
+        client.request(&mut self.request, target);
+        self.received = 0;
+        self.watch.head();
+        self.send().await?;
+        let mut interim = 0;
+        loop {
+            let unread = &self.buffer[self.start..self.end];
+            match head::parse(unread, self.wants_type)? {
+                Some((head, length)) => {
+                    self.start += length;
+                    if head.status / 100 != 1 {
+                        self.watch.body();
+                        return Ok(head);
+                    }
+                    interim += 1;
+                    if interim > INTERIM_MAX {
+                        return Err(Error::new(Kind::Protocol, "one interim answer after the other"));
+                    }
+                }
+                None if unread.len() >= HEAD_MAX => {
+                    return Err(Error::new(Kind::Protocol, format!("a head of more than {HEAD_MAX} bytes")));
+                }
+                None => self.fill("in the middle of the head").await?,
+            }
+        }
+    }
+
+    async fn send(&mut self) -> Result<()> {
+        // A request is far smaller than a socket buffer: this waits only for a peer that reads nothing.
+        let Connection { stream, request, watch, .. } = self;
+        let mut write = std::pin::pin!(stream.write_all(request));
+        let result = poll_fn(|context| match write.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Ok(result)),
+            Poll::Pending => watch.poll(context).map(Err),
+        })
+        .await;
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                self.closed = true;
+                Err(disconnected(&error, "while the request was sent"))
+            }
+            Err(why) => Err(Error::new(Kind::Timeout, why)),
+        }
+    }
+
+    /// Reads an object's body and hands it in. The connection, if it can be used again.
+    async fn answer<E: Exchange>(mut self, exchange: &E, job: E::Job, mut head: Head) -> Option<Connection> {
+        self.watch.stalled(exchange.stalled());
+        let reusable = match exchange.head(&job, &head) {
+            Plan::Refuse(error) => {
+                let reusable = self.discard(&mut head.framing).await;
+                exchange.failed(job, error);
+                reusable
+            }
+            Plan::Keep => match self.gather(&mut head.framing).await {
+                Ok(Gathered::Whole(body)) => match self.surplus(&head) {
+                    None => {
+                        exchange.whole(job, &head, &self.buffer[body]);
+                        true
+                    }
+                    Some(error) => {
+                        exchange.failed(job, error);
+                        false
+                    }
+                },
+                Ok(Gathered::Copied(body)) => {
+                    match self.surplus(&head) {
+                        None => exchange.whole(job, &head, &body),
+                        Some(error) => exchange.failed(job, error),
+                    }
+                    self.start == self.end
+                }
+                Ok(Gathered::Larger(first)) => self.stream_out(exchange, job, &mut head, &first).await,
+                Err(error) => {
+                    exchange.failed(job, error);
+                    false
+                }
+            },
+        };
+        (reusable && !head.close).then_some(self)
+    }
+
+    /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
+    async fn gather(&mut self, framing: &mut Framing) -> Result<Gathered> {
+        if let Framing::Length(length) = *framing
+            && length <= WHOLE_MAX as u64
+        {
+            let length = length as usize;
+            while self.end - self.start < length {
+                self.fill_for(length, "in the middle of the body").await?;
+            }
+            let body = self.start..self.start + length;
+            self.start += length;
+            return Ok(Gathered::Whole(body));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece(framing).await? {
+            body.extend_from_slice(&self.buffer[piece]);
+            if body.len() > WHOLE_MAX {
+                return Ok(Gathered::Larger(body));
+            }
+        }
+        Ok(Gathered::Copied(body))
+    }
+
+    async fn stream_out<E: Exchange>(&mut self, exchange: &E, job: E::Job, head: &mut Head, first: &[u8]) -> bool {
+        let mut body = match exchange.begin(&job, head) {
+            Ok(body) => body,
+            Err(error) => {
+                exchange.failed(job, error);
+                return false;
+            }
+        };
+        let mut result = exchange.piece(&mut body, first);
+        while result.is_ok() {
+            self.watch.stalled(exchange.stalled());
+            result = match self.piece(&mut head.framing).await {
+                Ok(Some(piece)) => exchange.piece(&mut body, &self.buffer[piece]),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+        }
+        if let (Ok(()), Some(error)) = (&result, self.surplus(head)) {
+            result = Err(error);
+        }
+        let reusable = result.is_ok();
+        exchange.finished(job, body, result);
+        reusable
+    }
+
+    /// The next piece of a body, as a range of the buffer; `None` at the end.
+    async fn piece(&mut self, framing: &mut Framing) -> Result<Option<std::ops::Range<usize>>> {
+        loop {
+            match framing.step(&self.buffer[self.start..self.end])? {
+                Step::End { skip } => {
+                    self.start += skip;
+                    return Ok(None);
+                }
+                Step::Piece { skip, take } => {
+                    let from = self.start + skip;
+                    self.start = from + take;
+                    if take > 0 {
+                        return Ok(Some(from..from + take));
+                    }
+                }
+                Step::More => match self.fill("in the middle of the body").await {
+                    Err(error) if matches!(framing, Framing::Close) && self.closed && !error_is_reset(&error) => {
+                        return Ok(None);
+                    }
+                    other => other?,
+                },
+            }
+        }
+    }
+
+    /// A body of at most `most` bytes, whole; for pages of a listing.
+    pub async fn body(&mut self, mut head: Head, most: usize) -> Result<Option<Vec<u8>>> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece(&mut head.framing).await? {
+            if body.len() + piece.len() > most {
+                return Ok(None);
+            }
+            body.extend_from_slice(&self.buffer[piece]);
+        }
+        match self.surplus(&head) {
+            None => Ok(Some(body)),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Reads a small body nobody wants; whether the connection can be used again.
+    pub async fn discard(&mut self, framing: &mut Framing) -> bool {
+        let mut seen = 0;
+        while !matches!(framing, Framing::Close) {
+            match self.piece(framing).await {
+                Ok(Some(piece)) => seen += piece.len() as u64,
+                Ok(None) => return self.start == self.end,
+                Err(_) => return false,
+            }
+            if seen > DISCARD_MAX {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Bytes behind the end of the answer, which nobody asked for: the length was a lie, and the object is suspect.
+    fn surplus(&self, head: &Head) -> Option<Error> {
+        let bytes = self.end - self.start;
+        (bytes > 0 && !matches!(head.framing, Framing::Close))
+            .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more came than were announced")))
+    }
+
+    /// Nothing has come since the last answer, not even the end.
+    fn is_quiet(&self) -> bool {
+        let mut byte = [0];
+        self.start == self.end
+            && matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The connection broke before a byte of the answer came.
+    fn is_untouched(&self) -> bool {
+        self.closed && self.received == 0
+    }
+
+    async fn fill(&mut self, place: &str) -> Result<()> {
+        self.fill_for(self.end - self.start + 1, place).await
+    }
+
+    /// Reads once, having made room for `needed` unread bytes in all.
+    async fn fill_for(&mut self, needed: usize, place: &str) -> Result<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.start + needed > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if needed > self.buffer.len() {
+                // Bounded by HEAD_MAX and WHOLE_MAX: nobody asks for more.
+                self.buffer.resize(needed.next_power_of_two(), 0);
+            }
+        }
+        let Connection { stream, buffer, end, watch, .. } = self;
+        let result = poll_fn(|context| {
+            let mut free = ReadBuf::new(&mut buffer[*end..]);
+            match Pin::new(&mut *stream).poll_read(context, &mut free) {
+                Poll::Ready(result) => Poll::Ready(Ok(result.map(|()| free.filled().len()))),
+                Poll::Pending => watch.poll(context).map(Err),
+            }
+        })
+        .await;
+        match result {
+            Ok(Ok(0)) => {
+                self.closed = true;
+                let unread = self.received;
+                Err(Error::new(Kind::Disconnected, format!("the connection was closed after {unread} bytes, {place}")))
+            }
+            Ok(Ok(bytes)) => {
+                self.end += bytes;
+                self.received += bytes as u64;
+                self.watch.received(bytes);
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                self.closed = true;
+                Err(disconnected(&error, place))
+            }
+            Err(why) => Err(Error::new(Kind::Timeout, why)),
+        }
+    }
+}
+
+enum Gathered {
+    /// In the buffer.
+    Whole(std::ops::Range<usize>),
+    Copied(Vec<u8>),
+    /// Larger than `WHOLE_MAX`; this much has come.
+    Larger(Vec<u8>),
+}
+
+fn disconnected(error: &io::Error, place: &str) -> Error {
+    let what = match error.kind() {
+        io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
+        io::ErrorKind::BrokenPipe => "the connection was closed".to_owned(),
+        _ => format!("the connection broke ({error})"),
+    };
+    Error::new(Kind::Disconnected, format!("{what} {place}")).errno(error.raw_os_error())
+}
+
+/// A reset is no end of a body, even of one that ends with the connection.
+fn error_is_reset(error: &Error) -> bool {
+    error.os_error().is_some() || error.kind() != Kind::Disconnected
+}

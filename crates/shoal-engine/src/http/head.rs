@@ -1,0 +1,203 @@
+//! The head of one answer: status, how the body is framed, and the few fields that anybody asks for.
+
+use std::mem::MaybeUninit;
+use std::time::{Duration, SystemTime};
+
+use super::body::Framing;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// Most fields of a head.
+const FIELDS_MAX: usize = 100;
+/// Longest a server may ask us to wait.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+/// What an answer says about itself.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub status: u16,
+    pub framing: Framing,
+    /// The connection cannot be used again.
+    pub close: bool,
+    /// An encoding nobody asked for.
+    pub encoding: Option<String>,
+    /// Only where the client `wants_type`.
+    pub content_type: Option<String>,
+    /// Only with 3xx.
+    pub location: Option<String>,
+    /// Only with 429 and 5xx; capped at 120 s.
+    pub retry_after: Option<Duration>,
+}
+
+impl Head {
+    /// Nobody said how long the body is: it ends when the connection does.
+    pub fn is_unverified(&self) -> bool {
+        matches!(self.framing, Framing::Close)
+    }
+}
+
+/// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete.
+///
+/// # Errors
+/// [`Kind::Protocol`] for what is not HTTP or could be read in two ways.
+pub(crate) fn parse(bytes: &[u8], wants_type: bool) -> Result<Option<(Head, usize)>> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut answer = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut answer, bytes, &mut fields)
+        .map_err(|e| broken(format!("the answer is not HTTP: {e}")))?;
+    let httparse::Status::Complete(length) = parsed else { return Ok(None) };
+    let (Some(status), Some(version)) = (answer.code, answer.version) else { return Ok(None) };
+    let mut reading = Reading { status, close: version == 0, ..Reading::default() };
+    for field in answer.headers.iter() {
+        reading.field(field.name, field.value, wants_type)?;
+    }
+    let framing = reading.framing()?;
+    let close = reading.close || matches!(framing, Framing::Close);
+    let Reading { encoding, content_type, location, retry_after, .. } = reading;
+    Ok(Some((Head { status, framing, close, encoding, content_type, location, retry_after }, length)))
+}
+
+#[derive(Default)]
+struct Reading {
+    status: u16,
+    close: bool,
+    length: Option<u64>,
+    chunked: bool,
+    encoding: Option<String>,
+    content_type: Option<String>,
+    location: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+impl Reading {
+    fn field(&mut self, name: &str, value: &[u8], wants_type: bool) -> Result<()> {
+        // By length first: this runs for every field of every answer.
+        match name.len() {
+            14 if name.eq_ignore_ascii_case("content-length") => self.length(value)?,
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                    return Err(broken(format!("a transfer encoding of \"{}\"", escape(value))));
+                }
+                self.chunked = true;
+            }
+            10 if name.eq_ignore_ascii_case("connection") => {
+                let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                if options.clone().any(|option| option.eq_ignore_ascii_case(b"close")) {
+                    self.close = true;
+                } else if options.any(|option| option.eq_ignore_ascii_case(b"keep-alive")) {
+                    self.close = false;
+                }
+            }
+            16 if name.eq_ignore_ascii_case("content-encoding") => {
+                if !value.trim_ascii().eq_ignore_ascii_case(b"identity") && !value.trim_ascii().is_empty() {
+                    self.encoding = Some(escape(value));
+                }
+            }
+            12 if wants_type && name.eq_ignore_ascii_case("content-type") => {
+                self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
+            }
+            8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
+                // A query can carry a signature or token: it is nobody's to see.
+                let shown = value.split(|&byte| byte == b'?').next().unwrap_or_default();
+                let after = shown.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
+                self.location = Some(escape(&shown[after..]));
+            }
+            11 if self.status >= 429 && name.eq_ignore_ascii_case("retry-after") => {
+                self.retry_after = retry_after(value, SystemTime::now());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn length(&mut self, value: &[u8]) -> Result<()> {
+        // Digits only: `parse` would take a sign.
+        let digits = value.trim_ascii();
+        let length = (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+            .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
+            .flatten()
+            .ok_or_else(|| broken(format!("a length of \"{}\"", escape(value))))?;
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(broken(format!("two lengths, {other} and {length}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn framing(&self) -> Result<Framing> {
+        match (self.chunked, self.length) {
+            (true, Some(_)) => Err(broken("both a length and a chunked encoding".to_owned())),
+            _ if self.status / 100 == 1 || matches!(self.status, 204 | 304) => Ok(Framing::Length(0)),
+            (true, None) => Ok(Framing::chunked()),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+            (false, None) => Ok(Framing::Close),
+        }
+    }
+}
+
+fn broken(why: String) -> Error {
+    Error::new(Kind::Protocol, why)
+}
+
+/// Seconds or an HTTP date; nothing for what is neither, and never more than 120 s.
+fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => RETRY_AFTER_MAX, // overflows u64
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framing(head: &str) -> Result<Framing> {
+        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), false).map(|parsed| parsed.unwrap().0.framing)
+    }
+
+    #[test]
+    fn a_body_that_could_be_read_in_two_ways_is_refused() {
+        for head in [
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Content-Length: -1\r\n",
+            "Content-Length: +1\r\n",
+            "Content-Length: 1, 1\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length: \r\n",
+        ] {
+            assert_eq!(framing(head).map_err(|e| e.kind()).unwrap_err(), Kind::Protocol, "{head}");
+        }
+        assert!(matches!(framing("Content-Length: 7\r\nContent-Length: 7\r\n"), Ok(Framing::Length(7))));
+        assert!(matches!(framing(""), Ok(Framing::Close)));
+    }
+
+    #[test]
+    fn retry_after_is_obeyed_up_to_a_cap_and_garbage_is_not() {
+        let now = SystemTime::now();
+        let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|wait| wait.as_secs());
+        assert_eq!(seconds("7"), Some(7));
+        assert_eq!(seconds("0"), Some(0));
+        assert_eq!(seconds("1000000000"), Some(120));
+        assert_eq!(seconds("99999999999999999999999"), Some(120));
+        assert_eq!(seconds("-5"), None);
+        assert_eq!(seconds("soon"), None);
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        let date = httpdate::fmt_http_date(now + Duration::from_secs(30));
+        assert!((28..=30).contains(&seconds(&date).unwrap()));
+    }
+
+    #[test]
+    fn an_unfinished_head_is_not_yet_an_answer() {
+        let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
+        for end in 0..whole.len() {
+            assert!(parse(&whole[..end], false).unwrap().is_none());
+        }
+        assert_eq!(parse(whole, false).unwrap().unwrap().1, whole.len());
+    }
+}

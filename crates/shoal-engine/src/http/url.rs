@@ -1,0 +1,228 @@
+//! Addresses of services: parsing what a user typed, encoding names into requests, keeping secrets out of sight.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// Text that must never be shown: `Debug` prints stars, and there is no `Display`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// `http://host:port/base`, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Host name or address, without brackets.
+    pub host: String,
+    pub port: u16,
+    /// Path before every request, without a trailing slash.
+    pub base: String,
+    /// `Basic …`, from `user:password@` in the URL.
+    pub authorization: Option<Secret>,
+}
+
+impl Address {
+    /// Parses what a user typed.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] saying what is wrong with it; never with the user or password in the text.
+    pub fn parse(text: &str) -> Result<Address> {
+        let Some((scheme, rest)) = text.split_once("://") else { return Err(refused(text, "it has no scheme")) };
+        if scheme.eq_ignore_ascii_case("https") {
+            return Err(refused(text, "https is not built in yet").hint("use http, or a local proxy that speaks TLS"));
+        }
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(refused(text, "its scheme is not http"));
+        }
+        if rest.contains(['?', '#']) || rest.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(refused(text, "it has a query, a fragment or white space"));
+        }
+        let (authority, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (user, host_port) = match authority.rsplit_once('@') {
+            Some((user, host_port)) => (Some(user), host_port),
+            None => (None, authority),
+        };
+        let (host, port) = split_port(host_port).ok_or_else(|| refused(text, "its host or port is not valid"))?;
+        let authorization = match user {
+            Some(user) => {
+                let plain =
+                    decode(user).ok_or_else(|| refused(text, "its user or password is not percent-encoded well"))?;
+                Some(Secret::new(format!("Basic {}", base64(&plain))))
+            }
+            None => None,
+        };
+        Ok(Address { host, port, base: base.trim_end_matches('/').to_owned(), authorization })
+    }
+
+    /// `host:port` as it stands in a `Host` field and in messages.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == 80 { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// `http://host:port/base`, without secrets.
+    pub fn shown(&self) -> String {
+        escape(format!("http://{}{}", self.authority(), self.base).as_bytes())
+    }
+
+    /// A proxy variable that applies to this address, if one does; rules as curl's.
+    pub fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        // HTTP_PROXY in capitals can be set by a request to a CGI program (httpoxy): curl ignores it, and so do we.
+        let found = ["http_proxy", "all_proxy", "ALL_PROXY"].into_iter().find(|name| set(name).is_some())?;
+        let exempt = set("no_proxy").or_else(|| set("NO_PROXY")).unwrap_or_default();
+        let host = self.host.to_ascii_lowercase();
+        let is_exempt = exempt.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
+            let entry = entry.trim_start_matches('.').to_ascii_lowercase();
+            entry == "*" || host == entry || host.ends_with(&format!(".{entry}"))
+        });
+        (!is_exempt).then_some(found)
+    }
+}
+
+fn refused(text: &str, why: &str) -> Error {
+    // A password ends at the last '@' of the authority; show only what follows it.
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let authority_end = rest.find('/').unwrap_or(rest.len());
+    let shown = rest[..authority_end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
+    let shown = shown.split(['?', '#']).next().unwrap_or_default();
+    let text = if scheme.is_empty() { shown.to_owned() } else { format!("{scheme}://{shown}") };
+    Error::new(Kind::Config, format!("not the address of a service: {why}"))
+        .on(&escape(text.as_bytes()))
+        .hint("it is written http://host:port or http://host:port/base")
+}
+
+fn split_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        (host, rest.strip_prefix(':').or(rest.is_empty().then_some("80"))?)
+    } else {
+        text.split_once(':').unwrap_or((text, "80"))
+    };
+    let legal = host.parse::<IpAddr>().is_ok()
+        || !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
+    legal.then_some(())?;
+    Some((host.to_owned(), port.parse().ok().filter(|&port| port != 0)?))
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut plain = Vec::new();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let pair = [bytes.next()?, bytes.next()?];
+            plain.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            plain.push(byte);
+        }
+    }
+    Some(plain)
+}
+
+fn base64(plain: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in plain.chunks(3) {
+        let bits = group.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= group.len() { char::from(ALPHABET[value as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+/// Appends a name percent-encoded: unreserved characters (RFC 3986) stay, and `/` unless `encode_slash`.
+pub(crate) fn encode_name(out: &mut Vec<u8>, name: &[u8], encode_slash: bool) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in name {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte),
+            b'/' if !encode_slash => out.push(byte),
+            _ => out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+        }
+    }
+}
+
+/// Whether a header a user gave can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
+pub(crate) fn valid_field(name: &str, value: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty()
+        && name.bytes().all(token)
+        && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        let address = Address::parse("http://u:p%40ss@files.local:8080/base/").unwrap();
+        assert_eq!((&*address.host, address.port, &*address.base), ("files.local", 8080, "/base"));
+        assert_eq!(address.authorization.unwrap().reveal(), "Basic dTpwQHNz");
+        assert_eq!(Address::parse("http://[::1]:81").unwrap().authority(), "[::1]:81");
+        assert_eq!(Address::parse("http://h").unwrap().authority(), "h");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_the_password() {
+        let bad = [
+            "ftp://h",
+            "http://",
+            "http://h:x",
+            "http://h:0",
+            "http://a b",
+            "http://h/?q",
+            "h:80",
+            "https://h",
+            "http://[::g]",
+        ];
+        for text in bad {
+            assert!(Address::parse(text).is_err(), "{text}");
+        }
+        let error = Address::parse("http://user:hunter2@h:x/p").unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && error.contains("h:x"), "{error}");
+    }
+
+    #[test]
+    fn names_are_encoded() {
+        let encoded = |slash| {
+            let mut out = Vec::new();
+            encode_name(&mut out, "a/b c%2e?é".as_bytes(), slash);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(encoded(false), "a/b%20c%252e%3F%C3%A9");
+        assert_eq!(encoded(true), "a%2Fb%20c%252e%3F%C3%A9");
+    }
+
+    #[test]
+    fn a_proxy_variable_that_applies_is_found() {
+        let address = Address::parse("http://files.example.com").unwrap();
+        let with = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        assert_eq!(address.proxy(with(&[("http_proxy", "x")])), Some("http_proxy"));
+        assert_eq!(address.proxy(with(&[("HTTP_PROXY", "x")])), None);
+        assert_eq!(address.proxy(with(&[("http_proxy", "x"), ("no_proxy", "other, .example.com")])), None);
+        assert_eq!(address.proxy(with(&[("all_proxy", "x"), ("no_proxy", "ample.com")])), Some("all_proxy"));
+    }
+}

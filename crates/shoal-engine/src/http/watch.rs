@@ -1,0 +1,116 @@
+//! Deadlines of one connection. One timer, re-armed only when it fires: a timer per request would cost as much as the
+//! request's own bookkeeping.
+//!
+//! Time that the lane spends writing is taken off: a slow disk is not the server's fault.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::time::Sleep;
+
+/// Least throughput of a body, in bytes a second over a window: below it a connection is stuck, not slow.
+const LEAST: u64 = 100;
+
+enum Phase {
+    /// All of it must be there in time.
+    Head,
+    /// A byte now and then is not enough.
+    Body { window: Duration, window_bytes: u64 },
+}
+
+/// What the connection waits for, and since when. All times are "lane times": since `origin`, less time stalled.
+pub(crate) struct Watch {
+    timeout: Duration,
+    origin: Instant,
+    stalled: Duration,
+    phase: Phase,
+    since: Duration,
+    last_byte: Duration,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Watch {
+    pub fn new(timeout: Duration) -> Watch {
+        let sleep = Box::pin(tokio::time::sleep(timeout));
+        let zero = Duration::ZERO;
+        Watch {
+            timeout,
+            origin: Instant::now(),
+            stalled: zero,
+            phase: Phase::Head,
+            since: zero,
+            last_byte: zero,
+            sleep,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed().saturating_sub(self.stalled)
+    }
+
+    /// The lane has been stalled this long since its start.
+    pub fn stalled(&mut self, stalled: Duration) {
+        self.stalled = stalled;
+    }
+
+    /// A request goes out; its head is awaited.
+    pub fn head(&mut self) {
+        self.phase = Phase::Head;
+        self.since = self.now();
+        self.last_byte = self.since;
+    }
+
+    /// The head is there; its body is awaited.
+    pub fn body(&mut self) {
+        let now = self.now();
+        self.phase = Phase::Body { window: now, window_bytes: 0 };
+        self.last_byte = now;
+    }
+
+    /// Bytes have come.
+    pub fn received(&mut self, bytes: usize) {
+        if let Phase::Body { window_bytes, .. } = &mut self.phase {
+            *window_bytes += bytes as u64;
+            self.last_byte = self.origin.elapsed().saturating_sub(self.stalled);
+        }
+    }
+
+    /// Ready when too much time has passed, with the reason.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<String> {
+        loop {
+            if self.sleep.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let now = self.now();
+            let left = match self.left(now) {
+                Ok(left) => left,
+                Err(why) => return Poll::Ready(why),
+            };
+            self.sleep.as_mut().reset(tokio::time::Instant::now() + left.max(Duration::from_millis(1)));
+        }
+    }
+
+    fn left(&mut self, now: Duration) -> Result<Duration, String> {
+        let seconds = self.timeout.as_secs_f64();
+        match &mut self.phase {
+            Phase::Head => match (self.since + self.timeout).checked_sub(now).filter(|left| !left.is_zero()) {
+                Some(left) => Ok(left),
+                None => Err(format!("no complete answer for {seconds} s")),
+            },
+            Phase::Body { window, window_bytes } => {
+                if now >= self.last_byte + self.timeout {
+                    return Err(format!("nothing came for {seconds} s in the middle of the body"));
+                }
+                if now >= *window + self.timeout {
+                    if (*window_bytes as f64) < LEAST as f64 * seconds {
+                        return Err(format!("only {window_bytes} bytes came in {seconds} s"));
+                    }
+                    (*window, *window_bytes) = (now, 0);
+                }
+                Ok((*window + self.timeout).min(self.last_byte + self.timeout).saturating_sub(now))
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Commits: one transaction each, after its barrier. Also the reset that starts a listing anew.
+//!
+//! A commit is staged beside the state in memory, which changes only when the transaction is durable. Partitions that are
+//! folded in the same commit never become rows. Not here: barriers, and who decides what is in a commit (`engine/`).
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, Statement, params};
+
+use super::rows::{Entry, Fault, Progress};
+use super::trouble::Trouble;
+use super::{Commit, Done, Durable, Fold, Journal, Resume, Retried};
+use crate::error::{Error, Kind, Result};
+use crate::partition::Key;
+
+/// What becomes of the state in memory.
+struct Staged {
+    progress: Progress,
+    /// Entries that differ from the window.
+    changed: BTreeMap<u64, Entry>,
+    failed: u64,
+    deferred: u64,
+}
+
+impl Journal {
+    /// Records what a barrier made durable: durable itself when this returns. A partition that was committed before is
+    /// replaced together with its failures; what counts is its last commit.
+    ///
+    /// # Errors
+    /// [`Kind::DestinationFull`] even without the ballast, [`Kind::Journal`] for anything else the disk does, and
+    /// [`Kind::Internal`] for a commit that does not balance or leaves a gap; nothing of it is recorded then.
+    pub fn commit(&mut self, commit: &Commit, durable: Durable) -> Result<()> {
+        for done in &commit.done {
+            self.check(done)?;
+        }
+        let staged = self.write(|journal, connection| journal.stage(connection, commit, durable))?;
+        let frontier = staged.progress.frontier;
+        self.window = self.window.split_off(&frontier);
+        self.window.extend(staged.changed.into_iter().filter(|(seq, _)| *seq >= frontier));
+        self.progress = staged.progress;
+        (self.failed, self.deferred) = (staged.failed, staged.deferred);
+        for retried in &commit.retried {
+            self.handed.remove(&retried.locator);
+        }
+        Ok(())
+    }
+
+    /// Forgets all that is committed, for a listing from the start; keeps the mark, since files are there.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn reset_listing(&mut self) -> Result<Resume> {
+        let old = &self.progress;
+        let next = Progress {
+            epoch: old.epoch + 1,
+            mark: old.mark,
+            sessions: old.sessions,
+            began: old.began,
+            ..Progress::default()
+        };
+        self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
+        self.write(|journal, connection| {
+            for table in ["done", "failure", "sample"] {
+                connection.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [journal.run])?;
+            }
+            Ok(next.write(connection, journal.run)?)
+        })?;
+        self.rate = super::Rate::default();
+        self.progress = next;
+        self.window.clear();
+        self.handed.clear();
+        (self.failed, self.deferred) = (0, 0);
+        Ok(self.resume(Vec::new()))
+    }
+
+    fn check(&self, done: &Done) -> Result<()> {
+        let accounted = [done.skipped, done.failures.len() as u64]
+            .iter()
+            .try_fold(done.written, |sum, count| sum.checked_add(*count));
+        if accounted != Some(done.listed) {
+            let why = format!(
+                "partition {} does not balance: listed {}, written {}, skipped {}, failed {}",
+                done.seq,
+                done.listed,
+                done.written,
+                done.skipped,
+                done.failures.len()
+            );
+            return Err(Error::new(Kind::Internal, why));
+        }
+        if done.seq < self.progress.frontier {
+            let why = format!("partition {} lies behind the frontier {}", done.seq, self.progress.frontier);
+            return Err(Error::new(Kind::Internal, why));
+        }
+        Ok(())
+    }
+
+    fn stage(&self, connection: &Connection, commit: &Commit, durable: Durable) -> Result<Staged, Trouble> {
+        let mut staged = Staged {
+            progress: self.progress.clone(),
+            changed: BTreeMap::new(),
+            failed: self.failed,
+            deferred: self.deferred,
+        };
+        let mut writer = Fault::writer(connection)?;
+        for done in &commit.done {
+            self.put_done(connection, &mut writer, &mut staged, done)?;
+        }
+        if !commit.retried.is_empty() {
+            let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
+            let mut finder = connection.prepare(&sql)?;
+            for retried in &commit.retried {
+                self.settle(connection, &mut finder, &mut writer, &mut staged, retried)?;
+            }
+        }
+        if let Some(fold) = &commit.fold {
+            self.fold(&mut staged, fold)?;
+        }
+        self.write_window(connection, &mut staged)?;
+        let progress = &mut staged.progress;
+        if !commit.done.is_empty() {
+            progress.completed = None; // the listing went on after all
+        }
+        match durable {
+            Durable::No => progress.boot = Some(self.boot.clone().unwrap_or_default()),
+            Durable::These => {}
+            Durable::All => progress.boot = None,
+        }
+        progress.write(connection, self.run)?;
+        Ok(staged)
+    }
+
+    fn entry<'a>(&'a self, staged: &'a Staged, seq: u64) -> Option<&'a Entry> {
+        staged.changed.get(&seq).or_else(|| self.window.get(&seq))
+    }
+
+    /// A partition and its failures, in place of what was committed of it before.
+    fn put_done(
+        &self,
+        connection: &Connection,
+        writer: &mut Statement<'_>,
+        staged: &mut Staged,
+        done: &Done,
+    ) -> Result<(), Trouble> {
+        let old = self.entry(staged, done.seq).cloned();
+        if old.as_ref().is_some_and(|old| old.failures() != Some(0)) {
+            let of_this = [self.run, done.seq as i64];
+            let (failed, deferred): (i64, i64) = connection.query_row(
+                "SELECT count(*) - count(due_ms), count(due_ms) FROM failure WHERE run = ?1 AND seq = ?2",
+                of_this,
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", of_this)?;
+            staged.failed = staged.failed.saturating_sub(failed as u64);
+            staged.deferred = staged.deferred.saturating_sub(deferred as u64);
+        }
+        let mut entry = Entry {
+            id: old.and_then(|old| old.id),
+            key: done.key,
+            listed: done.listed,
+            written: done.written,
+            skipped: done.skipped,
+            bytes: done.bytes,
+        };
+        let mut seen = HashSet::new();
+        for failed in &done.failures {
+            if !seen.insert(&failed.locator) {
+                entry.skipped += 1; // the same object again: one of the two is a duplicate
+                continue;
+            }
+            Fault::of(done.seq, failed).write(writer, self.run, self.progress.epoch, None)?;
+            match failed.due_ms {
+                Some(_) => staged.deferred += 1,
+                None => staged.failed += 1,
+            }
+        }
+        staged.changed.insert(done.seq, entry);
+        Ok(())
+    }
+
+    /// The outcome of a later try. The same object may have failed in several partitions: written once, it is a
+    /// duplicate in the others. One that has no row any more was answered before.
+    fn settle(
+        &self,
+        connection: &Connection,
+        finder: &mut Statement<'_>,
+        writer: &mut Statement<'_>,
+        staged: &mut Staged,
+        retried: &Retried,
+    ) -> Result<(), Trouble> {
+        let epoch = self.progress.epoch;
+        let mut found = Vec::new();
+        let mut rows = finder.query(params![self.run, &retried.locator[..]])?;
+        while let Some(row) = rows.next()? {
+            let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
+            found.push((id, fault.seq, fault.due_ms.is_some()));
+        }
+        drop(rows);
+        for (turn, (id, seq, was_deferred)) in found.into_iter().enumerate() {
+            match was_deferred {
+                true => staged.deferred = staged.deferred.saturating_sub(1),
+                false => staged.failed = staged.failed.saturating_sub(1),
+            }
+            match &retried.outcome {
+                Err(failed) => {
+                    let fault = Fault { locator: &retried.locator, ..Fault::of(seq, failed) };
+                    fault.write(writer, self.run, epoch, Some(id))?;
+                    match failed.due_ms {
+                        Some(_) => staged.deferred += 1,
+                        None => staged.failed += 1,
+                    }
+                }
+                Ok(bytes) => {
+                    connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
+                    self.credit(staged, seq, bytes.filter(|_| turn == 0))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One object more written (`Some(bytes)`) or skipped in the partition `seq`, wherever its counts are by now.
+    fn credit(&self, staged: &mut Staged, seq: u64, bytes: Option<u64>) -> Result<(), Trouble> {
+        let (written, skipped, total) = if seq < staged.progress.frontier {
+            let prefix = &mut staged.progress;
+            (&mut prefix.written, &mut prefix.skipped, &mut prefix.bytes)
+        } else {
+            let entry = self.entry(staged, seq).cloned().ok_or_else(bad_failure)?;
+            let entry = staged.changed.entry(seq).or_insert(entry);
+            (&mut entry.written, &mut entry.skipped, &mut entry.bytes)
+        };
+        match bytes {
+            Some(bytes) => {
+                *written += 1;
+                *total += bytes;
+            }
+            None => *skipped += 1,
+        }
+        Ok(())
+    }
+
+    /// Moves the frontier: what lies below it goes into the prefix.
+    fn fold(&self, staged: &mut Staged, fold: &Fold) -> Result<(), Trouble> {
+        if fold.frontier < staged.progress.frontier {
+            let why = format!("the frontier cannot go back from {} to {}", staged.progress.frontier, fold.frontier);
+            return Err(Trouble::internal(why));
+        }
+        for seq in staged.progress.frontier..fold.frontier {
+            let Some(entry) = self.entry(staged, seq).cloned() else {
+                let why = format!("the frontier cannot pass partition {seq}, which is not committed");
+                return Err(Trouble::internal(why));
+            };
+            let prefix = &mut staged.progress;
+            prefix.listed += entry.listed;
+            prefix.written += entry.written;
+            prefix.skipped += entry.skipped;
+            prefix.bytes += entry.bytes;
+        }
+        staged.progress.frontier = fold.frontier;
+        staged.progress.cursor = Some(fold.cursor.clone());
+        staged.progress.chain = fold.chain;
+        Ok(())
+    }
+
+    fn write_window(&self, connection: &Connection, staged: &mut Staged) -> Result<(), Trouble> {
+        let frontier = staged.progress.frontier;
+        let mut delete = connection.prepare("DELETE FROM done WHERE id = ?1")?;
+        for (_, entry) in self.window.range(..frontier) {
+            delete.execute([entry.id])?;
+        }
+        let mut writer = Entry::writer(connection)?;
+        for (seq, entry) in staged.changed.range_mut(frontier..) {
+            entry.id = Some(entry.write(&mut writer, self.run, staged.progress.epoch, *seq)?);
+        }
+        Ok(())
+    }
+
+    /// The key under which a partition at or above the frontier is committed.
+    pub fn committed(&self, seq: u64) -> Option<Key> {
+        self.window.get(&seq).map(|entry| entry.key)
+    }
+}
+
+pub(super) fn bad_failure() -> Trouble {
+    Trouble::damaged("the record of a failed object is damaged")
+}

@@ -1,0 +1,192 @@
+//! Objects that failed: handing out the deferred ones when their time has come, and listing them all.
+//!
+//! Not here: recording them and the outcome of a later try (`commit.rs`).
+
+use rusqlite::{Connection, params};
+
+use super::commit::bad_failure;
+use super::rows::Fault;
+use super::trouble::Trouble;
+use super::{Due, Journal};
+use crate::error::{Error, Result};
+use crate::report::Failure;
+
+/// Rows of one transaction of [`Journal::retry_all_failed`]: its log stays below the ballast's size.
+const RETRY_ROWS: usize = 2_000;
+/// Rows that [`Failures`] reads at a time.
+const PAGE: usize = 256;
+
+/// What became of an object that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not tried again.
+    Failed,
+    /// Waits for a later try.
+    Deferred,
+}
+
+impl Journal {
+    /// Deferred objects whose time has come, the longest waiting first, at most `limit`. Each is handed out once until a
+    /// commit answers it; after a crash all are due again.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Journal`] if they cannot be read.
+    pub fn take_due(&mut self, now_ms: u64, limit: usize) -> Result<Vec<Due>> {
+        let taken = self.waiting(now_ms, limit).map_err(|trouble| self.explain(trouble))?;
+        self.handed.extend(taken.iter().map(|(due, _)| due.locator.clone()));
+        Ok(taken.into_iter().map(|(due, _)| due).collect())
+    }
+
+    /// When the next deferred object that is not handed out is due, in Unix milliseconds.
+    ///
+    /// # Errors
+    /// As [`Journal::take_due`].
+    pub fn next_due(&self) -> Result<Option<u64>> {
+        let next = self.waiting(u64::MAX, 1).map_err(|trouble| self.explain(trouble))?;
+        Ok(next.first().map(|(_, due_ms)| *due_ms))
+    }
+
+    /// How many objects wait for a later try, handed out or not.
+    pub fn deferred(&self) -> u64 {
+        self.deferred
+    }
+
+    /// Makes every object that failed for good a deferred one, due at once and with all its tries.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`]. What was changed before the error stays changed.
+    pub fn retry_all_failed(&mut self) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let (changed, last) = self.write(|journal, connection| journal.defer_some(connection, after))?;
+            self.failed = self.failed.saturating_sub(changed);
+            self.deferred += changed;
+            match last {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The objects that failed for good, at most `limit`, in the order in which they did.
+    pub fn failures(&self, limit: usize) -> Failures<'_> {
+        Failures::new(&self.store, self.run, self.progress.epoch, Fate::Failed, limit)
+    }
+
+    /// The first `limit` rows due by `now_ms` that are not handed out, with their times.
+    fn waiting(&self, now_ms: u64, limit: usize) -> Result<Vec<(Due, u64)>, Trouble> {
+        let mut found: Vec<(Due, u64)> = Vec::new();
+        if limit == 0 || self.deferred == 0 {
+            return Ok(found);
+        }
+        let sql = format!(
+            "SELECT {} FROM failure INDEXED BY failure_due WHERE run = ?1 AND due_ms <= ?2 ORDER BY due_ms",
+            Fault::FIELDS
+        );
+        let mut statement = self.store.prepare(&sql)?;
+        let mut rows = statement.query(params![self.run, now_ms.min(i64::MAX as u64) as i64])?;
+        let mut picked = std::collections::HashSet::new();
+        while let Some(row) = rows.next()? {
+            let (_, fault) = Fault::read(row, self.run, self.progress.epoch).ok_or_else(bad_failure)?;
+            let Some(due_ms) = fault.due_ms else {
+                return Err(bad_failure());
+            };
+            if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
+                continue;
+            }
+            let due = Due { locator: fault.locator.into(), tries: fault.tries, tried_ms: fault.tried_ms };
+            found.push((due, due_ms));
+            if found.len() == limit {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Defers the next failures for good whose row is behind `after`; the last one's id if there may be more.
+    fn defer_some(&self, connection: &Connection, after: i64) -> Result<(u64, Option<i64>), Trouble> {
+        let sql = format!(
+            "SELECT {} FROM failure WHERE run = ?1 AND due_ms IS NULL AND id > ?2 ORDER BY id LIMIT ?3",
+            Fault::FIELDS
+        );
+        let epoch = self.progress.epoch;
+        // Collected first: the rows move within the index that the statement walks along.
+        let mut owned = Vec::new();
+        let mut statement = connection.prepare(&sql)?;
+        let mut rows = statement.query(params![self.run, after, RETRY_ROWS as i64])?;
+        while let Some(row) = rows.next()? {
+            let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
+            let (locator, name) = (Box::<[u8]>::from(fault.locator), Box::<[u8]>::from(fault.name));
+            owned.push((id, fault.seq, locator, name, fault.kind.to_owned(), fault.reason.to_owned()));
+        }
+        drop(rows);
+        let mut writer = Fault::writer(connection)?;
+        for (id, seq, locator, name, kind, reason) in &owned {
+            let fault = Fault { seq: *seq, locator, name, kind, reason, tries: 0, tried_ms: 0, due_ms: Some(0) };
+            fault.write(&mut writer, self.run, epoch, Some(*id))?;
+        }
+        let more = owned.len() == RETRY_ROWS;
+        Ok((owned.len() as u64, owned.last().filter(|_| more).map(|(id, ..)| *id)))
+    }
+}
+
+/// Failures, read some at a time: as many as there are, in the memory of a few.
+pub struct Failures<'a> {
+    connection: &'a Connection,
+    run: i64,
+    epoch: i64,
+    fate: Fate,
+    left: usize,
+    after: i64,
+    page: std::vec::IntoIter<(i64, Failure)>,
+    ended: bool,
+}
+
+impl<'a> Failures<'a> {
+    pub(super) fn new(connection: &'a Connection, run: i64, epoch: i64, fate: Fate, limit: usize) -> Failures<'a> {
+        Failures { connection, run, epoch, fate, left: limit, after: 0, page: Vec::new().into_iter(), ended: false }
+    }
+
+    fn read_page(&self) -> Result<Vec<(i64, Failure)>, Trouble> {
+        let fate = match self.fate {
+            Fate::Failed => "due_ms IS NULL",
+            Fate::Deferred => "due_ms IS NOT NULL",
+        };
+        let sql =
+            format!("SELECT {} FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3", Fault::FIELDS);
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query(params![self.run, self.after, self.left.min(PAGE) as i64])?;
+        let mut page = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(bad_failure)?;
+            page.push((id, fault.to_failure()));
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for Failures<'_> {
+    type Item = Result<Failure, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 || self.ended {
+            return None;
+        }
+        if self.page.len() == 0 {
+            match self.read_page() {
+                Ok(page) => self.page = page.into_iter(),
+                Err(trouble) => {
+                    self.ended = true;
+                    return Some(Err(trouble.explain(None, Some(self.connection))));
+                }
+            }
+        }
+        let Some((id, failure)) = self.page.next() else {
+            self.ended = true;
+            return None;
+        };
+        self.after = id;
+        self.left -= 1;
+        Some(Ok(failure))
+    }
+}

@@ -1,0 +1,377 @@
+//! Opening a journal: its lock and database, which run it is, and what of it still counts.
+//!
+//! Order: lock, ballast, database, tables, run, reset (`again`, another boot), rows one by one. A damaged partition row is
+//! dropped and its partition done again; damage that leaves open what is done is refused. Not here: where the files are (`files.rs`), SQL of the tables (`schema.rs`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::files::Files;
+use super::rows::{Entry, Fault, Header, Progress, Sample};
+use super::schema::{self, Log};
+use super::trouble::Trouble;
+use super::{Journal, OpenOptions, Place, Rate, Resume, RunKey, SPACING_MS, Store};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::fs::lock::Lock;
+use crate::fs::private::boot_id;
+
+pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
+    let mut notes = Vec::new();
+    let files = Files::create(place)?;
+    let (connection, lock) = match &files {
+        None => (memory().map_err(|trouble| trouble.explain(None, None))?, None),
+        Some(files) => {
+            let lock = Lock::take(files.dir(), files.lock())?;
+            (prepare(files, options, &mut notes)?, Some(lock))
+        }
+    };
+    let mut journal = Journal {
+        store: Store::new(connection),
+        _lock: lock,
+        files,
+        run: 0,
+        progress: Progress::default(),
+        window: BTreeMap::new(),
+        failed: 0,
+        deferred: 0,
+        handed: Default::default(),
+        rate: Rate::default(),
+        boot: options.machine.boot_id.clone().or_else(boot_id),
+        broken: false,
+    };
+    schema::make_or_check(&journal.store).map_err(|trouble| journal.explain(trouble))?;
+    journal.choose_run(key, options, &mut notes)?;
+    journal.reset_where_needed(options, &mut notes)?;
+    journal.load(&mut notes)?;
+    if options.retry_failed {
+        journal.retry_all_failed()?;
+    }
+    let mut resume = journal.resume(notes);
+    if options.relist {
+        resume.cursor = None;
+        resume.completed_at = None;
+    }
+    Ok((journal, resume))
+}
+
+/// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail.
+fn memory() -> Result<Connection, Trouble> {
+    let connection = Connection::open("")?;
+    schema::harden(&connection)?;
+    schema::prepare_writing(&connection, Log::Nothing)?;
+    Ok(connection)
+}
+
+/// The ballast, the database file and a connection that writes.
+fn prepare(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Result<Connection> {
+    match files.make_ballast() {
+        Ok(()) => {}
+        // The journal itself may still fit; a commit that does not says so.
+        Err(error) if error.kind() == Kind::DestinationFull => {
+            notes.push("the disk is full: no room could be kept for the last commit".to_owned());
+        }
+        Err(error) => return Err(error),
+    }
+    files.make_database()?;
+    let shared = files.dir().shares_memory() && !options.machine.shares_no_memory;
+    if shared && let Some(connection) = attempt(files, Log::Ahead)? {
+        return Ok(connection);
+    }
+    attempt(files, Log::Rollback)?.ok_or_else(|| {
+        Trouble::damaged("SQLite refuses to write it under an exclusive lock").explain(Some(files), None)
+    })
+}
+
+/// A connection that writes; `None`: this kind of log does not work here.
+fn attempt(files: &Files, log: Log) -> Result<Option<Connection>> {
+    let connection =
+        files.connect(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|trouble| trouble.explain(Some(files), None))?;
+    match schema::prepare_writing(&connection, log) {
+        Ok(true) => Ok(Some(connection)),
+        Ok(false) => Ok(None),
+        Err(error) if log == Log::Ahead && lacks_shared_memory(&error) => Ok(None),
+        Err(error) => Err(Trouble::Sql(error).explain(Some(files), Some(&connection))),
+    }
+}
+
+fn lacks_shared_memory(error: &rusqlite::Error) -> bool {
+    const SHARED: [i32; 4] =
+        [ffi::SQLITE_IOERR_SHMOPEN, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMLOCK, ffi::SQLITE_IOERR_SHMMAP];
+    error.sqlite_error().is_some_and(|error| SHARED.contains(&error.extended_code))
+        || error.sqlite_error_code() == Some(ErrorCode::FileLockingProtocolFailed)
+}
+
+impl Journal {
+    pub(super) fn explain(&self, trouble: Trouble) -> Error {
+        trouble.explain(self.files.as_ref(), Some(&self.store))
+    }
+
+    /// Finds the run of this source, or begins one.
+    fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
+        let headers = headers(&self.store).map_err(|trouble| self.explain(trouble))?;
+        let Some(mut header) = headers.into_iter().find(|header| header.source == key.source) else {
+            return self.begin_run(key);
+        };
+        self.run = header.id;
+        let differences = differences(&header.options, &key.options);
+        if !differences.is_empty() {
+            let differences = differences.join(", ");
+            if !options.force_resume {
+                let why = format!("a run from this source was begun with other options: {differences}");
+                return Err(Trouble::Ours(
+                    Error::new(Kind::JournalMismatch, why)
+                        .hint("use the same options, or --force-resume to go on with the new ones"),
+                )
+                .explain(self.files.as_ref(), None));
+            }
+            header.options = key.options.clone();
+            self.write(|_, transaction| Ok(header.write(transaction)?))?;
+            notes.push(format!("resumed although options differ: {differences}"));
+        }
+        let progress = Progress::load(&self.store, self.run).map_err(|error| self.explain(error.into()))?;
+        self.progress =
+            progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
+        Ok(())
+    }
+
+    fn begin_run(&mut self, key: &RunKey) -> Result<()> {
+        let header = Header {
+            id: fastrand::i64(1..),
+            source: key.source.clone(),
+            options: key.options.clone(),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        };
+        self.run = header.id;
+        self.write(|journal, transaction| {
+            header.write(transaction)?;
+            Ok(journal.progress.write(transaction, journal.run)?)
+        })?;
+        // Into the database itself, so that a lost log can never make a journal look new.
+        self.store
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(|error| self.explain(error.into()))
+    }
+
+    fn reset_where_needed(&mut self, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
+        let rebooted = match self.progress.boot.as_deref() {
+            None => false,
+            Some("") => true,
+            Some(then) => self.boot.as_deref() != Some(then),
+        };
+        if rebooted {
+            notes.push(
+                "the machine was restarted after a run with --durability none: everything is done again".to_owned(),
+            );
+        }
+        if rebooted || options.again {
+            self.reset_listing()?;
+        }
+        Ok(())
+    }
+
+    /// Reads every row of the run, drops what does not count, and checks that the counts balance.
+    fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
+        let mut found = self.scan().map_err(|trouble| self.explain(trouble))?;
+        let prefix = &self.progress;
+        let expected = prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skipped));
+        if expected != Some(found.prefix.total()) {
+            let why = format!(
+                "{} records of failed objects are damaged or missing, so that it is not known which objects they were",
+                expected.unwrap_or(0).abs_diff(found.prefix.total())
+            );
+            let error = Trouble::damaged(&why).explain(self.files.as_ref(), None);
+            return Err(error.hint("--again lists anew and fetches everything again"));
+        }
+        let unbalanced: Vec<u64> = found
+            .window
+            .iter()
+            .filter(|(seq, entry)| {
+                let there = found.faults.get(seq).map_or(0, |tally| tally.total());
+                entry.failures() != Some(there)
+            })
+            .map(|(seq, _)| *seq)
+            .collect();
+        for seq in &unbalanced {
+            found.bad_done.extend(found.window.remove(seq).and_then(|entry| entry.id));
+        }
+        let orphans: Vec<u64> = found.faults.keys().copied().filter(|seq| !found.window.contains_key(seq)).collect();
+        if !found.bad_done.is_empty() || !found.bad_faults.is_empty() || !orphans.is_empty() {
+            self.write(|journal, transaction| journal.discard(transaction, &found, &orphans))?;
+        }
+        if found.damaged + unbalanced.len() > 0 {
+            notes.push(format!(
+                "{} damaged rows of the journal were discarded; what they stood for is done again",
+                found.damaged + unbalanced.len()
+            ));
+        }
+        for seq in &orphans {
+            found.faults.remove(seq);
+        }
+        let tallies = || found.faults.values().chain([&found.prefix]);
+        self.failed = tallies().map(|tally| tally.failed).sum();
+        self.deferred = tallies().map(|tally| tally.deferred).sum();
+        self.window = found.window;
+        self.rate = self.load_rate().map_err(|error| self.explain(error.into()))?;
+        Ok(())
+    }
+
+    fn scan(&self) -> Result<Found, Trouble> {
+        let mut found = Found::default();
+        let epoch = self.progress.epoch;
+        let mut statement = self.store.prepare(Entry::SELECT)?;
+        let mut rows = statement.query([self.run])?;
+        while let Some(row) = rows.next()? {
+            match Entry::read(row, self.run, epoch) {
+                Some((seq, entry)) if seq >= self.progress.frontier && !found.window.contains_key(&seq) => {
+                    found.window.insert(seq, entry);
+                }
+                Some((_, entry)) => found.bad_done.extend(entry.id), // folded already
+                None => {
+                    found.damaged += 1;
+                    found.bad_done.extend(row.get::<_, i64>(0));
+                }
+            }
+        }
+        // In the table's own order: by an index every row would be a jump.
+        let sql = format!("SELECT {} FROM failure NOT INDEXED WHERE run = ?1", Fault::FIELDS);
+        let mut statement = self.store.prepare(&sql)?;
+        let mut rows = statement.query([self.run])?;
+        while let Some(row) = rows.next()? {
+            let Some((_, fault)) = Fault::read(row, self.run, epoch) else {
+                found.damaged += 1;
+                found.bad_faults.extend(row.get::<_, i64>(0));
+                continue;
+            };
+            let tally = match fault.seq < self.progress.frontier {
+                true => &mut found.prefix,
+                false => found.faults.entry(fault.seq).or_default(),
+            };
+            match fault.due_ms {
+                Some(_) => tally.deferred += 1,
+                None => tally.failed += 1,
+            }
+        }
+        Ok(found)
+    }
+
+    fn discard(&self, connection: &Connection, found: &Found, orphans: &[u64]) -> Result<(), Trouble> {
+        for id in &found.bad_done {
+            connection.execute("DELETE FROM done WHERE id = ?1", [id])?;
+        }
+        for id in &found.bad_faults {
+            connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
+        }
+        for seq in orphans {
+            connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", [self.run, *seq as i64])?;
+        }
+        Ok(())
+    }
+
+    fn load_rate(&self) -> Result<Rate, rusqlite::Error> {
+        let mut statement = self.store.prepare(Sample::SELECT)?;
+        let mut rows = statement.query([self.run])?;
+        let (mut rate, mut first) = (Rate::default(), None);
+        while let Some(row) = rows.next()? {
+            rate.stored += 1;
+            if let Some(sample) = Sample::read(row, self.run) {
+                first.get_or_insert(sample.at_ms);
+                rate.last_ms = Some(sample.at_ms);
+            }
+        }
+        let span = rate.last_ms.unwrap_or(0).saturating_sub(first.unwrap_or(0));
+        let spacing = span / rate.stored.max(1) as u64;
+        // Breaks between sessions stretch it; a thinning is never further off than a doubling.
+        rate.spacing_ms = spacing.clamp(SPACING_MS, SPACING_MS << 20);
+        Ok(rate)
+    }
+
+    pub(super) fn resume(&self, notes: Vec<String>) -> Resume {
+        Resume {
+            frontier: self.progress.frontier,
+            cursor: self.progress.cursor.clone(),
+            chain: self.progress.chain,
+            done: self.window.iter().map(|(seq, entry)| (*seq, entry.key)).collect(),
+            mark: self.progress.mark,
+            totals: self.totals(),
+            completed_at: self.progress.completed,
+            first_began: self.progress.began,
+            deferred: self.deferred,
+            notes,
+        }
+    }
+}
+
+/// What a scan found.
+#[derive(Default)]
+struct Found {
+    window: BTreeMap<u64, Entry>,
+    /// Failures of partitions at or above the frontier, by `seq`; as many as the window is wide.
+    faults: HashMap<u64, Tally>,
+    /// Failures below the frontier.
+    prefix: Tally,
+    damaged: usize,
+    bad_done: Vec<i64>,
+    bad_faults: Vec<i64>,
+}
+
+/// Failures by their fate.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    failed: u64,
+    deferred: u64,
+}
+
+impl Tally {
+    fn total(&self) -> u64 {
+        self.failed + self.deferred
+    }
+}
+
+/// All runs in a journal.
+pub(super) fn headers(connection: &Connection) -> Result<Vec<Header>, Trouble> {
+    let mut statement = connection.prepare(Header::SELECT)?;
+    let mut rows = statement.query([])?;
+    let mut headers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let header = Header::read(row);
+        headers.push(header.ok_or_else(|| Trouble::damaged("the row that names a run is damaged"))?);
+    }
+    Ok(headers)
+}
+
+/// In what two sets of options differ, as `name: old -> new`.
+fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
+    let value = |options: &[(String, String)], name: &str| {
+        let found = options.iter().find(|(other, _)| other == name);
+        found.map_or("(not set)".to_owned(), |(_, value)| escape(value.as_bytes()))
+    };
+    let added = new.iter().filter(|(name, _)| old.iter().all(|(other, _)| other != name));
+    let mut texts = Vec::new();
+    for (name, _) in old.iter().chain(added) {
+        let (before, after) = (value(old, name), value(new, name));
+        if before != after {
+            texts.push(format!("{}: {before} -> {after}", escape(name.as_bytes())));
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_named() {
+        let options = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
+        let old = options(&[("layout", "names"), ("cut", "100"), ("include", "*.jpg")]);
+        let new = options(&[("cut", "100"), ("layout", "partition"), ("exclude", "*.png")]);
+        let expected = ["layout: names -> partition", "include: *.jpg -> (not set)", "exclude: (not set) -> *.png"];
+        assert_eq!(differences(&old, &new), expected);
+        assert!(differences(&old, &options(&[("include", "*.jpg"), ("cut", "100"), ("layout", "names")])).is_empty());
+    }
+}

@@ -1,0 +1,160 @@
+//! The SQL of the journal and its format version: tables, pragmas, and the check that a file is a journal as we made it.
+//!
+//! Not here: what stands in the rows and their checksums (`rows.rs`), when they are written (`commit.rs`).
+
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::trouble::Trouble;
+use crate::error::{Error, Kind};
+
+/// Raised with every change of the tables or of what a checksum covers.
+pub(super) const FORMAT: i64 = 1;
+/// "Shoa": what makes an SQLite file ours.
+const APPLICATION: i64 = 0x5368_6f61;
+/// Page cache of a connection, in KiB as SQLite counts it (negative): all that a journal holds in memory, whatever its size.
+const CACHE_KIB: i64 = -2048;
+/// The log is carried over into the database when it is this long, in pages of 4 KiB: 1 MiB, rewritten in place and so
+/// no new room on a disk that fills up.
+const CHECKPOINT_PAGES: i64 = 256;
+/// A log that one huge commit made longer than this, in bytes, is cut back.
+const LOG_MAX: i64 = 4 << 20;
+/// How long to wait for an `sqlite3` that somebody has open on the journal, or for a run that only looks.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// The tables. Each row ends with a checksum over its table, run, epoch and fields.
+///
+/// - `run` binds a run: never changed but by `force_resume`. Ids are random, so that a row that outlived its run never counts for another.
+/// - `progress` is the committed prefix in one row, and all else that changes.
+/// - `done` holds the partitions at or above the frontier: at most a window. No index: they are all in memory too, and a
+///   damaged row then harms no other.
+/// - `failure`: `due_ms` null = failed for good, else deferred.
+/// - `sample`: what was written when, for the rate history.
+const TABLES: [(&str, &str); 8] = [
+    ("run", "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, started INTEGER, sum INTEGER)"),
+    (
+        "progress",
+        "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
+         listed INTEGER, written INTEGER, skipped INTEGER, bytes INTEGER, mark INTEGER, sessions INTEGER, \
+         began TEXT, completed INTEGER, boot TEXT, sum INTEGER)",
+    ),
+    (
+        "done",
+        "CREATE TABLE done (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, key BLOB, listed INTEGER, \
+         written INTEGER, skipped INTEGER, bytes INTEGER, sum INTEGER)",
+    ),
+    (
+        "failure",
+        "CREATE TABLE failure (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, locator BLOB, name BLOB, kind TEXT, \
+         reason TEXT, tries INTEGER, tried_ms INTEGER, due_ms INTEGER, sum INTEGER)",
+    ),
+    ("failure_locator", "CREATE INDEX failure_locator ON failure (run, locator)"),
+    ("failure_seq", "CREATE INDEX failure_seq ON failure (run, seq)"),
+    ("failure_due", "CREATE INDEX failure_due ON failure (run, due_ms)"),
+    ("sample", "CREATE TABLE sample (run INTEGER, at_ms INTEGER, objects INTEGER, bytes INTEGER, sum INTEGER)"),
+];
+
+/// How a database is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Log {
+    /// Write-ahead log: `shoal status` may read along.
+    Ahead,
+    /// Rollback journal under an exclusive lock: where memory cannot be shared through files.
+    Rollback,
+    /// In a temporary file of SQLite's own that nobody resumes.
+    Nothing,
+}
+
+/// Settings that every connection has; nothing in a file may make SQLite run code or trust it. Reads nothing of the
+/// file yet: how it may be read is settled next.
+pub(super) fn harden(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+/// Settings of the connection that writes. `Ok(false)`: the log asked for does not work here.
+pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool, rusqlite::Error> {
+    connection.pragma_update(None, "synchronous", if log == Log::Nothing { "OFF" } else { "FULL" })?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?; // never a file outside our directory
+    if log == Log::Rollback {
+        let set = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+        connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", set)?;
+    }
+    let wanted = match log {
+        Log::Ahead => "wal",
+        Log::Rollback => "truncate",
+        Log::Nothing => "memory", // rolled back from memory; "off" is refused by a defensive connection
+    };
+    let mode = connection.pragma_update_and_check(None, "journal_mode", wanted, |row| row.get::<_, String>(0))?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_MAX, |_| Ok(()))?;
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+    // A map would turn an I/O error into a signal.
+    connection.query_row("PRAGMA mmap_size = 0", [], |_| Ok(())).or_else(|error| match error {
+        rusqlite::Error::QueryReturnedNoRows => Ok(()), // SQLite was built without maps
+        error => Err(error),
+    })?;
+    // The first look at the file is where shared memory fails.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(mode == wanted)
+}
+
+/// Makes the tables in an empty database, or checks that they are as we made them.
+pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
+    if is_empty(connection)? {
+        let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        for (_, sql) in TABLES {
+            transaction.execute_batch(sql)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+        transaction.commit()?;
+        return Ok(());
+    }
+    check(connection)?;
+    let sound: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    match sound.as_str() {
+        "ok" => Ok(()),
+        what => Err(Trouble::damaged(&format!("its structure is damaged ({what})"))),
+    }
+}
+
+/// Refuses what is no journal, or not one of this format.
+pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    if number("application_id")? != APPLICATION {
+        return Err(Error::new(Kind::Journal, "is a database, but not a journal of shoal").into());
+    }
+    let format = number("user_version")?;
+    if format != FORMAT {
+        let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
+        return Err(Error::new(Kind::JournalMismatch, why)
+            .hint("use the version of shoal that wrote it, or another destination")
+            .into());
+    }
+    let mut statement = connection
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid")?;
+    let mut rows = statement.query([])?;
+    let mut expected = TABLES.iter();
+    loop {
+        match (rows.next()?, expected.next()) {
+            (None, None) => return Ok(()),
+            (Some(row), Some((name, sql)))
+                if row.get_ref(0)?.as_str() == Ok(*name) && row.get_ref(1)?.as_str() == Ok(*sql) => {}
+            _ => return Err(Trouble::damaged("its tables are not as shoal made them")),
+        }
+    }
+}
+
+/// Whether nothing was ever written: made by us a moment ago, or by a run that was cut off right then.
+pub(super) fn is_empty(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    Ok(objects == 0 && version == 0 && application == 0)
+}

@@ -1,0 +1,162 @@
+//! `status`: what a journal says, looked at from outside while a run may be going on. Takes no lock and changes nothing.
+//!
+//! Not here: formatting.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use super::files::Files;
+use super::open::headers;
+use super::rows::{Entry, Header, Progress, Sample};
+use super::trouble::Trouble;
+use super::{Failures, Fate, schema};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::fs::lock::Owner;
+use crate::report::Counts;
+
+/// A look at a journal.
+pub struct Status {
+    /// Who works with it right now.
+    pub owner: Option<Owner>,
+    /// Its runs, the oldest first.
+    pub runs: Vec<RunStatus>,
+    connection: Connection,
+}
+
+/// One run in a journal.
+#[derive(Clone, Debug)]
+pub struct RunStatus {
+    /// `Source::identity`.
+    pub source: String,
+    /// Options that change the result.
+    pub options: Vec<(String, String)>,
+    /// Unix seconds of the first session.
+    pub started: u64,
+    /// How often it was begun or resumed.
+    pub sessions: u64,
+    /// Unix seconds at which it was complete, if it is.
+    pub completed_at: Option<u64>,
+    /// What is committed; `unfinished` counts the deferred.
+    pub totals: Counts,
+    /// Objects waiting for a later try.
+    pub deferred: u64,
+    /// Something is committed that a reboot would lose, and that is done again after one.
+    pub until_reboot: bool,
+    /// Objects and bytes over time, at most about 1,000 moments.
+    pub samples: Vec<Sample>,
+    id: i64,
+    epoch: i64,
+}
+
+/// Looks at the journal of a destination, or at a journal file.
+///
+/// # Errors
+/// [`Kind::Config`] if there is none; [`Kind::JournalLocked`] where the file system lets only the run itself read it; else as
+/// [`super::Journal::open`].
+pub fn status(path: &Path) -> Result<Status> {
+    let Some(files) = Files::find(path)? else {
+        return Err(Error::new(Kind::Config, "there is no journal here")
+            .on(&escape(path.as_os_str().as_bytes()))
+            .hint("name the destination of a run, or the file given with --journal"));
+    };
+    let owner = files.holder()?;
+    let (connection, runs) = match connect(&files) {
+        Ok(seen) => seen,
+        Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
+            let pid = owner.map_or(0, |owner| owner.pid);
+            let why = format!("pid {pid} works with the journal, which only one process can read on this file system");
+            return Err(Error::new(Kind::JournalLocked, why).on(&files.shown()).hint("try again when it is done"));
+        }
+        Err(trouble) => return Err(trouble.explain(Some(&files), None)),
+    };
+    Ok(Status { owner, runs, connection })
+}
+
+impl Status {
+    /// The objects of a run that failed, at most `limit`, in the order in which they did.
+    pub fn failures(&self, run: &RunStatus, fate: Fate, limit: usize) -> Failures<'_> {
+        Failures::new(&self.connection, run.id, run.epoch, fate, limit)
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
+/// has been written with a log; without a log left and without a run nothing changes, and then it can.
+fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
+    let look_through = |flags| {
+        let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | flags)?;
+        let runs = look(&connection)?;
+        Ok((connection, runs))
+    };
+    match look_through(OpenFlags::empty()) {
+        Err(Trouble::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() => {
+            look_through(OpenFlags::SQLITE_OPEN_URI)
+        }
+        seen => seen,
+    }
+}
+
+fn look(connection: &Connection) -> Result<Vec<RunStatus>, Trouble> {
+    // One moment for all of it; the transaction is only read in, and ends here.
+    let moment = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
+    if schema::is_empty(&moment)? {
+        return Ok(Vec::new()); // begun a moment ago
+    }
+    schema::check(&moment)?;
+    headers(&moment)?.into_iter().map(|header| look_at(&moment, header)).collect()
+}
+
+fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble> {
+    let progress = Progress::load(connection, header.id)?
+        .ok_or_else(|| Trouble::damaged("the row that says what is done is damaged"))?;
+    let (failed, deferred) = connection.query_row(
+        "SELECT count(*) - count(due_ms), count(due_ms) FROM failure WHERE run = ?1",
+        [header.id],
+        |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)),
+    )?;
+    let mut totals = Counts {
+        listed: progress.listed,
+        written: progress.written,
+        skipped: progress.skipped,
+        bytes: progress.bytes,
+        failed,
+        unfinished: deferred,
+    };
+    let mut statement = connection.prepare(Entry::SELECT)?;
+    let mut rows = statement.query([header.id])?;
+    while let Some(row) = rows.next()? {
+        if let Some((seq, entry)) = Entry::read(row, header.id, progress.epoch)
+            && seq >= progress.frontier
+        {
+            totals.listed += entry.listed;
+            totals.written += entry.written;
+            totals.skipped += entry.skipped;
+            totals.bytes += entry.bytes;
+        }
+    }
+    let mut samples = Vec::new();
+    let mut statement = connection.prepare(Sample::SELECT)?;
+    let mut rows = statement.query([header.id])?;
+    while let Some(row) = rows.next()? {
+        samples.extend(Sample::read(row, header.id));
+    }
+    Ok(RunStatus {
+        source: header.source,
+        options: header.options,
+        started: header.started,
+        sessions: progress.sessions,
+        completed_at: progress.completed,
+        totals,
+        deferred,
+        until_reboot: progress.boot.is_some(),
+        samples,
+        id: header.id,
+        epoch: progress.epoch,
+    })
+}

@@ -1,0 +1,109 @@
+//! `DirSink`: a directory, one file for each object, under the object's own name (layout `names`).
+//!
+//! How a name comes to be: an object that is complete in memory, under a name that nothing has, is created there
+//! directly; a crash may leave a part of it, which the journal does not know and the next run replaces. Objects that
+//! come in pieces, and all that replace a file, are written in `.shoal/tmp/` and renamed.
+//!
+//! Here: the sink and its barrier. `session.rs`: what `start` finds out. `writer.rs`: a lane's part. `stream.rs`:
+//! objects in pieces. `temp.rs`: temporary files. `parents.rs`: directories below the destination. Not here: the
+//! journal and its lock, which also live in `.shoal`.
+
+mod parents;
+mod session;
+mod stream;
+mod temp;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use self::session::Session;
+use self::writer::DirWriter;
+use super::{Sealed, Settled, Sink, Start, Started, Writer};
+use crate::error::{Error, Kind, Result};
+use crate::options::{Durability, Overwrite};
+
+/// Where journal and temporary files live in a destination.
+const SHOAL_DIR: &str = ".shoal";
+
+/// How a directory is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirOptions {
+    /// When a partition counts as done.
+    pub durability: Durability,
+    /// What happens to a file that shoal did not write.
+    pub overwrite: Overwrite,
+}
+
+/// A directory as destination.
+#[derive(Debug)]
+pub struct DirSink {
+    path: PathBuf,
+    options: DirOptions,
+    session: OnceLock<Arc<Session>>,
+}
+
+/// The directories, as paths below the destination, whose entries a slot has changed; `""` is the destination. Paths,
+/// not fds: a batch may touch 20,000 of them. Bounded by the objects of a batch.
+type Touched = BTreeSet<Box<[u8]>>;
+
+impl DirSink {
+    /// A sink for this directory; nothing is made or opened before [`Sink::start`].
+    ///
+    /// # Errors
+    /// [`Kind::Config`] if the path is empty.
+    pub fn new(path: &Path, options: DirOptions) -> Result<DirSink> {
+        // Absolute now: the program around us may change its working directory.
+        let path =
+            std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
+        Ok(DirSink { path, options, session: OnceLock::new() })
+    }
+
+    fn session(&self) -> Result<&Arc<Session>> {
+        let unstarted = || Error::new(Kind::Internal, "a directory was written to before start");
+        self.session.get().ok_or_else(unstarted)
+    }
+}
+
+impl Sink for DirSink {
+    fn identity(&self) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        match self.path.to_str() {
+            Some(text) => text.to_owned(),
+            None => self.path.as_os_str().as_bytes().escape_ascii().to_string(),
+        }
+    }
+
+    fn journal_dir(&self) -> Option<PathBuf> {
+        Some(self.path.clone())
+    }
+
+    fn start(&self, start: &Start) -> Result<Started> {
+        let (session, started) = Session::start(&self.path, self.options, start)?;
+        match self.session.set(Arc::new(session)) {
+            Ok(()) => Ok(started),
+            Err(_) => Err(Error::new(Kind::Internal, "a directory sink was started twice")),
+        }
+    }
+
+    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(DirWriter::new(self.session()?.clone())))
+    }
+
+    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
+        let mut durable = BTreeSet::new();
+        let mut touched = Touched::new();
+        for part in sealed {
+            durable.insert(part.seq);
+            if let Some(more) = part.held.and_then(|held| held.downcast::<Touched>().ok()) {
+                touched.extend(*more);
+            }
+        }
+        if durable.is_empty() {
+            return Ok(Settled::default());
+        }
+        let reach = self.session()?.sync(touched)?;
+        Ok(Settled { durable: durable.into_iter().collect(), reach })
+    }
+}

@@ -1,0 +1,186 @@
+//! A lane's part of the directory sink: slots, and objects that are complete in memory.
+//!
+//! The hot path of the program for tiny files: one `openat2`, one `write`, one `close` for each, nothing looked up
+//! before and nothing allocated. Not here: objects in pieces (`stream.rs`).
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::fs::Mode as Bits;
+use rustix::io::Errno;
+
+use super::Touched;
+use super::parents::Parents;
+use super::session::{Parent, Session, Taken};
+use super::stream::Stream;
+use super::temp::Temp;
+use crate::error::{Error, Kind, Result};
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::file;
+use crate::fs::sync::Barrier;
+use crate::name::Name;
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::Partition;
+use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
+
+/// What any program gives a new file; the kernel takes the umask off.
+const NEW_FILE: Bits = Bits::from_raw_mode(0o666);
+
+/// A partition, or a part of one, that is being written.
+pub(super) struct Slot {
+    seq: u64,
+    pub mode: Mode,
+    objects: u64,
+    bytes: u64,
+    touched: Touched,
+}
+
+impl Slot {
+    /// Counts an object that is in place.
+    pub(super) fn wrote(&mut self, parent: &Parent, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+        if parent.barrier == Barrier::Each && !self.touched.contains(&parent.path) {
+            self.touched.insert(parent.path.clone());
+        }
+    }
+}
+
+/// Writes the objects of one lane.
+pub(super) struct DirWriter {
+    session: Arc<Session>,
+    parents: Parents,
+    slots: HashMap<u32, Rc<RefCell<Slot>>>,
+}
+
+impl DirWriter {
+    pub(super) fn new(session: Arc<Session>) -> DirWriter {
+        DirWriter { parents: Parents::new(session.clone()), session, slots: HashMap::new() }
+    }
+
+    fn slot(&self, slot: u32) -> Result<&Rc<RefCell<Slot>>> {
+        self.slots.get(&slot).ok_or_else(|| unopened(slot))
+    }
+
+    /// Runs `write` with the directory of `name`; once more with every directory opened anew where one of those kept
+    /// open may be what it fails on: it was removed meanwhile, or they take the last file descriptors.
+    fn with_parent<T>(
+        &mut self,
+        name: &Name,
+        mut write: impl FnMut(&Arc<Session>, Arc<Parent>) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = |writer: &mut Self| {
+            let parent = writer.parents.of(name)?;
+            write(&writer.session, parent)
+        };
+        let result = attempt(self);
+        let kept_ones = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        match &result {
+            Err(error) if error.os_error().is_some_and(|errno| kept_ones.contains(&errno)) && self.parents.forget() => {
+                attempt(self)
+            }
+            _ => result,
+        }
+    }
+}
+
+impl Writer for DirWriter {
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
+        let fresh = Slot { seq: partition.seq, mode, objects: 0, bytes: 0, touched: Touched::new() };
+        match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
+        }
+    }
+
+    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+        let bytes = payload.as_slice();
+        check_length(name, meta, bytes.len() as u64)?;
+        let slot = self.slot(slot)?.clone();
+        self.with_parent(name, |session, parent| {
+            let put = store(session, &parent, name, bytes, slot.borrow().mode)?;
+            if put == Put::Written {
+                slot.borrow_mut().wrote(&parent, bytes.len() as u64);
+            }
+            Ok(put)
+        })
+    }
+
+    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
+        let slot = self.slot(slot)?.clone();
+        self.with_parent(name, |session, parent| {
+            Ok(Box::new(Stream::new(session, slot.clone(), parent, name, meta)?) as Box<dyn ObjectWriter>)
+        })
+    }
+
+    fn seal(&mut self, slot: u32) -> Result<Sealed> {
+        let closed = self.slots.remove(&slot).ok_or_else(|| unopened(slot))?;
+        let mut closed = closed.borrow_mut();
+        let touched = std::mem::take(&mut closed.touched);
+        Ok(Sealed {
+            seq: closed.seq,
+            objects: closed.objects,
+            bytes: closed.bytes,
+            held: (!touched.is_empty()).then(|| Box::new(touched) as Box<dyn Any + Send>),
+        })
+    }
+
+    fn discard(&mut self, slot: u32) {
+        // What is in place stays: the journal does not know it, so it is a leftover for the next run.
+        self.slots.remove(&slot);
+    }
+}
+
+/// Writes an object that is complete: directly where nothing has the name.
+fn store(session: &Arc<Session>, parent: &Arc<Parent>, name: &Name, bytes: &[u8], mode: Mode) -> Result<Put> {
+    let leaf = name.split().1;
+    let durable = parent.barrier == Barrier::Each;
+    let at = |trouble: Trouble| session.error(trouble, parent, name, bytes.len() as u64);
+    loop {
+        match parent.dir.create(leaf, NEW_FILE) {
+            Ok(file) => {
+                return match file::fill(file, bytes, durable) {
+                    Ok(()) => Ok(Put::Written),
+                    Err(trouble) => {
+                        let error = at(trouble); // before the room is given back: it tells how much was left
+                        let _ = parent.dir.remove(leaf);
+                        Err(error)
+                    }
+                };
+            }
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(at(Doing::Create.failed()(errno))),
+        }
+        match session.taken(parent, name, mode)? {
+            Taken::Free => {} // removed in this moment
+            Taken::Duplicate => return Ok(Put::Duplicate),
+            Taken::Replace => return replace(session, parent, leaf, bytes).map_err(at),
+        }
+    }
+}
+
+fn replace(session: &Arc<Session>, parent: &Arc<Parent>, leaf: &[u8], bytes: &[u8]) -> Result<Put, Trouble> {
+    let mut temp = Temp::create(session, parent)?;
+    temp.write(bytes)?;
+    temp.seal(parent.barrier == Barrier::Each)?;
+    temp.replace(parent, leaf)?;
+    Ok(Put::Written)
+}
+
+/// The last look before a name is given: as many bytes as were announced.
+pub(super) fn check_length(name: &Name, meta: &ObjectMeta, bytes: u64) -> Result<()> {
+    match meta.size {
+        Some(size) if size != bytes => {
+            let why = format!("{bytes} bytes arrived, {size} were announced");
+            Err(Error::new(Kind::ShortBody, why).on(&name.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unopened(slot: u32) -> Error {
+    Error::new(Kind::Internal, format!("slot {slot} is not open"))
+}

@@ -1,0 +1,178 @@
+//! Getting objects: what one lane's connections ask for, and what each answer means.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::Service;
+use super::page::Names;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::http::{Exchange, Head, Next, Plan, drive, encode_name};
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::Partition;
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take};
+
+/// The fetcher of one lane.
+pub(super) struct Fetch {
+    service: Arc<Service>,
+}
+
+impl Fetch {
+    pub fn new(service: Arc<Service>) -> Fetch {
+        Fetch { service }
+    }
+}
+
+impl Fetcher for Fetch {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let names = Names::new(&partition.payload).map(|names| Rc::new(names) as Rc<dyn Entries>);
+        Box::pin(async move { names })
+    }
+
+    /// Keeps as many connections at work as the lane allows; more are started and some end as that changes.
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let crew = Rc::new(Crew { lane: lane.clone(), running: Cell::new(0), stopped: Cell::new(false) });
+            let mut connections = JoinSet::new();
+            loop {
+                while crew.running.get() < lane.limits().in_flight && !crew.stopped.get() {
+                    crew.running.set(crew.running.get() + 1);
+                    let (service, crew) = (self.service.clone(), crew.clone());
+                    connections.spawn_local(async move {
+                        drive(&service.client, &Jobs { service: &service, crew: &crew }).await;
+                        crew.running.set(crew.running.get() - 1);
+                    });
+                }
+                tokio::select! {
+                    ended = connections.join_next() => match ended {
+                        Some(Err(failed)) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+                        Some(_) => {}
+                        None if crew.stopped.get() => return Ok(()),
+                        None => {}
+                    },
+                    () = lane.wake(), if !crew.stopped.get() => {}
+                }
+            }
+        })
+    }
+}
+
+/// What the connections of a lane share.
+struct Crew {
+    lane: Rc<dyn Lane>,
+    running: Cell<usize>,
+    stopped: Cell<bool>,
+}
+
+struct Jobs<'a> {
+    service: &'a Service,
+    crew: &'a Crew,
+}
+
+impl Exchange for Jobs<'_> {
+    type Job = Job;
+    type Body = Body;
+
+    fn next(&self) -> Next<Job> {
+        if self.crew.running.get() > self.crew.lane.limits().in_flight {
+            return Next::Stop; // one connection too many since the limit was lowered
+        }
+        match self.crew.lane.take() {
+            Take::Job(job) => Next::Job(job),
+            Take::Wait => Next::Wait,
+            Take::Stop => {
+                self.crew.stopped.set(true);
+                Next::Stop
+            }
+        }
+    }
+
+    fn wake(&self) -> LocalFuture<'_, ()> {
+        self.crew.lane.wake()
+    }
+
+    fn target(&self, job: &Job, out: &mut Vec<u8>) {
+        let (before, after) = &self.service.get_path;
+        out.extend_from_slice(before.as_bytes());
+        encode_name(out, job.entry().name, self.service.options.encode_slash);
+        out.extend_from_slice(after.as_bytes());
+    }
+
+    fn head(&self, _job: &Job, head: &Head) -> Plan {
+        match refusal(self.service, head) {
+            None => Plan::Keep,
+            Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
+        }
+    }
+
+    fn whole(&self, job: Job, head: &Head, body: &[u8]) {
+        self.crew.lane.whole(job, &meta(head, Some(body.len() as u64)), Payload::Borrowed(body));
+    }
+
+    fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
+        self.crew.lane.begin(job, &meta(head, None))
+    }
+
+    fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
+        body.write(piece)
+    }
+
+    fn finished(&self, job: Job, body: Body, result: Result<()>) {
+        self.crew.lane.finished(job, body, result);
+    }
+
+    fn failed(&self, job: Job, error: Error) {
+        self.crew.lane.failed(job, error);
+    }
+
+    fn given_back(&self, job: Job) {
+        self.crew.lane.given_back(job);
+    }
+
+    fn stalled(&self) -> Duration {
+        self.crew.lane.stalled()
+    }
+}
+
+fn meta(head: &Head, size: Option<u64>) -> ObjectMeta {
+    ObjectMeta { size, unverified: head.is_unverified(), ..ObjectMeta::default() }
+}
+
+/// Why an answer is not the object; `None`: it is.
+fn refusal(service: &Service, head: &Head) -> Option<Error> {
+    let status = head.status;
+    let error = |kind, why: String| Some(Error::new(kind, why));
+    match status {
+        200 => {
+            if let Some(encoding) = &head.encoding {
+                return error(Kind::BadAnswer, format!("the answer is encoded as {encoding}, which was not asked for"));
+            }
+            let glob = service.expect_type.as_ref()?;
+            let found = head.content_type.as_deref().unwrap_or_default();
+            let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            if glob.is_match(&essence) {
+                return None;
+            }
+            let found = escape(found.as_bytes());
+            error(Kind::BadAnswer, format!("its type is \"{found}\", expected was \"{}\"", glob.glob()))
+        }
+        404 | 410 => error(Kind::Vanished, format!("listed, but not there any more ({status})")),
+        401 => Some(
+            Error::new(Kind::Credentials, "the service asks for credentials, or refuses those given (401)")
+                .on(&service.client.address.shown())
+                .hint("give them with --header 'Authorization: …' or in the URL; the same command then goes on"),
+        ),
+        403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),
+        429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),
+        408 | 500..=599 => error(Kind::ServerError, format!("the service answered {status}")),
+        300..=399 => {
+            let to = head.location.as_deref().unwrap_or("nowhere");
+            error(Kind::BadAnswer, format!("a redirect to \"{to}\" ({status}), which is not followed"))
+        }
+        _ => error(Kind::BadAnswer, format!("the service answered {status}")),
+    }
+}

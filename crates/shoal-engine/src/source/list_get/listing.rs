@@ -1,0 +1,242 @@
+//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{Service, page};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::http::{Connection, Head, encode_name};
+use crate::partition::{Cursor, Partition};
+use crate::source::{BoxFuture, Listing};
+
+/// Largest page, in bytes.
+const PAGE_MAX: usize = 64 << 20;
+
+/// Where a page begins: what `Cursor` holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Place {
+    /// `seq` of its first partition.
+    seq: u64,
+    /// Pages before it.
+    number: u64,
+    /// `None`: the first page.
+    token: Option<String>,
+}
+
+impl Place {
+    fn cursor(&self) -> Cursor {
+        let token = self.token.as_deref();
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&self.seq.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.push(u8::from(token.is_some()));
+        bytes.extend_from_slice(token.unwrap_or_default().as_bytes());
+        Cursor(bytes.into())
+    }
+
+    fn of(cursor: &Cursor) -> Option<Place> {
+        let (seq, rest) = cursor.0.split_first_chunk::<8>()?;
+        let (number, rest) = rest.split_first_chunk::<8>()?;
+        let (has_token, token) = rest.split_first()?;
+        let token = String::from_utf8(token.to_vec()).ok()?;
+        let token = (*has_token == 1).then_some(token);
+        Some(Place { seq: u64::from_le_bytes(*seq), number: u64::from_le_bytes(*number), token })
+    }
+}
+
+/// A listing under way.
+pub(super) struct Pages {
+    service: Arc<Service>,
+    connection: Option<Connection>,
+    ready: VecDeque<Partition>,
+    /// The page to ask for next; `None`: the last one has come.
+    place: Option<Place>,
+    /// The first request of this listing uses a token from the journal.
+    from_journal: bool,
+    brent: Brent,
+}
+
+impl Pages {
+    pub fn new(service: Arc<Service>, after: Option<Cursor>) -> Result<Pages> {
+        let place = match &after {
+            None => Place::default(),
+            Some(cursor) => Place::of(cursor).ok_or_else(|| {
+                Error::new(Kind::CursorRefused, "the journal's place in the listing is not one of this source")
+                    .hint("list from the start and skip what is committed: --relist")
+            })?,
+        };
+        let from_journal = place.token.is_some();
+        Ok(Pages {
+            service,
+            connection: None,
+            ready: VecDeque::new(),
+            place: Some(place),
+            from_journal,
+            brent: Brent::default(),
+        })
+    }
+
+    /// Asks for pages until one has names, or the listing ends.
+    async fn advance(&mut self) -> Result<()> {
+        while self.ready.is_empty() {
+            let Some(place) = self.place.clone() else { return Ok(()) };
+            let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
+            let parsed = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
+            self.from_journal = false;
+            if parsed.next.is_some() && parsed.next == place.token {
+                let why = "the listing loops: the page names itself as the next";
+                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
+            }
+            // The hash of the names, not of the page: an answer may carry a time or request id.
+            let names: Vec<u8> = parsed.names.iter().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
+            let token = parsed.next.clone().unwrap_or_default();
+            if parsed.next.is_some() && self.brent.step((xxh3_128(token.as_bytes()), xxh3_128(&names))) {
+                let why = "the listing loops: this page and its token have come before";
+                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
+            }
+            self.ready.extend(page::cut(&parsed.names, place.seq, &place.cursor()));
+            let seq = place.seq + self.ready.len() as u64;
+            self.place = parsed.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+        }
+        Ok(())
+    }
+
+    async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
+        // A kept connection may have been closed meanwhile; that costs one silent retry on a fresh one.
+        if let Some(kept) = self.connection.take()
+            && let Ok(json) = self.page_over(kept, place).await
+        {
+            return Ok(json);
+        }
+        let fresh = Connection::open(&self.service.client).await?;
+        self.page_over(fresh, place).await
+    }
+
+    async fn page_over(&mut self, mut connection: Connection, place: &Place) -> Result<Vec<u8>> {
+        let service = self.service.clone();
+        let head = connection.ask(&service.client, |out| target(&service, place, out)).await?;
+        self.check(&head, place)?;
+        let close = head.close;
+        match connection.body(head, PAGE_MAX).await? {
+            Some(json) => {
+                self.connection = (!close).then_some(connection);
+                Ok(json)
+            }
+            None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
+                .hint("ask the service for smaller pages")),
+        }
+    }
+
+    fn check(&self, head: &Head, place: &Place) -> Result<()> {
+        let status = head.status;
+        let error = match status {
+            200 => match &head.encoding {
+                None => return Ok(()),
+                Some(encoding) => {
+                    Error::new(Kind::Listing, format!("the page is encoded as {encoding}, which was not asked for"))
+                }
+            },
+            429 | 503 => Error::new(Kind::Throttled, format!("the service asks to slow down ({status})")),
+            408 | 500..=599 => Error::new(Kind::ServerError, format!("the service answered {status}")),
+            401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
+                .hint("give credentials with --header 'Authorization: …' or in the URL"),
+            400..=499 if self.from_journal => {
+                let why = format!(
+                    "the service no longer accepts the place in its listing at which the journal stopped ({status})"
+                );
+                Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: --relist")
+            }
+            404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
+                .hint("its path is given with --list-path"),
+            300..=399 => {
+                let to = head.location.as_deref().unwrap_or("nowhere");
+                Error::new(
+                    Kind::Listing,
+                    format!("the service redirects its listing to \"{to}\" ({status}), which is not followed"),
+                )
+            }
+            _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
+        };
+        Err(error.retry_after(head.retry_after))
+    }
+
+    fn shown(&self, place: &Place) -> String {
+        let list = escape(self.service.options.list_path.as_bytes());
+        // Tokens can be secrets, and are of no use to a reader; the number of the page is.
+        format!("{}{list} (page {})", self.service.client.address.shown(), place.number + 1)
+    }
+}
+
+fn target(service: &Service, place: &Place, out: &mut Vec<u8>) {
+    out.extend_from_slice(service.client.address.base.as_bytes());
+    out.extend_from_slice(service.options.list_path.as_bytes());
+    if let Some(token) = &place.token {
+        out.push(if service.options.list_path.contains('?') { b'&' } else { b'?' });
+        encode_name(out, service.options.marker_param.as_bytes(), true);
+        out.push(b'=');
+        encode_name(out, token.as_bytes(), true);
+    }
+}
+
+impl Listing for Pages {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        Box::pin(async move {
+            self.advance().await?;
+            Ok(self.ready.pop_front())
+        })
+    }
+}
+
+/// Brent's algorithm (1980): finds that a sequence has begun to repeat itself, in constant memory, after at most three
+/// times the steps to the end of the first loop.
+#[derive(Default)]
+struct Brent {
+    mark: Option<(u128, u128)>,
+    steps: u64,
+    power: u64,
+}
+
+impl Brent {
+    /// Whether `value` has come before.
+    fn step(&mut self, value: (u128, u128)) -> bool {
+        if self.mark == Some(value) {
+            return true;
+        }
+        self.steps += 1;
+        if self.steps >= self.power {
+            self.mark = Some(value);
+            self.power = (self.power * 2).max(1);
+            self.steps = 0;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_of_any_length_is_found_and_a_chain_is_not_one() {
+        for (lead, length) in [(0u128, 1u128), (0, 2), (5, 1), (100, 37), (3, 1000)] {
+            let mut brent = Brent::default();
+            let steps = (0..).map(|n| if n < lead { n } else { lead + (n - lead) % length });
+            let found = steps.take(10_000).position(|value| brent.step((value, 0))).expect("found");
+            assert!(found as u128 <= 3 * (lead + length) + 3, "{lead} {length}: {found}");
+        }
+        let mut brent = Brent::default();
+        assert!(!(0..100_000).any(|value| brent.step((value, 0))));
+    }
+
+    #[test]
+    fn a_place_survives_its_cursor() {
+        for token in [None, Some(String::new()), Some("x/ü?".to_owned())] {
+            let place = Place { seq: 1 << 40, number: 7, token };
+            assert_eq!(Place::of(&place.cursor()), Some(place));
+        }
+        assert_eq!(Place::of(&Cursor(b"short"[..].into())), None);
+    }
+}

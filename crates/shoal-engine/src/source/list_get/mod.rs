@@ -1,0 +1,167 @@
+//! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
+//!
+//! Here: the options and the source. `page.rs` reads a page and cuts it into partitions, `listing.rs` follows the chain,
+//! `fetch.rs` gets objects. Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
+
+mod fetch;
+mod listing;
+mod page;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Fetcher, Listing, Source};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::http::{Address, Client, valid_field};
+use crate::partition::{Cursor, Partition};
+
+/// How a list/get service is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListGetOptions {
+    /// Path of the listing.
+    pub list_path: String,
+    /// Path of an object; `{name}` stands for its percent-encoded name.
+    pub get_path: String,
+    /// Field of a page that holds the names.
+    pub names_field: String,
+    /// Fields that may hold the token of the next page; the first that is there counts.
+    pub next_field: Vec<String>,
+    /// Query parameter with which the token is sent.
+    pub marker_param: String,
+    /// Headers sent with every request. Never shown.
+    pub headers: Vec<(String, String)>,
+    /// Longest wait for an answer to begin, and for a byte of a body.
+    pub timeout: Duration,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Answers whose `Content-Type` does not match this glob are failures.
+    pub expect_type: Option<String>,
+    /// Encode `/` in names too.
+    pub encode_slash: bool,
+}
+
+impl Default for ListGetOptions {
+    fn default() -> Self {
+        ListGetOptions {
+            list_path: "/list".to_owned(),
+            get_path: "/get/{name}".to_owned(),
+            names_field: "FileNames".to_owned(),
+            next_field: vec!["NextMarker".to_owned(), "NextFile".to_owned()],
+            marker_param: "next-marker".to_owned(),
+            headers: Vec::new(),
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            expect_type: None,
+            encode_slash: false,
+        }
+    }
+}
+
+/// What the listing and all fetchers share.
+struct Service {
+    client: Client,
+    options: ListGetOptions,
+    /// Parts of `get_path` before and after `{name}`.
+    get_path: (String, String),
+    expect_type: Option<globset::GlobMatcher>,
+}
+
+/// A list/get service as a source.
+pub struct ListGet(Arc<Service>);
+
+impl ListGet {
+    /// The service at `url` (`http://host:port[/base]`). Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an address or option that makes no sense, and where a proxy variable would apply.
+    pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
+        let address = Address::parse(url)?;
+        if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
+            let why = format!("the variable {variable} asks for a proxy, which shoal does not speak to yet");
+            let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
+            return Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint));
+        }
+        let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
+        let Some((before, after)) = options.get_path.split_once("{name}") else {
+            return Err(config(&options.get_path, "the path of an object has no {name} in it"));
+        };
+        for path in [&options.list_path, &options.get_path] {
+            if !path.starts_with('/') || path.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
+                return Err(config(path, "a path begins with / and has no white space or characters beyond ASCII"));
+            }
+        }
+        let get_path = (format!("{}{before}", address.base), after.to_owned());
+        let expect_type = match &options.expect_type {
+            None => None,
+            Some(glob) => Some(
+                globset::GlobBuilder::new(&glob.to_ascii_lowercase())
+                    .build()
+                    .map_err(|e| config(glob, &format!("not a glob: {}", e.kind())))?
+                    .compile_matcher(),
+            ),
+        };
+        let fields = fields(&address, &options.headers)?;
+        let client = Client {
+            address,
+            fields,
+            timeout: options.timeout.max(Duration::from_millis(1)),
+            connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            wants_type: expect_type.is_some(),
+        };
+        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type })))
+    }
+}
+
+/// The header lines of every request, and the empty line behind them.
+fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http::Secret> {
+    let mut lines = format!("Host: {}\r\nAccept-Encoding: identity\r\n", address.authority());
+    let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    if !has("user-agent") {
+        lines.push_str(concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n"));
+    }
+    if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
+        lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
+    }
+    for (name, value) in headers {
+        let ours = ["host", "accept-encoding", "connection", "content-length", "transfer-encoding", "range"];
+        if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            let why = "this header cannot be sent: its name or value has characters that are not allowed, or it is shoal's own";
+            return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
+        }
+        lines.push_str(&format!("{name}: {value}\r\n"));
+    }
+    lines.push_str("\r\n");
+    Ok(crate::http::Secret::new(lines))
+}
+
+impl Source for ListGet {
+    fn identity(&self) -> String {
+        let options = &self.0.options;
+        let mut identity = self.0.client.address.shown();
+        let defaults = ListGetOptions::default();
+        let mut push = |name: &str, value: &str, default: &str| {
+            if value != default {
+                identity.push_str(&format!(" {name}={}", escape(value.as_bytes())));
+            }
+        };
+        push("list_path", &options.list_path, &defaults.list_path);
+        push("get_path", &options.get_path, &defaults.get_path);
+        push("names_field", &options.names_field, &defaults.names_field);
+        push("next_field", &options.next_field.join(","), &defaults.next_field.join(","));
+        push("marker_param", &options.marker_param, &defaults.marker_param);
+        identity
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        Ok(Box::new(listing::Pages::new(self.0.clone(), after)?))
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(page::partition(locators.iter().map(|locator| (&**locator, false))))
+    }
+
+    fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(fetch::Fetch::new(self.0.clone())))
+    }
+}

@@ -1,0 +1,340 @@
+//! The contract of `Sink` as a suite: every sink passes it, ours and those outside this crate.
+
+#![allow(clippy::disallowed_methods)] // scratch directories for the sinks under test
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::name::Name;
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::{Cursor, Key, Partition};
+use crate::sink::{Mode, Put, Sealed, Sink, Start, Writer};
+use crate::testing::names::LEGAL;
+
+type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Runs the suite. `make` gives a sink on a destination, and is called again for a second run on the same one;
+/// `read_back` says what is at a destination, or `None` for a sink that keeps nothing.
+///
+/// # Panics
+/// When the sink breaks its contract.
+pub fn run(make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
+    run_in(&std::env::temp_dir(), make, read_back);
+}
+
+/// Runs the suite with destinations in `base`.
+///
+/// # Panics
+/// When the sink breaks its contract.
+pub fn run_in(base: &Path, make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
+    let suite = Suite { base, make: &make, read_back: &read_back };
+    for promise in [
+        whole_objects_arrive,
+        objects_in_pieces_arrive,
+        an_unfinished_object_leaves_nothing,
+        two_slots_are_open_at_once,
+        a_discarded_slot_is_gone_and_its_number_free,
+        parts_of_a_partition_are_written_by_two_writers,
+        odd_legal_names_are_kept_byte_for_byte,
+        the_first_of_a_name_stays,
+        leftovers_of_a_run_that_was_cut_off_are_replaced,
+        what_another_run_finished_is_not_replaced,
+        sync_names_what_was_sealed,
+    ] {
+        let scratch = Scratch::new(suite.base);
+        promise(&suite, &scratch.0);
+    }
+}
+
+struct Suite<'a> {
+    base: &'a Path,
+    make: &'a dyn Fn(&Path) -> Arc<dyn Sink>,
+    read_back: &'a dyn Fn(&Path) -> Option<Objects>,
+}
+
+impl Suite<'_> {
+    fn begin(&self, path: &Path, first_began: Option<i128>) -> (Arc<dyn Sink>, i128) {
+        let sink = (self.make)(path);
+        let started = sink.start(&Start { first_began }).expect("start");
+        assert!(!started.durability.is_empty() && !started.publish.is_empty(), "the barrier is named");
+        (sink, started.began)
+    }
+
+    fn expect(&self, path: &Path, wanted: &[(&[u8], &[u8])]) {
+        if let Some(found) = (self.read_back)(path) {
+            let wanted: Objects = wanted.iter().map(|(name, bytes)| (name.to_vec(), bytes.to_vec())).collect();
+            assert!(found == wanted, "found {:?}, wanted {:?}", sizes(&found), sizes(&wanted));
+        }
+    }
+
+    fn keeps(&self, path: &Path) -> bool {
+        (self.read_back)(path).is_some()
+    }
+}
+
+fn sizes(objects: &Objects) -> Vec<(String, usize)> {
+    objects.iter().map(|(name, bytes)| (crate::display::escape(name), bytes.len())).collect()
+}
+
+fn whole_objects_arrive(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(7), Mode::Fresh).expect("open");
+    assert_eq!(put(&mut *writer, 0, b"a", b"alpha"), Put::Written);
+    assert_eq!(put(&mut *writer, 0, b"deep/er/b", b""), Put::Written);
+    let owned = Payload::Owned(vec![9; 100_000]);
+    let large = writer.put(0, &name(b"deep/c"), &ObjectMeta::default(), owned);
+    assert_eq!(large.expect("put"), Put::Written);
+    let sealed = writer.seal(0).expect("seal");
+    assert_eq!((sealed.seq, sealed.objects, sealed.bytes), (7, 3, 100_005));
+    suite.expect(path, &[(b"a", b"alpha"), (b"deep/er/b", b""), (b"deep/c", &[9; 100_000])]);
+    settle(&*sink, vec![sealed], &[7]);
+}
+
+fn objects_in_pieces_arrive(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(3, &partition(0), Mode::Fresh).expect("open");
+    let meta = ObjectMeta { size: Some(1_000_000), ..ObjectMeta::default() };
+    let mut object = writer.begin(3, &name(b"d/large"), &meta).expect("begin");
+    for _ in 0..10 {
+        object.write(&[5; 100_000]).expect("write");
+    }
+    suite.expect(path, &[]); // nothing of it before its end
+    let empty = writer.begin(3, &name(b"empty"), &ObjectMeta::default()).expect("two at once");
+    assert_eq!(empty.finish().expect("finish"), Put::Written);
+    assert_eq!(object.finish().expect("finish"), Put::Written);
+    let sealed = writer.seal(3).expect("seal");
+    assert_eq!((sealed.objects, sealed.bytes), (2, 1_000_000));
+    settle(&*sink, vec![sealed], &[0]);
+    suite.expect(path, &[(b"d/large", &[5; 1_000_000]), (b"empty", b"")]);
+}
+
+fn an_unfinished_object_leaves_nothing(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    let mut object = writer.begin(0, &name(b"broken"), &ObjectMeta::default()).expect("begin");
+    object.write(b"the first half").expect("write");
+    drop(object);
+    suite.expect(path, &[]);
+    assert_eq!(put(&mut *writer, 0, b"broken", b"whole"), Put::Written); // and the name is free
+    let sealed = writer.seal(0).expect("seal");
+    assert_eq!((sealed.objects, sealed.bytes), (1, 5));
+    settle(&*sink, vec![sealed], &[0]);
+    suite.expect(path, &[(b"broken", b"whole")]);
+}
+
+fn two_slots_are_open_at_once(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(10), Mode::Fresh).expect("open");
+    writer.open(1, &partition(11), Mode::Fresh).expect("open");
+    put(&mut *writer, 0, b"x", b"1");
+    put(&mut *writer, 1, b"y", b"22");
+    put(&mut *writer, 0, b"z", b"333");
+    let second = writer.seal(1).expect("seal");
+    let first = writer.seal(0).expect("seal");
+    assert_eq!((first.seq, first.objects, first.bytes), (10, 2, 4));
+    assert_eq!((second.seq, second.objects, second.bytes), (11, 1, 2));
+    settle(&*sink, vec![second, first], &[10, 11]);
+    suite.expect(path, &[(b"x", b"1"), (b"y", b"22"), (b"z", b"333")]);
+}
+
+fn a_discarded_slot_is_gone_and_its_number_free(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    put(&mut *writer, 0, b"given-up", b"1");
+    writer.discard(0);
+    writer.open(0, &partition(1), Mode::Fresh).expect("the number is free again");
+    put(&mut *writer, 0, b"kept", b"22");
+    let sealed = writer.seal(0).expect("seal");
+    assert_eq!((sealed.seq, sealed.objects, sealed.bytes), (1, 1, 2));
+    settle(&*sink, vec![sealed], &[1]);
+}
+
+fn parts_of_a_partition_are_written_by_two_writers(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let sealed: Vec<Sealed> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..2)
+            .map(|lane| {
+                let sink = &sink;
+                scope.spawn(move || {
+                    let mut writer = sink.writer(lane).expect("writer");
+                    writer.open(0, &partition(5), Mode::Fresh).expect("open");
+                    for at in 0..50 {
+                        let name = format!("shared/{}/{lane}-{at}", at % 7);
+                        assert_eq!(put(&mut *writer, 0, name.as_bytes(), name.as_bytes()), Put::Written);
+                    }
+                    writer.seal(0).expect("seal")
+                })
+            })
+            .collect();
+        lanes.into_iter().map(|lane| lane.join().expect("a lane")).collect()
+    });
+    assert_eq!(sealed.iter().map(|part| part.objects).sum::<u64>(), 100);
+    assert!(sealed.iter().all(|part| part.seq == 5));
+    settle(&*sink, sealed, &[5]);
+    if let Some(found) = (suite.read_back)(path) {
+        assert_eq!(found.len(), 100);
+        assert!(found.iter().all(|(name, bytes)| name == bytes), "bytes under the wrong name");
+    }
+}
+
+fn odd_legal_names_are_kept_byte_for_byte(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    for (at, raw) in LEGAL().iter().enumerate() {
+        if at % 2 == 0 {
+            assert_eq!(put(&mut *writer, 0, raw, raw), Put::Written);
+        } else {
+            let mut object = writer.begin(0, &name(raw), &ObjectMeta::default()).expect("begin");
+            object.write(raw).expect("write");
+            assert_eq!(object.finish().expect("finish"), Put::Written);
+        }
+    }
+    let sealed = writer.seal(0).expect("seal");
+    settle(&*sink, vec![sealed], &[0]);
+    let names = LEGAL();
+    let wanted: Vec<_> = names.iter().map(|raw| (&raw[..], &raw[..])).collect();
+    suite.expect(path, &wanted);
+}
+
+fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
+    if !suite.keeps(path) {
+        return; // such a sink remembers no names, and its documentation says so
+    }
+    let (sink, _) = suite.begin(path, None);
+    let (mut one, mut two) = (sink.writer(0).expect("writer"), sink.writer(1).expect("writer"));
+    one.open(0, &partition(0), Mode::Fresh).expect("open");
+    two.open(0, &partition(1), Mode::Fresh).expect("open");
+    one.open(1, &partition(2), Mode::Again).expect("open");
+    assert_eq!(put(&mut *one, 0, b"same", b"first"), Put::Written);
+    assert_eq!(put(&mut *one, 0, b"same", b"within a partition"), Put::Duplicate);
+    assert_eq!(put(&mut *two, 0, b"same", b"across partitions"), Put::Duplicate);
+    assert_eq!(put(&mut *one, 1, b"same", b"in one that is redone"), Put::Duplicate);
+    if let Ok(mut object) = two.begin(0, &name(b"same"), &ObjectMeta::default()) {
+        object.write(b"in pieces").expect("write");
+        assert_eq!(object.finish().expect("finish"), Put::Duplicate);
+    }
+    let sealed = vec![one.seal(0).expect("seal"), two.seal(0).expect("seal"), one.seal(1).expect("seal")];
+    assert_eq!(sealed.iter().map(|part| part.objects).collect::<Vec<_>>(), [1, 0, 0]);
+    settle(&*sink, sealed, &[0, 1, 2]);
+    suite.expect(path, &[(b"same", b"first")]);
+}
+
+fn leftovers_of_a_run_that_was_cut_off_are_replaced(suite: &Suite<'_>, path: &Path) {
+    let (sink, first_began) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    put(&mut *writer, 0, b"d/left", b"half");
+    put(&mut *writer, 0, b"d/left-in-pieces", b"half");
+    drop(writer); // cut off: neither sealed nor synced
+    drop(sink);
+
+    let (sink, began) = suite.begin(path, Some(first_began));
+    assert!(!suite.keeps(path) || began > first_began, "the second run begins later than the first");
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Again).expect("open");
+    assert_eq!(put(&mut *writer, 0, b"d/left", b"the whole"), Put::Written);
+    let mut object = writer.begin(0, &name(b"d/left-in-pieces"), &ObjectMeta::default()).expect("begin");
+    object.write(b"the ").and_then(|()| object.write(b"whole")).expect("write");
+    assert_eq!(object.finish().expect("finish"), Put::Written);
+    if suite.keeps(path) {
+        let twice = put(&mut *writer, 0, b"d/left", b"a duplicate, not a leftover");
+        assert_eq!(twice, Put::Duplicate);
+    }
+    let sealed = writer.seal(0).expect("seal");
+    settle(&*sink, vec![sealed], &[0]);
+    suite.expect(path, &[(b"d/left", b"the whole"), (b"d/left-in-pieces", b"the whole")]);
+}
+
+fn what_another_run_finished_is_not_replaced(suite: &Suite<'_>, path: &Path) {
+    if !suite.keeps(path) {
+        return;
+    }
+    let (sink, first_began) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    put(&mut *writer, 0, b"done", b"committed");
+    let sealed = writer.seal(0).expect("seal");
+    settle(&*sink, vec![sealed], &[0]);
+    drop((writer, sink));
+
+    // The same name again, in a partition never handed out before: a duplicate of the joined run.
+    let (sink, _) = suite.begin(path, Some(first_began));
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(9), Mode::Fresh).expect("open");
+    assert_eq!(put(&mut *writer, 0, b"done", b"listed again"), Put::Duplicate);
+    writer.discard(0);
+    drop((writer, sink));
+
+    // A run of its own, which did not write it: a stranger's object.
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Again).expect("open");
+    let refused = writer.put(0, &name(b"done"), &ObjectMeta::default(), Payload::Borrowed(b"another"));
+    assert_eq!(refused.expect_err("a stranger's object stays").kind(), crate::Kind::Exists);
+    suite.expect(path, &[(b"done", b"committed")]);
+}
+
+fn sync_names_what_was_sealed(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    let mut durable = Vec::new();
+    for seq in 0..20 {
+        writer.open(0, &partition(seq), Mode::Fresh).expect("open");
+        put(&mut *writer, 0, format!("{seq}/x").as_bytes(), b"x");
+        let sealed = writer.seal(0).expect("seal");
+        let settled = sink.sync(vec![sealed], false).expect("sync");
+        assert!(settled.durable.iter().all(|&done| done <= seq), "named before it was sealed");
+        durable.extend(settled.durable);
+    }
+    durable.extend(sink.sync(Vec::new(), true).expect("sync").durable);
+    durable.sort_unstable();
+    assert_eq!(durable, (0..20).collect::<Vec<u64>>(), "each exactly once, and none held back at the end");
+    drop(writer);
+    sink.finish().expect("finish");
+}
+
+fn settle(sink: &dyn Sink, sealed: Vec<Sealed>, wanted: &[u64]) {
+    let mut durable = sink.sync(sealed, true).expect("sync").durable;
+    durable.sort_unstable();
+    durable.dedup();
+    assert_eq!(durable, wanted);
+    sink.finish().expect("finish");
+}
+
+fn put(writer: &mut dyn Writer, slot: u32, raw: &[u8], bytes: &[u8]) -> Put {
+    let meta = ObjectMeta { size: Some(bytes.len() as u64), ..ObjectMeta::default() };
+    writer.put(slot, &name(raw), &meta, Payload::Borrowed(bytes)).expect("put")
+}
+
+fn name(raw: &[u8]) -> Name {
+    Name::parse(raw).expect("a legal name")
+}
+
+fn partition(seq: u64) -> Partition {
+    let payload = Arc::from(seq.to_le_bytes());
+    Partition { seq, key: Key::of([&seq.to_le_bytes()[..]]), after: Cursor::default(), payload, len: None }
+}
+
+/// A directory of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(base: &Path) -> Scratch {
+        let path = base.join(format!("shoal-contract-{:016x}", fastrand::u64(..)));
+        std::fs::create_dir(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
