@@ -65,7 +65,9 @@ def committed(destination: Path) -> int:
 
 def resume_and_check(url: str, destination: Path) -> None:
     before = committed(destination)
-    again = subprocess.run([*SHOAL, "copy", url, str(destination), "--json"], capture_output=True, text=True, timeout=60)
+    again = subprocess.run(
+        [*SHOAL, "copy", url, str(destination), "--json"], capture_output=True, text=True, timeout=60
+    )
     assert again.returncode == 0, again.stderr
     report = last_json(again.stdout)
     assert report["written"] == COUNT - before, "what is committed is not fetched again, and nothing is left out"

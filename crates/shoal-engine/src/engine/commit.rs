@@ -217,7 +217,8 @@ impl Committer {
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         self.shared.deferred.store(self.journal.deferred(), Relaxed);
         self.shared.queue.committed(objects, listed, bytes, window);
-        self.journal.sample(now_ms(), self.committed.written, self.committed.bytes);
+        let totals = self.journal.totals();
+        self.journal.sample(now_ms(), totals.written, totals.bytes);
         Ok(())
     }
 

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Resume};
 use crate::options::{TransferOptions, Workers};
-use crate::report::{Counts, Progress, Report};
+use crate::report::{Counts, Failure, Progress, Report};
 use crate::sink::{Sink, Started};
 use crate::source::Source;
 
@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     listing_retries: AtomicU64,
     deferred: AtomicU64,
     notes: Mutex<Vec<String>>,
+    /// The failure that was one too many.
+    last_failure: Mutex<Option<Failure>>,
     committer: Sender<Message>,
 }
 
@@ -90,9 +92,14 @@ impl Shared {
         let _ = self.committer.send(message);
     }
 
-    fn check_failures(&self, last: &Error) {
-        if self.options.max_failures.is_some_and(|most| self.counters.sums().failed > most) {
-            let most = self.options.max_failures.unwrap_or(0);
+    /// Stops the run when too many objects have failed; `name` is the last of them.
+    fn check_failures(&self, name: &[u8], last: &Error, tries: u32) {
+        let Some(most) = self.options.max_failures else { return };
+        if self.counters.sums().failed > most {
+            // Its partition will not be committed any more, so the journal cannot tell.
+            let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
+            let failure = Failure { name: name.into(), kind, reason, tries };
+            self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
             let why = format!("more than {most} objects failed; the last: {}", last.line());
             self.cancel.fail(
                 Error::new(Kind::TooManyFailures, why)
@@ -142,6 +149,7 @@ impl Run {
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
             notes: Mutex::new([resume.notes.clone(), started.notes.clone()].concat()),
+            last_failure: Mutex::default(),
             committer: sender,
             source,
             sink,
@@ -312,6 +320,8 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
 fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {
     let sums = shared.counters.sums();
     let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
+    let last_failure = shared.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let recorded = journal.failures(FAILURES_SHOWN).filter_map(Result::ok);
     let mut total = journal.totals();
     total.listed += uncommitted;
     total.unfinished += uncommitted;
@@ -331,7 +341,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &St
         durability: started.durability.clone(),
         publish: started.publish.clone(),
         paused: shared.retry.paused_total(),
-        failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
+        failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
         notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
         ..Report::default()
     }

@@ -58,6 +58,8 @@ struct Host {
     next_probe: Instant,
     probe_wait: Duration,
     cool_until: Option<Instant>,
+    /// What it answered last that was no good.
+    last_error: String,
     /// Pauses that have ended.
     paused: Duration,
 }
@@ -176,6 +178,7 @@ impl Retry {
         }
         let mut hosts = self.hosts();
         let host = Self::host(&mut hosts, error.host_id(), now);
+        error.why().clone_into(&mut host.last_error);
         let silent = matches!(error.kind(), Kind::Connect | Kind::Timeout | Kind::Disconnected);
         if !silent {
             self.answered();
@@ -230,16 +233,24 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        let since = hosts.values().filter_map(|host| host.paused_since).min()?;
-        let away = now.duration_since(since);
-        if away <= self.patience() {
-            return None;
+        let hint = "what is done is kept: run the same command again later (--retry-timeout sets how long to wait)";
+        for host in hosts.values() {
+            let last = &host.last_error;
+            let patience = self.patience();
+            let away = host.paused_since.map(|since| now.duration_since(since)).filter(|away| *away > patience);
+            if let Some(away) = away {
+                let why = format!("the server gave no good answer for {:.0} s; the last: {last}", away.as_secs_f64());
+                return Some(Error::new(Kind::Unreachable, why).hint(hint));
+            }
+            let wait =
+                host.cool_until.map(|until| until.saturating_duration_since(now)).filter(|wait| *wait > patience);
+            if let Some(wait) = wait {
+                let why =
+                    format!("the server asks to wait for {:.0} s, longer than is allowed; {last}", wait.as_secs_f64());
+                return Some(Error::new(Kind::Unreachable, why).hint(hint));
+            }
         }
-        let away = away.as_secs_f64();
-        let why = format!("the server gave no good answer for {away:.0} s");
-        let hint =
-            "what is done is kept: run the same command again when the server is back (--retry-timeout waits longer)";
-        Some(Error::new(Kind::Unreachable, why).hint(hint))
+        None
     }
 
     /// Time that `host` has been paused so far: taken off the time an object has been tried.
@@ -268,7 +279,7 @@ impl Retry {
     /// How long the listing, which asks one page at a time, waits after its `tries`-th failure in a row;
     /// `None`: it gives up.
     pub fn listing_wait(&self, error: &Error, tries: u32, since: Duration) -> Option<Duration> {
-        if since > self.patience() {
+        if since > self.patience() || error.wait_asked().is_some_and(|wait| wait > self.patience()) {
             return None;
         }
         Some(error.wait_asked().unwrap_or_else(|| backoff(tries, false).min(PROBE_MAX)))
@@ -286,6 +297,7 @@ impl Retry {
             next_probe: now,
             probe_wait: PROBE_MIN,
             cool_until: None,
+            last_error: String::new(),
             paused: Duration::ZERO,
         })
     }

@@ -15,7 +15,6 @@ use super::head::{self, Head};
 use super::watch::Watch;
 use super::{Client, connect};
 use crate::error::{Error, Kind, Result};
-use crate::source::{LocalFuture, WHOLE_MAX};
 
 /// First size of a read buffer, in bytes: the head and body of a small object, many times over.
 const BUFFER: usize = 16 << 10;
@@ -32,11 +31,13 @@ pub(crate) trait Exchange {
     type Job;
     /// An object that arrives in pieces.
     type Body;
+    /// Larger objects arrive in pieces, in bytes.
+    const WHOLE_MAX: usize;
 
     /// The next job.
     fn next(&self) -> Next<Self::Job>;
     /// Resolves when `next` may answer otherwise.
-    fn wake(&self) -> LocalFuture<'_, ()>;
+    fn wake(&self) -> impl Future<Output = ()>;
     /// Appends the request target (path and query, encoded).
     fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
     /// What to do with the body.
@@ -197,7 +198,7 @@ impl Connection {
                 exchange.failed(job, error);
                 reusable
             }
-            Plan::Keep => match self.gather(&mut head.framing).await {
+            Plan::Keep => match self.gather(&mut head.framing, E::WHOLE_MAX).await {
                 Ok(Gathered::Whole(body)) => match self.surplus(&head) {
                     None => {
                         exchange.whole(job, &head, &self.buffer[body]);
@@ -226,9 +227,9 @@ impl Connection {
     }
 
     /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
-    async fn gather(&mut self, framing: &mut Framing) -> Result<Gathered> {
+    async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
         if let Framing::Length(length) = *framing
-            && length <= WHOLE_MAX as u64
+            && length <= whole_max as u64
         {
             let length = length as usize;
             while self.end - self.start < length {
@@ -241,7 +242,7 @@ impl Connection {
         let mut body = Vec::new();
         while let Some(piece) = self.piece(framing).await? {
             body.extend_from_slice(&self.buffer[piece]);
-            if body.len() > WHOLE_MAX {
+            if body.len() > whole_max {
                 return Ok(Gathered::Larger(body));
             }
         }
@@ -361,7 +362,7 @@ impl Connection {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if needed > self.buffer.len() {
-                // Bounded by HEAD_MAX and WHOLE_MAX: nobody asks for more.
+                // Bounded by HEAD_MAX and `Exchange::WHOLE_MAX`: nobody asks for more.
                 self.buffer.resize(needed.next_power_of_two(), 0);
             }
         }

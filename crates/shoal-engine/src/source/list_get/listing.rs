@@ -1,11 +1,11 @@
 //! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Service, page};
+use super::Service;
+use super::page::{self, Cut, Encoded};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Connection, Head, encode_name};
@@ -51,12 +51,13 @@ impl Place {
 pub(super) struct Pages {
     service: Arc<Service>,
     connection: Option<Connection>,
-    ready: VecDeque<Partition>,
+    /// The page at hand.
+    cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
     place: Option<Place>,
     /// The first request of this listing uses a token from the journal.
     from_journal: bool,
-    brent: Brent,
+    watch: LoopWatch,
 }
 
 impl Pages {
@@ -72,35 +73,24 @@ impl Pages {
         Ok(Pages {
             service,
             connection: None,
-            ready: VecDeque::new(),
+            cut: None,
             place: Some(place),
             from_journal,
-            brent: Brent::default(),
+            watch: LoopWatch::default(),
         })
     }
 
-    /// Asks for pages until one has names, or the listing ends.
-    async fn advance(&mut self) -> Result<()> {
-        while self.ready.is_empty() {
-            let Some(place) = self.place.clone() else { return Ok(()) };
-            let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
-            let parsed = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
-            self.from_journal = false;
-            if parsed.next.is_some() && parsed.next == place.token {
-                let why = "the listing loops: the page names itself as the next";
-                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
-            }
-            // The hash of the names, not of the page: an answer may carry a time or request id.
-            let names: Vec<u8> = parsed.names.iter().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
-            let token = parsed.next.clone().unwrap_or_default();
-            if parsed.next.is_some() && self.brent.step((xxh3_128(token.as_bytes()), xxh3_128(&names))) {
-                let why = "the listing loops: this page and its token have come before";
-                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
-            }
-            self.ready.extend(page::cut(&parsed.names, place.seq, &place.cursor()));
-            let seq = place.seq + self.ready.len() as u64;
-            self.place = parsed.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+    /// Asks for the next page.
+    async fn advance(&mut self, place: Place) -> Result<()> {
+        let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
+        let page = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
+        self.from_journal = false;
+        if let Some(why) = self.watch.step(place.token.as_deref(), page.next.as_deref(), &page.names) {
+            return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
         }
+        let seq = place.seq + Cut::count(&page.names);
+        self.cut = Some(Cut::new(page.names, place.seq, place.cursor()));
+        self.place = page.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
         Ok(())
     }
 
@@ -184,9 +174,50 @@ fn target(service: &Service, place: &Place, out: &mut Vec<u8>) {
 impl Listing for Pages {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(async move {
-            self.advance().await?;
-            Ok(self.ready.pop_front())
+            loop {
+                if let Some(partition) = self.cut.as_mut().and_then(Iterator::next) {
+                    return Ok(Some(partition));
+                }
+                match self.place.clone() {
+                    None => return Ok(None),
+                    Some(place) => self.advance(place).await?,
+                }
+            }
         })
+    }
+}
+
+/// Finds listings that never end, in constant memory.
+#[derive(Default)]
+struct LoopWatch {
+    tokens: Brent,
+    names: Brent,
+    repeats: u32,
+    empty: u32,
+}
+
+/// Pages that may repeat what one before them held: a page of one name that is listed twice is no loop.
+const REPEATS_MAX: u32 = 3;
+/// Pages without a name, one after the other. Filtered listings have some.
+const EMPTY_MAX: u32 = 10_000;
+
+impl LoopWatch {
+    /// Looks at a page; why it shows that the listing never ends, if it does.
+    fn step(&mut self, asked: Option<&str>, next: Option<&str>, names: &Encoded) -> Option<String> {
+        let next = next?;
+        if asked == Some(next) {
+            return Some("the listing loops: the page names itself as the next".to_owned());
+        }
+        if self.tokens.step(xxh3_128(next.as_bytes())) {
+            return Some("the listing loops: the token of the next page has come before".to_owned());
+        }
+        if names.is_empty() {
+            self.empty += 1;
+            return (self.empty > EMPTY_MAX).then(|| format!("{EMPTY_MAX} pages without a name, one after the other"));
+        }
+        self.empty = 0;
+        self.repeats += u32::from(self.names.step(names.hash()));
+        (self.repeats >= REPEATS_MAX).then(|| "the listing loops: the same names come under new tokens".to_owned())
     }
 }
 
@@ -194,14 +225,14 @@ impl Listing for Pages {
 /// times the steps to the end of the first loop.
 #[derive(Default)]
 struct Brent {
-    mark: Option<(u128, u128)>,
+    mark: Option<u128>,
     steps: u64,
     power: u64,
 }
 
 impl Brent {
     /// Whether `value` has come before.
-    fn step(&mut self, value: (u128, u128)) -> bool {
+    fn step(&mut self, value: u128) -> bool {
         if self.mark == Some(value) {
             return true;
         }
@@ -224,11 +255,11 @@ mod tests {
         for (lead, length) in [(0u128, 1u128), (0, 2), (5, 1), (100, 37), (3, 1000)] {
             let mut brent = Brent::default();
             let steps = (0..).map(|n| if n < lead { n } else { lead + (n - lead) % length });
-            let found = steps.take(10_000).position(|value| brent.step((value, 0))).expect("found");
+            let found = steps.take(10_000).position(|value| brent.step(value)).expect("found");
             assert!(found as u128 <= 3 * (lead + length) + 3, "{lead} {length}: {found}");
         }
         let mut brent = Brent::default();
-        assert!(!(0..100_000).any(|value| brent.step((value, 0))));
+        assert!(!(0..100_000).any(|value| brent.step(value)));
     }
 
     #[test]
