@@ -40,7 +40,7 @@ RUST: dict[str, tuple[set[str], str]] = {
     ),
     "testing": (
         BASE | {"fs", "source!", "sink!", "source::memory", "sink::memory", "transfer::Transfer"},
-        "the contract suites judge by the traits and by a whole run, so that a source or sink outside this crate can be judged too",
+        "the contract suites judge by the traits and a whole run, as one outside this crate can be judged too",
     ),
 }
 

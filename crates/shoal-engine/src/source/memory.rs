@@ -89,7 +89,14 @@ fn partition(names: &[&[u8]]) -> Partition {
     let key = Key::of(names.iter().copied());
     let payload: Vec<u8> =
         names.iter().flat_map(|name| [&(name.len() as u32).to_le_bytes()[..], name].concat()).collect();
-    Partition { seq: 0, key, after: Cursor::default(), payload: payload.into(), len: Some(names.len() as u32) }
+    Partition {
+        seq: 0,
+        key,
+        after: Cursor::default(),
+        next: None,
+        payload: payload.into(),
+        len: Some(names.len() as u32),
+    }
 }
 
 impl Source for MemorySource {

@@ -89,8 +89,9 @@ impl Pages {
             return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
         }
         let seq = place.seq + Cut::count(&page.names);
-        self.cut = Some(Cut::new(page.names, place.seq, place.cursor()));
         self.place = page.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+        let next = self.place.as_ref().map(Place::cursor);
+        self.cut = Some(Cut::new(page.names, place.seq, place.cursor(), next));
         Ok(())
     }
 

@@ -183,13 +183,15 @@ pub(super) struct Cut {
     names: Encoded,
     at: usize,
     /// `seq` of the next one.
-    pub seq: u64,
+    seq: u64,
     after: Cursor,
+    /// Where the listing continues behind the page.
+    next: Option<Cursor>,
 }
 
 impl Cut {
-    pub fn new(names: Encoded, seq: u64, after: Cursor) -> Cut {
-        Cut { names, at: 0, seq, after }
+    pub fn new(names: Encoded, seq: u64, after: Cursor, next: Option<Cursor>) -> Cut {
+        Cut { names, at: 0, seq, after, next }
     }
 
     /// Partitions in it altogether.
@@ -217,7 +219,8 @@ impl Iterator for Cut {
         let (seq, key) = (self.seq, Key::of(locators));
         self.seq += 1;
         let payload = self.names.0[from..self.at].into();
-        Some(Partition { seq, key, after: self.after.clone(), payload, len: Some(len) })
+        let next = if self.at == self.names.0.len() { self.next.take() } else { None };
+        Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
     }
 }
 
@@ -228,7 +231,7 @@ pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
         names.push(locator, false);
     }
     let (key, len) = (Key::default(), Some(locators.len() as u32));
-    Partition { seq: 0, key, after: Cursor::default(), payload: names.0.into(), len }
+    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.0.into(), len }
 }
 
 /// The names of an open partition, where they lie in its payload.
@@ -322,7 +325,7 @@ mod tests {
         let json = serde_json::json!({ "FileNames": names }).to_string();
         let names = parse(json.as_bytes(), &ListGetOptions::default()).unwrap().names;
         assert_eq!(Cut::count(&names), 3);
-        let cut: Vec<Partition> = Cut::new(names, 7, Cursor::default()).collect();
+        let cut: Vec<Partition> = Cut::new(names, 7, Cursor::default(), None).collect();
         let numbers: Vec<_> = cut.iter().map(|p| (p.seq, p.len)).collect();
         assert_eq!(numbers, [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
         let last = Names::new(&cut[2].payload).unwrap();
