@@ -82,6 +82,26 @@ def test_again_lists_and_fetches_anew_and_replaces_what_it_wrote(
     assert {path.read_text() for path in (tmp_path / "out").glob("file-*")} == {"newer"}
 
 
+def test_again_after_names_came_in_before_all_others_still_replaces_everything(
+    shoal: Command, tmp_path: Path, service: Service
+) -> None:
+    # Far more new names than the journal's mark runs ahead: the old ones move to partitions never handed out before.
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(100):
+        (source / f"z-{number}").write_text("old")
+    url = service(source, page_size=1).url
+    assert shoal.run("copy", url, "out").returncode == 0
+    for number in range(100):
+        (source / f"z-{number}").write_text("newer")
+    for number in range(1500):
+        (source / f"a-{number}").write_text("new")
+    again = shoal.run("copy", url, "out", "--again", "--json")
+    assert again.returncode == 0, again.stderr
+    assert shoal.last_json(again)["written"] == 1600
+    assert {path.read_text() for path in (tmp_path / "out").glob("z-*")} == {"newer"}
+
+
 def test_retry_failed_runs_the_failures_and_nothing_else(shoal: Command, tmp_path: Path, service: Service) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -53,6 +53,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
 
+/// A mark above every partition: when a listing starts over, what earlier sessions wrote may lie anywhere in it.
+pub(crate) const MARK_ALL: u64 = i64::MAX as u64;
+
 /// What all threads of a run share.
 pub(crate) struct Shared {
     source: Arc<dyn Source>,
