@@ -74,7 +74,7 @@ pub(crate) enum Plan {
 
 /// Takes jobs and answers them over one connection after the other until told to stop.
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
-    let mut connection: Option<Connection> = None;
+    let mut connection: Option<Box<Connection>> = None;
     loop {
         let job = match exchange.next() {
             Next::Stop => return,
@@ -85,11 +85,11 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
             Next::Job(job) => job,
         };
         // A kept connection may have been closed, or hold bytes nobody asked for: then it is no good any more.
-        let mut kept = connection.take().filter(Connection::is_quiet);
+        let mut kept = connection.take().filter(|kept| kept.is_quiet());
         let reused = kept.is_some();
         if kept.is_none() {
             match Connection::open(client).await {
-                Ok(fresh) => kept = Some(fresh),
+                Ok(fresh) => kept = Some(Box::new(fresh)),
                 Err(error) => {
                     exchange.failed(job, error);
                     continue;
@@ -154,7 +154,7 @@ impl Connection {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
-                        self.watch.body();
+                        self.watch.head_done();
                         return Ok(head);
                     }
                     interim += 1;
@@ -190,7 +190,7 @@ impl Connection {
     }
 
     /// Reads an object's body and hands it in. The connection, if it can be used again.
-    async fn answer<E: Exchange>(mut self, exchange: &E, job: E::Job, mut head: Head) -> Option<Connection> {
+    async fn answer<E: Exchange>(mut self: Box<Self>, exchange: &E, job: E::Job, mut head: Head) -> Option<Box<Self>> {
         self.watch.stalled(exchange.stalled());
         let reusable = match exchange.head(&job, &head) {
             Plan::Refuse(error) => {
@@ -366,6 +366,7 @@ impl Connection {
                 self.buffer.resize(needed.next_power_of_two(), 0);
             }
         }
+        self.watch.waits();
         let Connection { stream, buffer, end, watch, .. } = self;
         let result = poll_fn(|context| {
             let mut free = ReadBuf::new(&mut buffer[*end..]);

@@ -55,9 +55,9 @@ impl LaneState {
     }
 
     fn due_retry(&self) -> Option<Job> {
-        let now = Instant::now();
         let mut retries = self.retries.borrow_mut();
         let Reverse((at, number, index)) = *retries.peek()?;
+        let now = Instant::now();
         if at > now {
             return None;
         }

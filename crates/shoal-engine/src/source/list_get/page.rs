@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -144,7 +145,7 @@ impl<'de> Deserialize<'de> for Encoded {
             }
             fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<Self::Value, S::Error> {
                 let mut names = Encoded::default();
-                let mut seen = HashSet::new();
+                let mut seen = HashSet::with_hasher(BuildHasherDefault::<AlreadyHashed>::default());
                 while let Some(Text(name)) = array.next_element()? {
                     let hash = xxh3_128(name.as_bytes());
                     let duplicate = if seen.len() < SEEN_MAX { !seen.insert(hash) } else { seen.contains(&hash) };
@@ -154,6 +155,22 @@ impl<'de> Deserialize<'de> for Encoded {
             }
         }
         deserializer.deserialize_seq(Elements)
+    }
+}
+
+/// The hasher of a set of hashes.
+#[derive(Default)]
+struct AlreadyHashed(u64);
+
+impl Hasher for AlreadyHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, &byte| hash.rotate_left(8) ^ u64::from(byte));
+    }
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
     }
 }
 
