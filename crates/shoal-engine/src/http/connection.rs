@@ -22,6 +22,8 @@ const BUFFER: usize = 16 << 10;
 const HEAD_MAX: usize = 64 << 10;
 /// Most bytes of a body nobody wants that are read to keep the connection.
 const DISCARD_MAX: u64 = 64 << 10;
+/// Where a connection broke.
+const IN_BODY: &str = "in the middle of the body";
 /// Most 1xx answers before the real one.
 const INTERIM_MAX: u32 = 8;
 
@@ -233,7 +235,7 @@ impl Connection {
         {
             let length = length as usize;
             while self.end - self.start < length {
-                self.fill_for(length, "in the middle of the body").await?;
+                self.fill_for(length, IN_BODY).await?;
             }
             let body = self.start..self.start + length;
             self.start += length;
@@ -289,7 +291,7 @@ impl Connection {
                         return Ok(Some(from..from + take));
                     }
                 }
-                Step::More => match self.fill("in the middle of the body").await {
+                Step::More => match self.fill(IN_BODY).await {
                     Err(error) if matches!(framing, Framing::Close) && self.closed && !error_is_reset(&error) => {
                         return Ok(None);
                     }
@@ -379,8 +381,8 @@ impl Connection {
         match result {
             Ok(Ok(0)) => {
                 self.closed = true;
-                let unread = self.received;
-                Err(Error::new(Kind::Disconnected, format!("the connection was closed after {unread} bytes, {place}")))
+                let why = format!("the connection was closed after {} bytes, {place}", self.received);
+                Err(Error::new(broken_at(place), why))
             }
             Ok(Ok(bytes)) => {
                 self.end += bytes;
@@ -411,10 +413,15 @@ fn disconnected(error: &io::Error, place: &str) -> Error {
         io::ErrorKind::BrokenPipe => "the connection was closed".to_owned(),
         _ => format!("the connection broke ({error})"),
     };
-    Error::new(Kind::Disconnected, format!("{what} {place}")).errno(error.raw_os_error())
+    Error::new(broken_at(place), format!("{what} {place}")).errno(error.raw_os_error())
+}
+
+/// In the middle of a body the server has answered, if badly: that says more about the object than about the server.
+fn broken_at(place: &str) -> Kind {
+    if place == IN_BODY { Kind::ShortBody } else { Kind::Disconnected }
 }
 
 /// A reset is no end of a body, even of one that ends with the connection.
 fn error_is_reset(error: &Error) -> bool {
-    error.os_error().is_some() || error.kind() != Kind::Disconnected
+    error.os_error().is_some() || error.kind() != Kind::ShortBody
 }

@@ -47,11 +47,15 @@ impl LaneState {
     }
 
     fn next_job(&self) -> Option<Job> {
-        if let Some(job) = self.due_retry().or_else(|| self.given_back_before()) {
-            return Some(job);
-        }
         let count = self.slots.borrow().len() as u32;
-        (0..count).find_map(|number| self.next_of(number))
+        let fresh = || (0..count).find_map(|number| self.next_of(number));
+        let waiting = || self.due_retry().or_else(|| self.given_back_before());
+        if self.shared.retry.is_gated() {
+            // A probe with an object that has not failed yet tells most about its host.
+            fresh().or_else(waiting)
+        } else {
+            waiting().or_else(fresh)
+        }
     }
 
     fn due_retry(&self) -> Option<Job> {
