@@ -105,7 +105,7 @@ impl LaneState {
     async fn feed(&self, fetcher: &dyn Fetcher) -> Error {
         loop {
             let changed = self.shared.queue.changed(self.index);
-            if self.untaken() < self.low_water() {
+            if self.untaken() < self.low_water() || self.shared.queue.is_finished() {
                 match self.shared.queue.take(self.is_idle()) {
                     Handout::Partition(open) => match self.open(fetcher, open).await {
                         Ok(()) => continue,
@@ -188,14 +188,25 @@ impl LaneState {
 
     /// Below this many objects to take, the next partition is opened.
     fn low_water(&self) -> u32 {
-        self.limit() as u32 * 2
+        self.share() as u32 * 2
     }
 
+    /// Objects this lane may have in flight. A lane that is no longer needed finishes what it has open, one at a time.
     fn limit(&self) -> usize {
+        match self.share() {
+            0 => usize::from(self.slots.borrow().iter().any(Option::is_some)),
+            share => share,
+        }
+    }
+
+    /// This lane's part of what is in flight; 0 while fewer lanes do.
+    fn share(&self) -> usize {
         let target = self.shared.target.load(Relaxed);
-        // Lane 0 gets what does not divide evenly; every lane may have one in flight.
-        let share = target / self.shared.lanes + usize::from(self.index < target % self.shared.lanes);
-        share.max(1)
+        let busy = self.shared.busy_lanes(target);
+        if self.index >= busy {
+            return 0;
+        }
+        (target / busy + usize::from(self.index < target % busy)).max(1)
     }
 
     fn counters(&self) -> &LaneCounters {
@@ -244,7 +255,8 @@ impl Lane for Handle {
     }
 
     fn limits(&self) -> Limits {
-        Limits { in_flight: self.0.limit(), depth: 1 }
+        // One waits even where none may be in flight, to learn of the end.
+        Limits { in_flight: self.0.limit().max(1), depth: 1 }
     }
 
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) {

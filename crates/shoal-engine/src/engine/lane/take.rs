@@ -16,6 +16,9 @@ impl LaneState {
         if self.shared.cancel.is_raised() {
             return Take::Stop;
         }
+        if self.ended.get() && self.is_idle() {
+            return Take::Stop;
+        }
         if self.in_flight.get() >= self.limit() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
             return Take::Wait;
         }
@@ -30,8 +33,7 @@ impl LaneState {
             }
             None => {
                 self.shared.budget.release(WHOLE_MAX as u64);
-                let over = self.ended.get() && self.is_idle();
-                if over { Take::Stop } else { Take::Wait }
+                Take::Wait
             }
         }
     }
