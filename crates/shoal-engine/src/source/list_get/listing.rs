@@ -1,14 +1,14 @@
-//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops.
+//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_128;
-
+use super::loops::Loops;
 use super::{Service, page};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Connection, Head, encode_name};
+use crate::http::{Connection, Head, ask, encode_name};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -47,16 +47,19 @@ impl Place {
     }
 }
 
+/// The listing has a thread of its own, on which nothing else happens.
+type Clock = fn() -> Duration;
+
 /// A listing under way.
 pub(super) struct Pages {
     service: Arc<Service>,
-    connection: Option<Connection>,
+    connection: Option<Connection<Clock>>,
     ready: VecDeque<Partition>,
     /// The page to ask for next; `None`: the last one has come.
     place: Option<Place>,
     /// The first request of this listing uses a token from the journal.
     from_journal: bool,
-    brent: Brent,
+    loops: Loops,
 }
 
 impl Pages {
@@ -75,7 +78,7 @@ impl Pages {
             ready: VecDeque::new(),
             place: Some(place),
             from_journal,
-            brent: Brent::default(),
+            loops: Loops::default(),
         })
     }
 
@@ -86,16 +89,11 @@ impl Pages {
             let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
             let parsed = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
             self.from_journal = false;
-            if parsed.next.is_some() && parsed.next == place.token {
-                let why = "the listing loops: the page names itself as the next";
-                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
-            }
-            // The hash of the names, not of the page: an answer may carry a time or request id.
-            let names: Vec<u8> = parsed.names.iter().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
-            let token = parsed.next.clone().unwrap_or_default();
-            if parsed.next.is_some() && self.brent.step((xxh3_128(token.as_bytes()), xxh3_128(&names))) {
-                let why = "the listing loops: this page and its token have come before";
-                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
+            if let Some(next) = &parsed.next
+                && let Some(why) = self.loops.page(place.token.as_deref(), &parsed.names, next)
+            {
+                let hint = "the service does not come to an end: this is a defect of it, or --marker-param is not what it wants";
+                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
             }
             self.ready.extend(page::cut(&parsed.names, place.seq, &place.cursor()));
             let seq = place.seq + self.ready.len() as u64;
@@ -105,24 +103,15 @@ impl Pages {
     }
 
     async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
-        // A kept connection may have been closed meanwhile; that costs one silent retry on a fresh one.
-        if let Some(kept) = self.connection.take()
-            && let Ok(json) = self.page_over(kept, place).await
-        {
-            return Ok(json);
-        }
-        let fresh = Connection::open(&self.service.client).await?;
-        self.page_over(fresh, place).await
-    }
-
-    async fn page_over(&mut self, mut connection: Connection, place: &Place) -> Result<Vec<u8>> {
         let service = self.service.clone();
-        let head = connection.ask(&service.client, |out| target(&service, place, out)).await?;
+        let clock: Clock = || Duration::ZERO;
+        let (mut open, head) =
+            ask(&service.client, self.connection.take(), clock, |out| target(&service, place, out)).await?;
         self.check(&head, place)?;
         let close = head.close;
-        match connection.body(head, PAGE_MAX).await? {
+        match open.body(head, PAGE_MAX).await? {
             Some(json) => {
-                self.connection = (!close).then_some(connection);
+                self.connection = (!close).then_some(open);
                 Ok(json)
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
@@ -190,46 +179,9 @@ impl Listing for Pages {
     }
 }
 
-/// Brent's algorithm (1980): finds that a sequence has begun to repeat itself, in constant memory, after at most three
-/// times the steps to the end of the first loop.
-#[derive(Default)]
-struct Brent {
-    mark: Option<(u128, u128)>,
-    steps: u64,
-    power: u64,
-}
-
-impl Brent {
-    /// Whether `value` has come before.
-    fn step(&mut self, value: (u128, u128)) -> bool {
-        if self.mark == Some(value) {
-            return true;
-        }
-        self.steps += 1;
-        if self.steps >= self.power {
-            self.mark = Some(value);
-            self.power = (self.power * 2).max(1);
-            self.steps = 0;
-        }
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_loop_of_any_length_is_found_and_a_chain_is_not_one() {
-        for (lead, length) in [(0u128, 1u128), (0, 2), (5, 1), (100, 37), (3, 1000)] {
-            let mut brent = Brent::default();
-            let steps = (0..).map(|n| if n < lead { n } else { lead + (n - lead) % length });
-            let found = steps.take(10_000).position(|value| brent.step((value, 0))).expect("found");
-            assert!(found as u128 <= 3 * (lead + length) + 3, "{lead} {length}: {found}");
-        }
-        let mut brent = Brent::default();
-        assert!(!(0..100_000).any(|value| brent.step((value, 0))));
-    }
 
     #[test]
     fn a_place_survives_its_cursor() {

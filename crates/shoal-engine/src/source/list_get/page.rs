@@ -147,16 +147,16 @@ impl<'de> Deserialize<'de> for Token {
 }
 
 /// Cuts the names of a page into partitions, the first of them numbered `seq`.
-pub(super) fn cut(names: &[Cow<'_, str>], mut seq: u64, after: &Cursor) -> Vec<Partition> {
-    let mut seen = HashSet::with_capacity(names.len());
-    let marked: Vec<(&[u8], bool)> =
-        names.iter().map(|name| (name.as_bytes(), !seen.insert(name.as_bytes()))).collect();
-    let numbered = |run: &[(&[u8], bool)]| {
-        let partition = Partition { seq, after: after.clone(), ..partition(run.iter().copied()) };
+pub(super) fn cut<'a>(names: &'a [Cow<'a, str>], mut seq: u64, after: &Cursor) -> Vec<Partition> {
+    let mut seen: HashSet<&'a [u8]> = HashSet::with_capacity(names.len());
+    let numbered = |run: &'a [Cow<'a, str>]| {
+        // A run at a time: a page may hold millions.
+        let marked: Vec<_> = run.iter().map(|name| (name.as_bytes(), !seen.insert(name.as_bytes()))).collect();
+        let partition = Partition { seq, after: after.clone(), ..partition(marked.iter().copied()) };
         seq += 1;
         partition
     };
-    marked.chunks(PARTITION_MAX).map(numbered).collect()
+    names.chunks(PARTITION_MAX).map(numbered).collect()
 }
 
 /// A partition of these names; `seq` and `after` are the caller's to set.
