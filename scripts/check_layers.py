@@ -39,8 +39,8 @@ RUST: dict[str, tuple[set[str], str]] = {
         "serve is a program of its own that shares only names, errors and files",
     ),
     "testing": (
-        BASE | {"fs", "source!", "sink!", "source::memory", "sink::memory"},
-        "the contract suites judge by the traits, so that a source or sink outside this crate can be judged too",
+        BASE | {"fs", "source!", "sink!", "source::memory", "sink::memory", "transfer::Transfer"},
+        "the contract suites judge by the traits and a whole run, as one outside this crate can be judged too",
     ),
 }
 

@@ -1,7 +1,7 @@
 """The main job on real input: copy 100,000 objects, kill the run half-way, resume it, verify every byte.
 
-What is verified shares nothing with the engine: names and contents are made anew here from the service's rule (an object's
-content is its name and a newline, repeated and cut), and what was fetched twice is read from the server's access log.
+What is verified shares nothing with the engine: names and contents are made anew here from the service's rule (content
+is the name and a newline, repeated and cut), and what was fetched twice is read from the server's access log.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ SHOAL = [str(Path(sys.executable).with_name("shoal"))]
 
 
 def say(text: str) -> None:
+    """A line that stands out."""
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
 
 
 def start_service(log: Path) -> tuple[subprocess.Popen[str], str]:
+    """The list/get service, and its address."""
     command = [*SHOAL, "serve", "--synthetic", f"{COUNT}:{SIZE}", "--port", "0", "--access-log", str(log)]
     say("$ " + " ".join(["shoal", *command[1:]]))
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    line = server.stdout.readline()
+    line = server.stdout.readline() if server.stdout else ""
     found = re.search(r"http://\S+", line)
     if found is None:
         raise SystemExit(f"the service did not start: {line!r}")
@@ -41,11 +42,13 @@ def start_service(log: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def copied(destination: Path) -> int:
+    """Objects at the destination."""
     with os.scandir(destination) as entries:
         return sum(1 for entry in entries if entry.name != ".shoal")
 
 
 def copy_and_kill(url: str, destination: Path) -> None:
+    """A copy that dies half-way."""
     say(f"$ shoal copy {url} {destination}    (killed with SIGKILL half-way)")
     run = subprocess.Popen([*SHOAL, "copy", url, str(destination)])
     while run.poll() is None and (not destination.is_dir() or copied(destination) < COUNT // 2):
@@ -58,6 +61,7 @@ def copy_and_kill(url: str, destination: Path) -> None:
 
 
 def resume(url: str, destination: Path) -> float:
+    """The same command again; its seconds."""
     say(f"$ shoal copy {url} {destination}    (the same command again)")
     began = time.monotonic()
     subprocess.run([*SHOAL, "copy", url, str(destination)], check=True)
@@ -65,6 +69,7 @@ def resume(url: str, destination: Path) -> float:
 
 
 def verify(destination: Path, log: Path) -> None:
+    """Names, bytes, and what was fetched twice."""
     say("verifying every name and every byte, apart from shoal")
     names = {entry.name for entry in os.scandir(destination)} - {".shoal"}
     wanted = {f"object-{number:09}" for number in range(COUNT)}
@@ -84,6 +89,7 @@ def verify(destination: Path, log: Path) -> None:
 
 
 def main() -> None:
+    """The whole demonstration."""
     root = Path("demo-out")
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -98,7 +104,8 @@ def main() -> None:
         server.send_signal(signal.SIGINT)
         server.wait(timeout=10)
     verify(root / "objects", root / "access.log")
-    say(f"done in {time.monotonic() - began:.1f} s, {seconds:.1f} s of them for the resumed run; the files are in {root}/")
+    total = time.monotonic() - began
+    say(f"done in {total:.1f} s, {seconds:.1f} s of them for the resumed run; the files are in {root}/")
 
 
 if __name__ == "__main__":

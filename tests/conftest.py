@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,10 @@ from typing import Any
 import pytest
 
 import shoal as package
+
+# A script that starts the tests in its background hands down an ignored SIGINT, which shoal rightly keeps ignored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The longest any one command of these tests may take, on two slow cores with others at work.
 PATIENCE = 60

@@ -51,8 +51,8 @@ def test_the_import_takes_no_third_package_and_starts_no_thread(interpreter: Int
 
 
 def seconds(interpreter: Interpreter, script: str) -> float:
-    """The best of five: what it takes when nothing else is in the way."""
-    timed = f"import time; began = time.perf_counter()\n{script}\nprint(time.perf_counter() - began)"
+    """Processor time of a script and its children, the best of five: others at work on this machine do not count."""
+    timed = f"import os; began = sum(os.times()[:4])\n{script}\nprint(sum(os.times()[:4]) - began)"
     return min(float(interpreter.run(timed).stdout.splitlines()[-1]) for _ in range(5))
 
 
@@ -60,13 +60,13 @@ def test_the_import_takes_less_than_50_ms(interpreter: Interpreter) -> None:
     assert seconds(interpreter, "import shoal") < 0.05
 
 
-def test_help_takes_less_than_150_ms_and_draws_nothing(interpreter: Interpreter) -> None:
-    # The interpreter's own start, 20 ms or so, is added in full.
-    script = """
-import os, subprocess, sys
-subprocess.run([sys.executable, "-m", "shoal", "--help"], check=True, stdout=subprocess.DEVNULL)"""
+def test_help_takes_less_than_150_ms(interpreter: Interpreter) -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'shoal', '--help'], check=True)"
     assert seconds(interpreter, script) < 0.15
-    assert (
-        "rich"
-        not in interpreter.run("import sys, shoal.cli; shoal.cli.run(['--help']); print(*sys.modules)").stdout.split()
-    )
+
+
+def test_help_loads_no_command_and_draws_nothing(interpreter: Interpreter) -> None:
+    script = "import sys, shoal.cli; shoal.cli.run(['--help']); print(*sys.modules)"
+    loaded = interpreter.run(script).stdout.splitlines()[-1].split()
+    assert "click" in loaded
+    assert not {"rich", "shoal.cli.copy", "shoal.cli.serve", "shoal.cli.status"} & set(loaded)

@@ -31,6 +31,15 @@ def wait_for_objects(destination: Path, count: int) -> None:
         time.sleep(0.02)
 
 
+def wait_for_commit(destination: Path) -> None:
+    """Waits until something is in the journal."""
+    wait_for_objects(destination, 100)
+    deadline = time.monotonic() + 30
+    while not any(run.total.written for run in package.status(destination).runs):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def stop(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, str]:
     """Sends a signal and returns what the process said; it must be gone soon."""
     began = time.monotonic()
@@ -47,8 +56,8 @@ def test_a_signal_stops_the_command_and_the_same_command_goes_on(
     shoal: Command, service: Service, number: signal.Signals, code: int
 ) -> None:
     server = service(synthetic="20000:100")
-    process = shoal.start("copy", server.url, "out", "--json", "--limit-rate", "500kB", "--durability", "none")
-    wait_for_objects(shoal.directory / "out", 2000)
+    process = shoal.start("copy", server.url, "out", "--json", "--limit-rate", "200kB", "--durability", "none")
+    wait_for_commit(shoal.directory / "out")
 
     out, said = stop(process, number)
 
@@ -146,7 +155,7 @@ def test_ctrl_c_in_python_is_a_keyboard_interrupt_with_the_report(
 ) -> None:
     url = service(synthetic=MANY).url
     process = interpreter.start(COPY, url)
-    wait_for_objects(tmp_path / "out", 2000)
+    wait_for_commit(tmp_path / "out")
 
     out, said = stop(process, signal.SIGINT)
 

@@ -81,7 +81,7 @@ def test_the_same_marker_for_ever_is_found_out(shoal_command: Shoal, fault_serve
     server.on_list(faults.page(list(objects)[:10], "again"), times=1)
     server.on_list(faults.page(list(objects)[10:], "again"))
     server.start()
-    assert_stopped(shoal_command.copy(server), "listing", "again", manifest=objects)
+    assert_stopped(shoal_command.copy(server), "listing", "loops", manifest=objects)
     assert len(server.listed()) < LOOP_LIMIT
 
 
@@ -98,7 +98,7 @@ def test_a_page_that_names_itself_as_the_next_is_found_out_whatever_it_holds(
 
     server.on_list(another_page_each_time)
     server.start()
-    assert_stopped(shoal_command.copy(server), "listing", "again", manifest=objects)
+    assert_stopped(shoal_command.copy(server), "listing", "loops", manifest=objects)
     assert len(server.listed()) < LOOP_LIMIT
 
 
@@ -321,7 +321,7 @@ def test_a_page_that_stays_broken_stops_the_run_and_the_next_run_goes_on_there(
     server.on_list(faults.status(500), page=3)
     server.start()
     first = shoal_command.copy(server, *PATIENCE)
-    assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page-3", manifest=objects)
+    assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page 4", manifest=objects)
     (run,) = shoal_command.run("status", shoal_command.out, "--json").last["runs"]
     assert run["listed"] == run["written"] + run["skipped"] + run["failed"] + run["unfinished"], run
     assert run["completed"] is None
@@ -377,7 +377,7 @@ def test_a_marker_that_is_refused_on_resume_names_relist_which_then_helps(
     server.on_list(faults.status(500), page=2)
     server.start()
     first = shoal_command.copy(server, *PATIENCE)
-    assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page-2", manifest=objects)
+    assert_stopped(first, ("listing", "unreachable", "server-error"), "500", "page 3", manifest=objects)
 
     server.heal()
     server.on_list(faults.status(410), page=2, times=1)

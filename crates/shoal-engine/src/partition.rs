@@ -44,6 +44,8 @@ pub struct Partition {
     pub key: Key,
     /// A listing that starts here produces this partition again. Partitions of one page share it.
     pub after: Cursor,
+    /// Where the listing continues behind it; only for the last partition of a page, and not behind the last page.
+    pub next: Option<Cursor>,
     /// What the source needs to open it.
     pub payload: Arc<[u8]>,
     /// How many objects it holds, where the listing already knows.

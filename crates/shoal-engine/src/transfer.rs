@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::engine::{FAILURES_SHOWN, Run};
+use crate::engine::{FAILURES_SHOWN, MARK_ALL, Run};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, Journal, OpenOptions, Place, RunKey};
 use crate::options::TransferOptions;
@@ -83,7 +83,7 @@ impl Transfer {
             force_resume: options.force_resume,
             ..OpenOptions::default()
         };
-        let (mut journal, resume) = Journal::open(&place, &key, &open)?;
+        let (mut journal, mut resume) = Journal::open(&place, &key, &open)?;
         if resume.completed_at.is_some() && !options.again && !options.retry_failed {
             let report = Report {
                 total: journal.totals(),
@@ -97,8 +97,10 @@ impl Transfer {
             return Ok(Prepared::Complete(Box::new(report)));
         }
         let started = sink.start(&Start { first_began: resume.first_began })?;
-        if resume.first_began.is_none() {
-            journal.began(started.began)?;
+        journal.began(started.began)?;
+        if options.again {
+            journal.mark(MARK_ALL)?;
+            resume.mark = MARK_ALL;
         }
         Ok(Prepared::Run(Box::new(Run { source, sink, options, journal, resume, started, files_max })))
     }

@@ -37,14 +37,10 @@ impl Live {
     pub fn enter(py: Python<'_>) -> PyResult<Live> {
         let process = std::process::id();
         if REGISTERED_IN.swap(process, Ordering::Relaxed) != process {
-            py.import("atexit")?
-                .call_method1("register", (wrap_pyfunction!(stop_live_runs, py)?,))?;
+            py.import("atexit")?.call_method1("register", (wrap_pyfunction!(stop_live_runs, py)?,))?;
         }
-        let flags = Arc::new(Flags {
-            owner: Owner::here(),
-            stop: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-        });
+        let flags =
+            Arc::new(Flags { owner: Owner::here(), stop: AtomicBool::new(false), ended: AtomicBool::new(false) });
         live(py).push(Arc::clone(&flags));
         Ok(Live(flags))
     }

@@ -60,26 +60,14 @@ pub fn object_error(py: Python<'_>, failure: &Failure) -> PyErr {
         values.set_item("kind", &failure.kind)?;
         values.set_item("name", name_text(py, &failure.name)?)?;
         values.set_item("attempts", failure.tries)?;
-        let line = Error::new(Kind::Internal, &failure.reason)
-            .on(&shoal_engine::display::escape(&failure.name))
-            .line();
-        make(
-            py,
-            known.map_or("ObjectError", |&kind| object_class(kind)),
-            &line,
-            &values,
-        )
+        let line = Error::new(Kind::Internal, &failure.reason).on(&shoal_engine::display::escape(&failure.name)).line();
+        make(py, known.map_or("ObjectError", |&kind| object_class(kind)), &line, &values)
     };
     build().unwrap_or_else(|broken| broken)
 }
 
 /// An exception of this class; the text without the hint, which the class adds.
-pub fn make(
-    py: Python<'_>,
-    class: &str,
-    line: &str,
-    values: &Bound<'_, PyDict>,
-) -> PyResult<PyErr> {
+pub fn make(py: Python<'_>, class: &str, line: &str, values: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     let class = py.import("shoal._errors")?.getattr(class)?;
     Ok(PyErr::from_value(class.call((line,), Some(values))?))
 }

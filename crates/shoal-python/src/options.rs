@@ -90,11 +90,7 @@ impl Options {
             journal: self.journal.clone(),
             max_retries: self.max_retries,
             retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
-            max_failures: if self.raises() {
-                Some(0)
-            } else {
-                self.max_failures
-            },
+            max_failures: if self.raises() { Some(0) } else { self.max_failures },
             ignore_vanished: self.ignore_vanished,
             include: self.include.clone(),
             exclude: self.exclude.clone(),

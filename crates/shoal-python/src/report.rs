@@ -14,9 +14,7 @@ pub fn value<'py>(
     fields: impl IntoPyObject<'py, Target = PyDict, Output = Bound<'py, PyDict>, Error: Into<PyErr>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let fields = fields.into_pyobject(py).map_err(Into::into)?;
-    py.import("shoal._report")?
-        .getattr(class)?
-        .call((), Some(&fields))
+    py.import("shoal._report")?.getattr(class)?.call((), Some(&fields))
 }
 
 /// A raw name as Python holds the names of files: bytes that are not text become surrogate escapes.
@@ -28,9 +26,7 @@ pub fn name_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyStr
 pub fn moment(py: Python<'_>, unix_seconds: f64) -> PyResult<Bound<'_, PyAny>> {
     let datetime = py.import("datetime")?;
     let utc = datetime.getattr("timezone")?.getattr("utc")?;
-    datetime
-        .getattr("datetime")?
-        .call_method1("fromtimestamp", (unix_seconds, utc))
+    datetime.getattr("datetime")?.call_method1("fromtimestamp", (unix_seconds, utc))
 }
 
 #[derive(IntoPyObject)]
@@ -48,22 +44,8 @@ pub fn counts<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyAn
 }
 
 fn count_fields(counts: &Counts) -> CountFields {
-    let &Counts {
-        listed,
-        written,
-        skipped,
-        failed,
-        unfinished,
-        bytes,
-    } = counts;
-    CountFields {
-        listed,
-        written,
-        skipped,
-        failed,
-        unfinished,
-        bytes,
-    }
+    let &Counts { listed, written, skipped, failed, unfinished, bytes } = counts;
+    CountFields { listed, written, skipped, failed, unfinished, bytes }
 }
 
 #[derive(IntoPyObject)]
@@ -119,10 +101,7 @@ pub fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAn
         unverified: report.unverified,
         duplicates: report.duplicates,
         complete: report.complete,
-        completed_before: report
-            .completed_before
-            .map(|seconds| moment(py, seconds as f64))
-            .transpose()?,
+        completed_before: report.completed_before.map(|seconds| moment(py, seconds as f64)).transpose()?,
         resumed_from: report.resumed_from,
         workers: report.workers,
         workers_reason: &report.workers_reason,

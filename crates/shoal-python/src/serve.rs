@@ -48,16 +48,9 @@ impl Server {
                 (_, Some(text)) => Content::parse_synthetic(&text)?,
                 (directory, None) => Content::Directory(directory.unwrap_or_default()),
             };
-            let bind = host.parse().map_err(|_| {
-                ServeError::Option(format!("host is not an address of numbers: {host:?}"))
-            })?;
-            let options = Options {
-                bind,
-                port,
-                page_size,
-                access_log,
-                ..Options::default()
-            };
+            let bind =
+                host.parse().map_err(|_| ServeError::Option(format!("host is not an address of numbers: {host:?}")))?;
+            let options = Options { bind, port, page_size, access_log, ..Options::default() };
             Service::start(content, options)
         };
         let service = py.detach(start).map_err(|error| raised(py, &error))?;
@@ -65,10 +58,7 @@ impl Server {
             owner: Owner::here(),
             url: service.url(),
             port: service.address().port(),
-            state: Mutex::new(State {
-                service: Some(service),
-                last: Stats::default(),
-            }),
+            state: Mutex::new(State { service: Some(service), last: Stats::default() }),
         })
     }
 
@@ -100,9 +90,8 @@ impl Server {
     #[pyo3(signature = (grace=5.0))]
     fn stop(&self, py: Python<'_>, grace: f64) -> PyResult<()> {
         self.owner.check("this service")?;
-        let grace = Duration::try_from_secs_f64(grace).map_err(|_| {
-            pyo3::exceptions::PyValueError::new_err("grace is not a time in seconds")
-        })?;
+        let grace = Duration::try_from_secs_f64(grace)
+            .map_err(|_| pyo3::exceptions::PyValueError::new_err("grace is not a time in seconds"))?;
         let mut state = self.lock();
         let Some(service) = state.service.take() else {
             return Ok(());
@@ -118,23 +107,14 @@ impl Server {
         slf
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: Py<PyAny>,
-        _error: Py<PyAny>,
-        _trace: Py<PyAny>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _trace: Py<PyAny>) -> PyResult<()> {
         self.stop(py, 5.0)
     }
 
     fn __repr__(&self) -> String {
         let stopped = self.lock().service.is_none();
         let url = &self.url;
-        format!(
-            "<shoal.Server {url}{}>",
-            if stopped { " (stopped)" } else { "" }
-        )
+        format!("<shoal.Server {url}{}>", if stopped { " (stopped)" } else { "" })
     }
 }
 

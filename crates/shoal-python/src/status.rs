@@ -29,12 +29,8 @@ pub fn status(py: Python<'_>, path: PathBuf, shown: usize) -> PyResult<Bound<'_,
         Ok((status, failed))
     };
     let (status, failed) = py.detach(read).map_err(|error| run_error(py, &error))?;
-    let runs: Vec<_> = status
-        .runs
-        .iter()
-        .zip(&failed)
-        .map(|(run, failed)| run_value(py, run, failed))
-        .collect::<PyResult<_>>()?;
+    let runs: Vec<_> =
+        status.runs.iter().zip(&failed).map(|(run, failed)| run_value(py, run, failed)).collect::<PyResult<_>>()?;
     let fields = PyDict::new(py);
     fields.set_item("path", path.as_os_str())?;
     fields.set_item("runs", PyTuple::new(py, runs)?)?;
@@ -51,25 +47,13 @@ pub fn status(py: Python<'_>, path: PathBuf, shown: usize) -> PyResult<Bound<'_,
 
 /// Calls a function with the failures of a run, a list of some hundred at a time. Signals are looked at in between.
 #[pyfunction]
-pub fn each_failure(
-    py: Python<'_>,
-    path: PathBuf,
-    run: usize,
-    function: Bound<'_, PyAny>,
-) -> PyResult<()> {
+pub fn each_failure(py: Python<'_>, path: PathBuf, run: usize, function: Bound<'_, PyAny>) -> PyResult<()> {
     let raised = |error: Error| run_error(py, &error);
     let status = journal::status(&path).map_err(raised)?;
-    let of = status
-        .runs
-        .get(run)
-        .ok_or_else(|| PyIndexError::new_err("the journal has no such run"))?;
+    let of = status.runs.get(run).ok_or_else(|| PyIndexError::new_err("the journal has no such run"))?;
     let mut all = status.failures(of, Fate::Failed, usize::MAX);
     loop {
-        let batch: Vec<Failure> = all
-            .by_ref()
-            .take(BATCH)
-            .collect::<Result<_, _>>()
-            .map_err(raised)?;
+        let batch: Vec<Failure> = all.by_ref().take(BATCH).collect::<Result<_, _>>().map_err(raised)?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -78,21 +62,13 @@ pub fn each_failure(
     }
 }
 
-fn run_value<'py>(
-    py: Python<'py>,
-    run: &RunStatus,
-    failed: &[Failure],
-) -> PyResult<Bound<'py, PyAny>> {
+fn run_value<'py>(py: Python<'py>, run: &RunStatus, failed: &[Failure]) -> PyResult<Bound<'py, PyAny>> {
     let at = |seconds: u64| moment(py, seconds as f64);
     let options = PyDict::new(py);
     for (name, value) in &run.options {
         options.set_item(name, value)?;
     }
-    let samples: Vec<_> = run
-        .samples
-        .iter()
-        .map(|sample| sample_value(py, sample))
-        .collect::<PyResult<_>>()?;
+    let samples: Vec<_> = run.samples.iter().map(|sample| sample_value(py, sample)).collect::<PyResult<_>>()?;
     let fields = PyDict::new(py);
     fields.set_item("source", &run.source)?;
     fields.set_item("options", options)?;

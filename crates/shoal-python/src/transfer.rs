@@ -33,12 +33,7 @@ pub fn copy<'py>(
     let raises = options.raises();
     let engine = options.to_engine()?;
     let list_get = options.list_get(list_get)?;
-    let mut watch = Watch {
-        live: Live::enter(py)?,
-        progress,
-        called: None,
-        raised: None,
-    };
+    let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
             let source = source_from_url(source, &list_get)?;
@@ -49,9 +44,7 @@ pub fn copy<'py>(
         watch.live.ended();
         outcome
     });
-    let Watch {
-        live, mut raised, ..
-    } = watch;
+    let Watch { live, mut raised, .. } = watch;
     if live.told_to_stop() && raised.is_none() {
         // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
         raised = Some(PySystemExit::new_err("the interpreter exits"));
@@ -122,12 +115,7 @@ fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
 }
 
 /// The report, or what is raised instead, with the report attached.
-fn conclude(
-    py: Python<'_>,
-    outcome: Outcome,
-    raised: Option<PyErr>,
-    raises: bool,
-) -> PyResult<Bound<'_, PyAny>> {
+fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
     let report = report::report(py, &outcome.report)?;
     let error = match (raised, outcome.error) {
         (None, None) => return Ok(report),
@@ -140,9 +128,7 @@ fn conclude(
             raised
         }
         (None, Some(error)) => match outcome.report.failures.first() {
-            Some(first) if raises && error.kind() == Kind::TooManyFailures => {
-                object_error(py, first)
-            }
+            Some(first) if raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, &error),
         },
     };

@@ -420,18 +420,17 @@ class Display:
         self._say("progress", ", ".join(parts(progress, self._rates)), fields)
 
     def _draw(self, progress: Progress) -> None:
-        """Draws the bar and the line below it, over the last ones."""
-        from rich.console import Group
+        """Draws the bar, once the total is known, and the words below it, over the last ones."""
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
         self._rates.update(progress)
-        text = Text(safe(", ".join(parts(progress, self._rates))), overflow="ellipsis", no_wrap=True)
+        rows = Table.grid(expand=True)
         if progress.listing_done and progress.listed:
-            bar = ProgressBar(total=progress.listed, completed=progress.done)
-            self._open().update(Group(bar, text), refresh=True)
-        else:
-            self._open().update(text, refresh=True)
+            rows.add_row(ProgressBar(total=progress.listed, completed=progress.done))
+        rows.add_row(Text(", ".join(parts(progress, self._rates))))
+        self._open().update(rows, refresh=True)
 
     def _open(self) -> Live:
         if self._live is None:

@@ -17,7 +17,7 @@ Examples:
   shoal copy http://files.local:8080 out/ --retry-failed
                                                        only what failed before
   shoal copy http://files.local:8080 null:             count and drop: how fast is the source?
-  shoal copy https://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
+  shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
                                                        a service that speaks a little differently
 """

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use super::open::{Complete, Open, Origin};
 use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
 use super::slot::now_ms;
+use super::{MARK_ALL, Shared};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Commit, Durable, Journal};
 use crate::partition::{Cursor, Key};
@@ -130,6 +130,9 @@ impl Committer {
             Message::Mark(_) => {}
             Message::Reset(done) => {
                 self.journal.reset_listing()?;
+                self.journal.mark(MARK_ALL)?;
+                self.mark = MARK_ALL;
+                self.shared.queue.set_mark(MARK_ALL);
                 let _ = done.send(()); // the listing may have been stopped meanwhile
             }
         }
@@ -217,7 +220,8 @@ impl Committer {
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         self.shared.deferred.store(self.journal.deferred(), Relaxed);
         self.shared.queue.committed(objects, listed, bytes, window);
-        self.journal.sample(now_ms(), self.committed.written, self.committed.bytes);
+        let totals = self.journal.totals();
+        self.journal.sample(now_ms(), totals.written, totals.bytes);
         Ok(())
     }
 

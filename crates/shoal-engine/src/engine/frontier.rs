@@ -12,6 +12,7 @@ use crate::partition::{Cursor, Key, Partition};
 struct Row {
     key: Key,
     after: Cursor,
+    next: Option<Cursor>,
     committed: bool,
 }
 
@@ -35,7 +36,8 @@ impl Frontier {
     pub fn listed(&mut self, partition: &Partition, committed: bool) {
         debug_assert_eq!(partition.seq, self.first + self.rows.len() as u64);
         self.committed += u64::from(committed);
-        self.rows.push_back(Row { key: partition.key, after: partition.after.clone(), committed });
+        let Partition { key, after, next, .. } = partition.clone();
+        self.rows.push_back(Row { key, after, next, committed });
     }
 
     /// The listing has ended.
@@ -54,26 +56,23 @@ impl Frontier {
     /// Moves over every page that is committed whole; what the journal may fold, if anything.
     pub fn advance(&mut self) -> Option<Fold> {
         let run = self.rows.iter().take_while(|row| row.committed).count();
-        let mut whole = run;
-        if run < self.rows.len() || !self.ended {
-            // The page at the end of the run counts only if a later page has begun.
-            while whole > 0 && self.rows.get(whole).is_none_or(|next| next.after == self.rows[whole - 1].after) {
-                whole -= 1;
-            }
-        }
-        if whole == 0 {
-            return None;
-        }
+        let whole = (1..=run).rev().find(|&count| self.ends_page(count - 1))?;
         let mut last = Cursor::default();
         for row in self.rows.drain(..whole) {
             self.chain = self.chain.chain(row.key);
-            last = row.after;
+            // At the very end there is no next page: the last one is where a listing would look for more.
+            last = row.next.unwrap_or(row.after);
         }
         self.first += whole as u64;
         self.committed -= whole as u64;
-        // At the very end there is no next page: the last one is where a listing would look for more.
         let cursor = self.rows.front().map_or(last, |next| next.after.clone());
         Some(Fold { frontier: self.first, cursor, chain: self.chain })
+    }
+
+    /// Whether row `at` is the last of its page: it says so, a later page has begun, or the listing has ended.
+    fn ends_page(&self, at: usize) -> bool {
+        let row = &self.rows[at];
+        row.next.is_some() || self.rows.get(at + 1).map_or(self.ended, |later| later.after != row.after)
     }
 
     /// Partitions listed and not behind the frontier.
@@ -88,7 +87,7 @@ mod tests {
 
     fn partition(seq: u64, page: u8) -> Partition {
         let after = Cursor(vec![page].into());
-        Partition { seq, key: Key(u128::from(seq) + 1), after, payload: Vec::new().into(), len: Some(1) }
+        Partition { seq, key: Key(u128::from(seq) + 1), after, next: None, payload: Vec::new().into(), len: Some(1) }
     }
 
     #[test]
@@ -110,5 +109,15 @@ mod tests {
         frontier.end();
         assert_eq!(frontier.advance().unwrap().frontier, 5);
         assert_eq!(frontier.window(), 0);
+    }
+
+    #[test]
+    fn a_page_that_names_the_next_is_folded_before_the_next_is_there() {
+        let mut frontier = Frontier::new(0, Key::default());
+        frontier.listed(&partition(0, 0), true);
+        let next = Some(Cursor(vec![1].into()));
+        frontier.listed(&Partition { next: next.clone(), ..partition(1, 0) }, true);
+        let fold = frontier.advance().unwrap();
+        assert_eq!((fold.frontier, Some(fold.cursor)), (2, next));
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use super::commit::{DEFERRED_MAX, Message};
 use super::frontier::Frontier;
 use super::open::{Open, Origin};
+use super::{MARK_ALL, Shared};
 use crate::error::{Class, Error, Kind, Result};
 use crate::journal::Resume;
 use crate::partition::{Key, Partition};
@@ -43,6 +43,7 @@ impl Known {
 
     fn forget(&mut self) {
         (self.frontier, self.chain, self.cursor, self.relist) = (0, Key::default(), None, false);
+        self.mark = MARK_ALL;
         self.done.clear();
     }
 }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Journal, Resume};
 use crate::options::{TransferOptions, Workers};
-use crate::report::{Counts, Progress, Report};
+use crate::report::{Counts, Failure, Progress, Report};
 use crate::sink::{Sink, Started};
 use crate::source::Source;
 
@@ -50,8 +50,13 @@ use progress::Counters;
 
 /// How often the caller's thread looks round: signals must be seen within 100 ms.
 const TICK: Duration = Duration::from_millis(50);
+/// Objects in flight on one lane before the next is put to work.
+const LANE_FILL: usize = 32;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
+
+/// A mark above every partition: when a listing starts over, what earlier sessions wrote may lie anywhere in it.
+pub(crate) const MARK_ALL: u64 = i64::MAX as u64;
 
 /// What all threads of a run share.
 pub(crate) struct Shared {
@@ -73,6 +78,8 @@ pub(crate) struct Shared {
     listing_retries: AtomicU64,
     deferred: AtomicU64,
     notes: Mutex<Vec<String>>,
+    /// The failure that was one too many.
+    last_failure: Mutex<Option<Failure>>,
     committer: Sender<Message>,
 }
 
@@ -90,9 +97,23 @@ impl Shared {
         let _ = self.committer.send(message);
     }
 
-    fn check_failures(&self, last: &Error) {
-        if self.options.max_failures.is_some_and(|most| self.counters.sums().failed > most) {
-            let most = self.options.max_failures.unwrap_or(0);
+    /// How many lanes share `target` objects in flight. As asked for, all of them; found by itself, no more than it takes: one
+    /// thread with 32 connections beats two with 16 each (measured into `null:`, 120,000/s to 94,000/s on two cores).
+    fn busy_lanes(&self, target: usize) -> usize {
+        match self.options.workers {
+            Workers::Auto if self.source.is_network() => target.div_ceil(LANE_FILL).clamp(1, self.lanes),
+            _ => self.lanes,
+        }
+    }
+
+    /// Stops the run when too many objects have failed; `name` is the last of them.
+    fn check_failures(&self, name: &[u8], last: &Error, tries: u32) {
+        let Some(most) = self.options.max_failures else { return };
+        if self.counters.sums().failed > most {
+            // Its partition will not be committed any more, so the journal cannot tell.
+            let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
+            let failure = Failure { name: name.into(), kind, reason, tries };
+            self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
             let why = format!("more than {most} objects failed; the last: {}", last.line());
             self.cancel.fail(
                 Error::new(Kind::TooManyFailures, why)
@@ -142,6 +163,7 @@ impl Run {
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
             notes: Mutex::new([resume.notes.clone(), started.notes.clone()].concat()),
+            last_failure: Mutex::default(),
             committer: sender,
             source,
             sink,
@@ -312,6 +334,8 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
 fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {
     let sums = shared.counters.sums();
     let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
+    let last_failure = shared.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let recorded = journal.failures(FAILURES_SHOWN).filter_map(Result::ok);
     let mut total = journal.totals();
     total.listed += uncommitted;
     total.unfinished += uncommitted;
@@ -331,7 +355,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &St
         durability: started.durability.clone(),
         publish: started.publish.clone(),
         paused: shared.retry.paused_total(),
-        failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
+        failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
         notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
         ..Report::default()
     }

@@ -244,6 +244,11 @@ impl Queue {
         self.wake_lanes();
     }
 
+    /// Whether nothing will come any more.
+    pub fn is_finished(&self) -> bool {
+        self.state().finished
+    }
+
     /// Resolves when `take` may answer otherwise. Made before `take` is asked, so that no wake-up is missed.
     pub fn changed(&self, lane: usize) -> tokio::sync::futures::Notified<'_> {
         self.lanes[lane].notified()

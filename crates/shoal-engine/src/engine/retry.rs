@@ -3,7 +3,8 @@
 //!
 //! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s.
 //! - A bucket of 500 tokens per host: a failed try takes 14 (5 when throttled), a success gives 2 back. Empty: the host
-//!   pauses. One probe at a time asks it again; nothing is charged a try meanwhile. A probe that succeeds ends the pause.
+//!   pauses. One probe at a time asks it again, with an object not yet tried if there is one; a probe without an answer is
+//!   charged no try. A probe that succeeds ends the pause.
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
 //!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
 
@@ -54,10 +55,14 @@ pub(crate) enum Gate {
 #[derive(Debug)]
 struct Host {
     paused_since: Option<Instant>,
+    /// Since when nothing at all has been settled in this pause.
+    stuck_since: Option<Instant>,
     probing: bool,
     next_probe: Instant,
     probe_wait: Duration,
     cool_until: Option<Instant>,
+    /// What it answered last that was no good.
+    last_error: String,
     /// Pauses that have ended.
     paused: Duration,
 }
@@ -176,6 +181,7 @@ impl Retry {
         }
         let mut hosts = self.hosts();
         let host = Self::host(&mut hosts, error.host_id(), now);
+        error.why().clone_into(&mut host.last_error);
         let silent = matches!(error.kind(), Kind::Connect | Kind::Timeout | Kind::Disconnected);
         if !silent {
             self.answered();
@@ -192,15 +198,18 @@ impl Retry {
                 host.next_probe = now + host.probe_wait;
                 host.probe_wait = (host.probe_wait * 2).min(PROBE_MAX);
             }
-            return Verdict::Uncharged;
-        }
-        if (silent || tries == 1) && self.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST }) {
+            if !probe || silent {
+                return Verdict::Uncharged;
+            }
+        } else if (silent || tries == 1) && self.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST }) {
             host.paused_since = Some(now);
+            host.stuck_since = Some(now);
             host.probing = false;
             host.next_probe = now + host.probe_wait;
             self.gated.store(true, Relaxed);
         }
         if tries > self.max_retries || trying > self.timeout {
+            host.stuck_since = host.stuck_since.map(|_| now);
             return Verdict::GiveUp;
         }
         let asked = error.wait_asked().is_some();
@@ -230,16 +239,28 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        let since = hosts.values().filter_map(|host| host.paused_since).min()?;
-        let away = now.duration_since(since);
-        if away <= self.patience() {
-            return None;
+        let hint = "what is done is kept: run the same command again later (--retry-timeout sets how long to wait)";
+        for host in hosts.values() {
+            let last = &host.last_error;
+            let patience = self.patience();
+            let away = host
+                .paused_since
+                .and(host.stuck_since)
+                .map(|since| now.duration_since(since))
+                .filter(|away| *away > patience);
+            if let Some(away) = away {
+                let why = format!("the server gave no good answer for {:.0} s; the last: {last}", away.as_secs_f64());
+                return Some(Error::new(Kind::Unreachable, why).hint(hint));
+            }
+            let wait =
+                host.cool_until.map(|until| until.saturating_duration_since(now)).filter(|wait| *wait > patience);
+            if let Some(wait) = wait {
+                let why =
+                    format!("the server asks to wait for {:.0} s, longer than is allowed; {last}", wait.as_secs_f64());
+                return Some(Error::new(Kind::Unreachable, why).hint(hint));
+            }
         }
-        let away = away.as_secs_f64();
-        let why = format!("the server gave no good answer for {away:.0} s");
-        let hint =
-            "what is done is kept: run the same command again when the server is back (--retry-timeout waits longer)";
-        Some(Error::new(Kind::Unreachable, why).hint(hint))
+        None
     }
 
     /// Time that `host` has been paused so far: taken off the time an object has been tried.
@@ -268,7 +289,7 @@ impl Retry {
     /// How long the listing, which asks one page at a time, waits after its `tries`-th failure in a row;
     /// `None`: it gives up.
     pub fn listing_wait(&self, error: &Error, tries: u32, since: Duration) -> Option<Duration> {
-        if since > self.patience() {
+        if since > self.patience() || error.wait_asked().is_some_and(|wait| wait > self.patience()) {
             return None;
         }
         Some(error.wait_asked().unwrap_or_else(|| backoff(tries, false).min(PROBE_MAX)))
@@ -282,10 +303,12 @@ impl Retry {
     fn host(hosts: &mut HashMap<HostId, Host>, id: HostId, now: Instant) -> &mut Host {
         hosts.entry(id).or_insert_with(|| Host {
             paused_since: None,
+            stuck_since: None,
             probing: false,
             next_probe: now,
             probe_wait: PROBE_MIN,
             cool_until: None,
+            last_error: String::new(),
             paused: Duration::ZERO,
         })
     }
@@ -358,6 +381,20 @@ mod tests {
             }
         }
         assert!(!retry.is_gated());
+    }
+
+    #[test]
+    fn when_only_broken_objects_are_left_probes_use_up_their_tries() {
+        let retry = Retry::new(3, Duration::from_secs(180));
+        for _ in 0..40 {
+            retry.failed(&error(Kind::ShortBody), 1, Duration::ZERO, false);
+        }
+        assert!(retry.is_gated());
+        for tries in 2..=3 {
+            let verdict = retry.failed(&error(Kind::ShortBody), tries, Duration::ZERO, true);
+            assert!(matches!(verdict, Verdict::Again(_)), "{verdict:?}");
+        }
+        assert_eq!(retry.failed(&error(Kind::ShortBody), 4, Duration::ZERO, true), Verdict::GiveUp);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
 use rustix::io::{Errno, Result};
 
 /// Links of any kind and ways upwards are refused.
@@ -24,6 +24,31 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// A new file; whatever has the name already, also a dangling link, is `EEXIST`.
 const NEW_FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Who may use what is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// As any program makes it: everybody, less the umask.
+    Usual,
+    /// Its owner alone.
+    Owner,
+}
+
+impl Access {
+    fn file(self) -> Mode {
+        match self {
+            Access::Usual => Mode::from_raw_mode(0o666),
+            Access::Owner => Mode::from_raw_mode(0o600),
+        }
+    }
+
+    fn directory(self) -> Mode {
+        match self {
+            Access::Usual => Mode::from_raw_mode(0o777),
+            Access::Owner => Mode::from_raw_mode(0o700),
+        }
+    }
+}
 
 /// An open directory.
 #[derive(Debug)]
@@ -64,16 +89,16 @@ impl Dir {
     }
 
     /// Makes a directory in this one; one that is there already is as good.
-    pub(crate) fn make(&self, component: &[u8], mode: Mode) -> Result<()> {
-        match rustix::fs::mkdirat(&self.0, component, mode) {
+    pub(crate) fn make(&self, component: &[u8], access: Access) -> Result<()> {
+        match rustix::fs::mkdirat(&self.0, component, access.directory()) {
             Err(Errno::EXIST) => Ok(()),
             result => result,
         }
     }
 
-    /// Creates a file that was not there; its mode is `mode` less the umask.
-    pub(crate) fn create(&self, name: &[u8], mode: Mode) -> Result<OwnedFd> {
-        self.enter(name, NEW_FILE, mode)
+    /// Creates a file that was not there.
+    pub(crate) fn create(&self, name: &[u8], access: Access) -> Result<OwnedFd> {
+        self.enter(name, NEW_FILE, access.file())
     }
 
     /// Opens a file for reading.
@@ -83,8 +108,8 @@ impl Dir {
     }
 
     /// Creates a file without a name, to be named by [`Dir::name`]; it vanishes with its fd.
-    pub(crate) fn nameless(&self, mode: Mode) -> Result<OwnedFd> {
-        self.enter(b".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode)
+    pub(crate) fn nameless(&self, access: Access) -> Result<OwnedFd> {
+        self.enter(b".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, access.file())
     }
 
     /// Gives a nameless file a name that nothing has.
@@ -126,7 +151,7 @@ impl Dir {
         match rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::NOREPLACE) {
             // Some network and user-space file systems know no flags: take the name first, then replace what we made.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                drop(to.create(name, Mode::RUSR | Mode::WUSR)?);
+                drop(to.create(name, Access::Owner)?);
                 let moved = self.rename_over(from, to, name);
                 if moved.is_err() {
                     let _ = to.remove(name);
@@ -156,6 +181,21 @@ impl Dir {
             }
         }
         Ok(())
+    }
+
+    /// Locks it for this holder alone; whether nobody else has a lock on it, also where there are no locks at all.
+    pub(crate) fn lock_alone(&self) -> bool {
+        rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+    }
+
+    /// Locks it together with others; waits for one who locked it alone.
+    pub(crate) fn lock_together(&self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::LockShared);
+    }
+
+    /// Gives the lock up, also for the copies of the fd that forked children have.
+    pub(crate) fn unlock(&self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 
     fn enter(&self, name: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {

@@ -35,6 +35,11 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Tr
     Ok(())
 }
 
+/// Sets the permission bits. A file system without them may refuse; then there is nothing to set.
+pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) {
+    let _ = rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(mode));
+}
+
 /// Makes a file's bytes durable. Never called twice for one file: after a failure the second call would succeed
 /// although the bytes are lost.
 pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), Trouble> {

@@ -15,7 +15,6 @@ use super::head::{self, Head};
 use super::watch::Watch;
 use super::{Client, connect};
 use crate::error::{Error, Kind, Result};
-use crate::source::{LocalFuture, WHOLE_MAX};
 
 /// First size of a read buffer, in bytes: the head and body of a small object, many times over.
 const BUFFER: usize = 16 << 10;
@@ -25,6 +24,8 @@ const HEAD_MAX: usize = 64 << 10;
 const DISCARD_MAX: u64 = 64 << 10;
 /// Longest wait for them: a new connection is had sooner.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
+/// Where a connection broke.
+const IN_BODY: &str = "in the middle of the body";
 /// Most 1xx answers before the real one.
 const INTERIM_MAX: u32 = 8;
 
@@ -34,11 +35,13 @@ pub(crate) trait Exchange {
     type Job;
     /// An object that arrives in pieces.
     type Body;
+    /// Larger objects arrive in pieces, in bytes.
+    const WHOLE_MAX: usize;
 
     /// The next job.
     fn next(&self) -> Next<Self::Job>;
     /// Resolves when `next` may answer otherwise.
-    fn wake(&self) -> LocalFuture<'_, ()>;
+    fn wake(&self) -> impl Future<Output = ()>;
     /// Appends the request target (path and query, encoded).
     fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
     /// What to do with the body.
@@ -93,19 +96,19 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
 /// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
 pub(crate) async fn ask<C: Fn() -> Duration>(
     client: &Client,
-    kept: Option<Connection<C>>,
+    kept: Option<Box<Connection<C>>>,
     clock: C,
     target: impl Fn(&mut Vec<u8>),
-) -> Result<(Connection<C>, Head)> {
+) -> Result<(Box<Connection<C>>, Head)> {
     // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
-    if let Some(mut kept) = kept.filter(Connection::is_quiet) {
+    if let Some(mut kept) = kept.filter(|kept| kept.is_quiet()) {
         match kept.ask(client, &target).await {
             Ok(head) => return Ok((kept, head)),
             Err(_) if kept.is_untouched() => {}
             Err(error) => return Err(error),
         }
     }
-    let mut fresh = Connection::open(client, clock).await?;
+    let mut fresh = Box::new(Connection::open(client, clock).await?);
     let head = fresh.ask(client, &target).await?;
     Ok((fresh, head))
 }
@@ -162,7 +165,7 @@ impl<C: Fn() -> Duration> Connection<C> {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
-                        self.watch.body();
+                        self.watch.head_done();
                         return Ok(head);
                     }
                     (interim, seen) = (interim + 1, 0);
@@ -198,14 +201,14 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// Reads an object's body and hands it in. The connection, if it can be used again.
-    async fn answer<E: Exchange>(mut self, exchange: &E, job: E::Job, mut head: Head) -> Option<Connection<C>> {
+    async fn answer<E: Exchange>(mut self: Box<Self>, exchange: &E, job: E::Job, mut head: Head) -> Option<Box<Self>> {
         let reusable = match exchange.head(&job, &head) {
             Plan::Refuse(error) => {
                 let reusable = self.discard(&mut head.framing).await;
                 exchange.failed(job, error);
                 reusable
             }
-            Plan::Keep => match self.gather(&mut head.framing).await {
+            Plan::Keep => match self.gather(&mut head.framing, E::WHOLE_MAX).await {
                 Ok(gathered) => match (gathered, self.surplus(&head)) {
                     (Gathered::Larger, _) => self.stream_out(exchange, job, &mut head).await,
                     (_, Some(error)) => {
@@ -232,14 +235,14 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
-    async fn gather(&mut self, framing: &mut Framing) -> Result<Gathered> {
+    async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
         if let Framing::Length(length) = *framing {
-            if length > WHOLE_MAX as u64 {
+            if length > whole_max as u64 {
                 return Ok(Gathered::Larger);
             }
             let length = length as usize;
             while self.end - self.start < length {
-                self.fill_for(length, "in the middle of the body").await?;
+                self.fill_for(length, IN_BODY).await?;
             }
             let body = self.start..self.start + length;
             self.start += length;
@@ -247,7 +250,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
         while let Some(piece) = self.piece(framing).await? {
             self.pieces.extend_from_slice(&self.buffer[piece]);
-            if self.pieces.len() > WHOLE_MAX {
+            if self.pieces.len() > whole_max {
                 return Ok(Gathered::Larger);
             }
         }
@@ -269,7 +272,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         };
         self.pieces.clear();
         // The budget counts this much for every object in flight.
-        self.buffer.resize(self.buffer.len().max(WHOLE_MAX), 0);
+        self.buffer.resize(self.buffer.len().max(E::WHOLE_MAX), 0);
         while result.is_ok() {
             result = match self.piece(&mut head.framing).await {
                 Ok(Some(piece)) => exchange.piece(&mut body, &self.buffer[piece]),
@@ -300,7 +303,7 @@ impl<C: Fn() -> Duration> Connection<C> {
                         return Ok(Some(from..from + take));
                     }
                 }
-                Step::More => match self.fill("in the middle of the body").await {
+                Step::More => match self.fill(IN_BODY).await {
                     Err(error) if matches!(framing, Framing::Close) && self.closed && !error_is_reset(&error) => {
                         return Ok(None);
                     }
@@ -380,10 +383,11 @@ impl<C: Fn() -> Duration> Connection<C> {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if needed > self.buffer.len() {
-                // Bounded by HEAD_MAX and WHOLE_MAX: nobody asks for more.
+                // Bounded by HEAD_MAX and `Exchange::WHOLE_MAX`: nobody asks for more.
                 self.buffer.resize(needed.next_power_of_two(), 0);
             }
         }
+        self.watch.waits();
         let Connection { stream, buffer, end, watch, .. } = self;
         let result = poll_fn(|context| {
             let mut free = ReadBuf::new(&mut buffer[*end..]);
@@ -396,8 +400,8 @@ impl<C: Fn() -> Duration> Connection<C> {
         match result {
             Ok(Ok(0)) => {
                 self.closed = true;
-                let unread = self.received;
-                Err(Error::new(Kind::Disconnected, format!("the connection was closed after {unread} bytes, {place}")))
+                let why = format!("the connection was closed after {} bytes, {place}", self.received);
+                Err(Error::new(broken_at(place), why))
             }
             Ok(Ok(bytes)) => {
                 self.end += bytes;
@@ -429,10 +433,15 @@ fn disconnected(error: &io::Error, place: &str) -> Error {
         io::ErrorKind::BrokenPipe => "the connection was closed".to_owned(),
         _ => format!("the connection broke ({error})"),
     };
-    Error::new(Kind::Disconnected, format!("{what} {place}")).errno(error.raw_os_error())
+    Error::new(broken_at(place), format!("{what} {place}")).errno(error.raw_os_error())
+}
+
+/// In the middle of a body the server has answered, if badly: that says more about the object than about the server.
+fn broken_at(place: &str) -> Kind {
+    if place == IN_BODY { Kind::ShortBody } else { Kind::Disconnected }
 }
 
 /// A reset is no end of a body, even of one that ends with the connection.
 fn error_is_reset(error: &Error) -> bool {
-    error.os_error().is_some() || error.kind() != Kind::Disconnected
+    error.os_error().is_some() || error.kind() != Kind::ShortBody
 }

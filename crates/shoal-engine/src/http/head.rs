@@ -104,9 +104,8 @@ impl Reading {
                     self.close = false;
                 }
             }
-            16 if name.eq_ignore_ascii_case("content-encoding") => {
-                let is_plain = value.trim_ascii().is_empty() || value.trim_ascii().eq_ignore_ascii_case(b"identity");
-                self.encoding = (!is_plain).then(|| escape(value)).or(self.encoding.take());
+            16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
+                self.encoding = Some(escape(value));
             }
             12 if wants_type && name.eq_ignore_ascii_case("content-type") => {
                 self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
@@ -147,6 +146,11 @@ impl Reading {
             (false, None) => Ok(Framing::Close),
         }
     }
+}
+
+fn is_identity(encoding: &[u8]) -> bool {
+    let encoding = encoding.trim_ascii();
+    encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity")
 }
 
 fn broken(why: String) -> Error {

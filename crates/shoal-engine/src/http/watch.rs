@@ -16,6 +16,9 @@ const LEAST: u64 = 100;
 enum Phase {
     /// All of it must be there in time.
     Head,
+    /// The head is there, and nobody has waited for the body yet: most small bodies come with their heads, and looking
+    /// at the clock costs time.
+    HeadDone,
     /// A byte now and then is not enough.
     Body { window: Duration, window_bytes: u64 },
 }
@@ -59,11 +62,18 @@ impl<C: Fn() -> Duration> Watch<C> {
         self.last_byte = self.since;
     }
 
-    /// The head is there; its body is awaited.
-    pub fn body(&mut self) {
-        let now = self.now();
-        self.phase = Phase::Body { window: now, window_bytes: 0 };
-        self.last_byte = now;
+    /// The head is there.
+    pub fn head_done(&mut self) {
+        self.phase = Phase::HeadDone;
+    }
+
+    /// The connection is about to be read; if this is the first time for a body, its deadlines begin.
+    pub fn waits(&mut self) {
+        if matches!(self.phase, Phase::HeadDone) {
+            let now = self.now();
+            self.phase = Phase::Body { window: now, window_bytes: 0 };
+            self.last_byte = now;
+        }
     }
 
     /// Bytes have come.
@@ -92,10 +102,12 @@ impl<C: Fn() -> Duration> Watch<C> {
     fn left(&mut self, now: Duration) -> Result<Duration, String> {
         let seconds = self.timeout.as_secs_f64();
         match &mut self.phase {
-            Phase::Head => match (self.since + self.timeout).checked_sub(now).filter(|left| !left.is_zero()) {
-                Some(left) => Ok(left),
-                None => Err(format!("no complete answer for {seconds} s")),
-            },
+            Phase::Head | Phase::HeadDone => {
+                match (self.since + self.timeout).checked_sub(now).filter(|left| !left.is_zero()) {
+                    Some(left) => Ok(left),
+                    None => Err(format!("no complete answer for {seconds} s")),
+                }
+            }
             Phase::Body { window, window_bytes } => {
                 if now >= self.last_byte + self.timeout {
                     return Err(format!("nothing came for {seconds} s in the middle of the body"));

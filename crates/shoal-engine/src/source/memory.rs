@@ -28,13 +28,15 @@ pub enum Answer {
     Panic,
 }
 
+/// Names and bytes.
+type Page = Vec<(Vec<u8>, Vec<u8>)>;
 type Script = dyn Fn(&[u8], u32) -> Answer + Send + Sync;
 
 /// Pages of named objects.
 #[derive(Clone)]
 pub struct MemorySource {
     identity: String,
-    pages: Arc<Vec<Vec<(Vec<u8>, Vec<u8>)>>>,
+    pages: Arc<Vec<Page>>,
     per_partition: usize,
     script: Arc<Script>,
     fetches: Arc<Mutex<HashMap<Vec<u8>, u32>>>,
@@ -42,7 +44,7 @@ pub struct MemorySource {
 
 impl MemorySource {
     /// A source of these pages, cut into partitions of at most `per_partition` objects.
-    pub fn new(pages: Vec<Vec<(Vec<u8>, Vec<u8>)>>, per_partition: usize) -> MemorySource {
+    pub fn new(pages: Vec<Page>, per_partition: usize) -> MemorySource {
         MemorySource {
             identity: "memory:".to_owned(),
             pages: Arc::new(pages),
@@ -87,7 +89,14 @@ fn partition(names: &[&[u8]]) -> Partition {
     let key = Key::of(names.iter().copied());
     let payload: Vec<u8> =
         names.iter().flat_map(|name| [&(name.len() as u32).to_le_bytes()[..], name].concat()).collect();
-    Partition { seq: 0, key, after: Cursor::default(), payload: payload.into(), len: Some(names.len() as u32) }
+    Partition {
+        seq: 0,
+        key,
+        after: Cursor::default(),
+        next: None,
+        payload: payload.into(),
+        len: Some(names.len() as u32),
+    }
 }
 
 impl Source for MemorySource {

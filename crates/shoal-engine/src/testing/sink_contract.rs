@@ -319,7 +319,7 @@ fn name(raw: &[u8]) -> Name {
 
 fn partition(seq: u64) -> Partition {
     let payload = Arc::from(seq.to_le_bytes());
-    Partition { seq, key: Key::of([&seq.to_le_bytes()[..]]), after: Cursor::default(), payload, len: None }
+    Partition { seq, key: Key::of([&seq.to_le_bytes()[..]]), after: Cursor::default(), next: None, payload, len: None }
 }
 
 /// A directory of its own, removed at the end.

@@ -47,7 +47,8 @@ fn listing_is_dense_and_stable(source: &dyn Source, all: &[Partition]) {
     for (at, partition) in all.iter().enumerate() {
         assert_eq!(partition.seq, at as u64, "seq is dense and ascending from 0");
     }
-    let identity = |p: &Partition| (p.seq, p.key, p.after.clone(), p.len);
+    // Not `after`: a service may give each listing tokens of its own.
+    let identity = |p: &Partition| (p.seq, p.key, p.len);
     let again: Vec<_> = list(source, None).iter().map(identity).collect();
     assert_eq!(again, all.iter().map(identity).collect::<Vec<_>>(), "the same content lists the same");
 }

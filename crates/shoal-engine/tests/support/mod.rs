@@ -72,7 +72,7 @@ pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {
 }
 
 pub fn partition(seq: u64) -> Partition {
-    Partition { seq, key: Key::default(), after: Cursor::default(), payload: Arc::from([]), len: None }
+    Partition { seq, key: Key::default(), after: Cursor::default(), next: None, payload: Arc::from([]), len: None }
 }
 
 /// Every file below `path` but shoal's own, with its bytes; a link counts as a file that holds its target.

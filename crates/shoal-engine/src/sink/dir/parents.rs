@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use rustix::fs::Mode as Bits;
 use rustix::io::Errno;
 
 use super::session::{Parent, Session};
 use crate::error::Result;
+use crate::fs::dir::Access;
 use crate::fs::error::Doing;
 use crate::name::Name;
 
@@ -70,7 +70,7 @@ impl Parents {
         let opened = match parent.dir.open(component) {
             Err(Errno::NOENT) => parent
                 .dir
-                .make(component, Bits::from_raw_mode(0o777))
+                .make(component, Access::Usual)
                 .map_err(Doing::MakeDirectory.failed())
                 .and_then(|()| parent.dir.open(component).map_err(Doing::Open.failed())),
             other => other.map_err(Doing::Open.failed()),

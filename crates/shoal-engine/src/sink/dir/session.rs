@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode as Bits};
 use rustix::io::Errno;
 
 use super::{DirOptions, SHOAL_DIR, Touched, temp};
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::{Dir, Place, has_mounts_below, make_path, resolved};
+use crate::fs::dir::{Access, Dir, Place, has_mounts_below, make_path, resolved};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file::survive_size_limit;
 use crate::fs::sync::{Barrier, FileSystem, file_system, free, sync_directory, syncfs};
@@ -71,7 +70,7 @@ pub(super) struct Session {
     /// `.shoal/tmp`; a lock on it tells other runs that these temporary files have an owner.
     pub tmp: Dir,
     /// The mode of a new file: 0666 less the umask, or as the directory's default ACL has it.
-    pub file_mode: Bits,
+    pub file_mode: u32,
     began: Began,
     mounts: Mutex<Vec<Mount>>,
     /// A forked child has copies of the fds; dropping those must not unlock for the parent.
@@ -305,7 +304,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
             // Closing is not enough where a forked child still has the fd.
-            let _ = rustix::fs::flock(&self.tmp, FlockOperation::Unlock);
+            self.tmp.unlock();
         }
     }
 }
@@ -333,7 +332,7 @@ fn open_destination(path: &Path) -> Result<Dir> {
 /// Opens a directory of shoal's own, making it where it is missing; only its owner may look inside.
 fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
     let at = |doing: Doing| move |errno: Errno| doing.failed()(errno).at_start(path, parent.as_fd());
-    parent.make(name, Bits::RWXU).map_err(at(Doing::MakeDirectory))?;
+    parent.make(name, Access::Owner).map_err(at(Doing::MakeDirectory))?;
     parent.open(name).map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => {
             let shown = crate::display::escape(path.as_os_str().as_bytes());
@@ -347,10 +346,7 @@ fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
 /// Removes what dead runs left in the directory of temporary files: regular files under names of our pattern. The journal's
 /// lock keeps other runs out, but only of the same journal, so a lock on the directory itself decides.
 fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
-    let alone = match rustix::fs::flock(tmp, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => false,
-        _ => true, // or no locks on this file system: then the journal's must do
-    };
+    let alone = tmp.lock_alone(); // where a file system has no locks, the journal's must do
     let mut swept = 0u64;
     if alone {
         let dead = |name: &[u8]| temp::is_ours(name) && tmp.look(name).is_ok_and(|look| look.kind.is_file());
@@ -360,7 +356,7 @@ fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
         })
         .map_err(|errno| Doing::Look.failed()(errno).at_start(path, tmp.as_fd()))?;
     }
-    let _ = rustix::fs::flock(tmp, FlockOperation::LockShared); // until the session is dropped
+    tmp.lock_together(); // until the session is dropped
     Ok(match (alone, swept) {
         (false, _) => Some("another run writes to this destination: temporary files were left alone".into()),
         (true, 0) => None,
@@ -370,10 +366,10 @@ fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
 
 /// What the destination's clock says, and the mode that new files get. Waits until the clock has moved, so that
 /// whatever was there before is older than the answer and whatever this run makes is not.
-fn read_clock(tmp: &Dir, path: &Path) -> Result<(i128, Bits)> {
+fn read_clock(tmp: &Dir, path: &Path) -> Result<(i128, u32)> {
     let probe = || -> Result<(i128, u32), Trouble> {
         let name = temp::random_name();
-        drop(tmp.create(&name, Bits::from_raw_mode(0o666)).map_err(Doing::Create.failed())?);
+        drop(tmp.create(&name, Access::Usual).map_err(Doing::Create.failed())?);
         let look = tmp.look(&name).map_err(Doing::Look.failed());
         tmp.remove(&name).map_err(Doing::Create.failed())?;
         look.map(|look| (look.born, look.mode & 0o777))
@@ -384,7 +380,7 @@ fn read_clock(tmp: &Dir, path: &Path) -> Result<(i128, Bits)> {
     loop {
         let (now, mode) = probe().map_err(at)?;
         if now != first || waiting.elapsed() > CLOCK_STEP_MAX {
-            return Ok((now, Bits::from_raw_mode(mode)));
+            return Ok((now, mode));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

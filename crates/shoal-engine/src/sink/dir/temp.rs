@@ -6,11 +6,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::Mode as Bits;
 use rustix::io::Errno;
 
 use super::session::{Parent, Session};
-use crate::fs::dir::Dir;
+use crate::fs::dir::{Access, Dir};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 
@@ -19,8 +18,6 @@ const SUFFIX: &[u8] = b".tmp";
 /// 16 hexadecimal digits between the two.
 const DIGITS: usize = 16;
 const LENGTH: usize = PREFIX.len() + DIGITS + SUFFIX.len();
-/// Nobody else's business until it has its final name.
-const PRIVATE: Bits = Bits::RUSR.union(Bits::WUSR);
 /// Names tried before giving up; one in 2^64 is taken.
 const TRIES: u32 = 8;
 
@@ -66,7 +63,7 @@ impl Temp {
     }
 
     fn beside(session: &Arc<Session>, parent: &Arc<Parent>) -> Result<Temp, Trouble> {
-        match parent.dir.nameless(PRIVATE) {
+        match parent.dir.nameless(Access::Owner) {
             Ok(file) => {
                 Ok(Temp { session: session.clone(), beside: Some(parent.clone()), name: None, file: Some(file) })
             }
@@ -82,7 +79,7 @@ impl Temp {
         let mut temp = Temp { session: session.clone(), beside, name: None, file: None };
         for turn in 1.. {
             let name = random_name();
-            match temp.dir().create(&name, PRIVATE) {
+            match temp.dir().create(&name, Access::Owner) {
                 Ok(file) => {
                     temp.file = Some(file);
                     temp.name = Some(name);
@@ -102,8 +99,7 @@ impl Temp {
 
     /// Ends writing: the mode becomes that of any new file, and it is closed. `durable`: synced before.
     pub(super) fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
-        // A file system without modes may refuse; then there is nothing to set.
-        let _ = rustix::fs::fchmod(self.file()?, self.session.file_mode);
+        file::set_mode(self.file()?, self.session.file_mode);
         if durable {
             file::sync(self.file()?)?;
         }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::fs::Mode as Bits;
 use rustix::io::Errno;
 
 use super::Touched;
@@ -18,6 +17,7 @@ use super::session::{Parent, Session, Taken};
 use super::stream::Stream;
 use super::temp::Temp;
 use crate::error::{Error, Kind, Result};
+use crate::fs::dir::Access;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 use crate::fs::sync::Barrier;
@@ -25,9 +25,6 @@ use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
-
-/// What any program gives a new file; the kernel takes the umask off.
-const NEW_FILE: Bits = Bits::from_raw_mode(0o666);
 
 /// A partition, or a part of one, that is being written.
 pub(super) struct Slot {
@@ -140,7 +137,7 @@ fn store(session: &Arc<Session>, parent: &Arc<Parent>, name: &Name, bytes: &[u8]
     let durable = parent.barrier == Barrier::Each;
     let at = |trouble: Trouble| session.error(trouble, parent, name, bytes.len() as u64);
     loop {
-        match parent.dir.create(leaf, NEW_FILE) {
+        match parent.dir.create(leaf, Access::Usual) {
             Ok(file) => {
                 return match file::fill(file, bytes, durable) {
                     Ok(()) => Ok(Put::Written),

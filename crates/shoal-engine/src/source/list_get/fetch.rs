@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::http::{Exchange, Head, Next, Plan, drive, encode_name};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take};
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -76,6 +76,7 @@ struct Jobs<'a> {
 impl Exchange for Jobs<'_> {
     type Job = Job;
     type Body = Body;
+    const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
         if self.crew.running.get() > self.crew.lane.limits().in_flight {
@@ -91,7 +92,7 @@ impl Exchange for Jobs<'_> {
         }
     }
 
-    fn wake(&self) -> LocalFuture<'_, ()> {
+    fn wake(&self) -> impl Future<Output = ()> {
         self.crew.lane.wake()
     }
 
@@ -144,9 +145,7 @@ fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
         200 => {
-            if let Some(encoding) = &head.encoding {
-                return error(Kind::BadAnswer, format!("the answer is encoded as {encoding}, which was not asked for"));
-            }
+            // An encoding nobody asked for is not undone: the bytes are kept as they were sent.
             let glob = service.expect_type.as_ref()?;
             let found = head.content_type.as_deref().unwrap_or_default();
             let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -1,11 +1,11 @@
 //! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Service;
 use super::loops::Loops;
-use super::{Service, page};
+use super::page::{self, Cut};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Connection, Head, ask, encode_name};
@@ -53,8 +53,9 @@ type Clock = fn() -> Duration;
 /// A listing under way.
 pub(super) struct Pages {
     service: Arc<Service>,
-    connection: Option<Connection<Clock>>,
-    ready: VecDeque<Partition>,
+    connection: Option<Box<Connection<Clock>>>,
+    /// The page at hand.
+    cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
     place: Option<Place>,
     /// The first request of this listing uses a token from the journal.
@@ -72,41 +73,32 @@ impl Pages {
             })?,
         };
         let from_journal = place.token.is_some();
-        Ok(Pages {
-            service,
-            connection: None,
-            ready: VecDeque::new(),
-            place: Some(place),
-            from_journal,
-            loops: Loops::default(),
-        })
+        Ok(Pages { service, connection: None, cut: None, place: Some(place), from_journal, loops: Loops::default() })
     }
 
-    /// Asks for pages until one has names, or the listing ends.
-    async fn advance(&mut self) -> Result<()> {
-        while self.ready.is_empty() {
-            let Some(place) = self.place.clone() else { return Ok(()) };
-            let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
-            let parsed = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
-            self.from_journal = false;
-            if let Some(next) = &parsed.next
-                && let Some(why) = self.loops.page(place.token.as_deref(), &parsed.names, next)
-            {
-                let hint = "the service does not come to an end: this is a defect of it, or --marker-param is not what it wants";
-                return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
-            }
-            self.ready.extend(page::cut(&parsed.names, place.seq, &place.cursor()));
-            let seq = place.seq + self.ready.len() as u64;
-            self.place = parsed.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+    /// Asks for the next page.
+    async fn advance(&mut self, place: Place) -> Result<()> {
+        let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
+        let page = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
+        self.from_journal = false;
+        if let Some(next) = &page.next
+            && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
+        {
+            let hint = "the service has a defect, or does not know the parameter that --marker-param names";
+            return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
         }
+        let seq = place.seq + Cut::count(&page.names);
+        self.place = page.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+        let next = self.place.as_ref().map(Place::cursor);
+        self.cut = Some(Cut::new(page.names, place.seq, place.cursor(), next));
         Ok(())
     }
 
     async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let (mut open, head) =
-            ask(&service.client, self.connection.take(), clock, |out| target(&service, place, out)).await?;
+        let kept = self.connection.take();
+        let (mut open, head) = ask(&service.client, kept, clock, |out| target(&service, place, out)).await?;
         self.check(&head, place)?;
         let close = head.close;
         match open.body(head, PAGE_MAX).await? {
@@ -173,8 +165,15 @@ fn target(service: &Service, place: &Place, out: &mut Vec<u8>) {
 impl Listing for Pages {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(async move {
-            self.advance().await?;
-            Ok(self.ready.pop_front())
+            loop {
+                if let Some(partition) = self.cut.as_mut().and_then(Iterator::next) {
+                    return Ok(Some(partition));
+                }
+                match self.place.clone() {
+                    None => return Ok(None),
+                    Some(place) => self.advance(place).await?,
+                }
+            }
         })
     }
 }

@@ -159,7 +159,7 @@ impl Source for ListGet {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        Ok(page::partition(locators.iter().map(|locator| (&**locator, false))))
+        Ok(page::selected(locators))
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

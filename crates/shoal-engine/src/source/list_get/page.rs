@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::ListGetOptions;
 use crate::display::escape;
@@ -18,18 +20,50 @@ const PARTITION_MAX: usize = 100;
 /// Set in a stored length: the name stood earlier in its page.
 const DUPLICATE: u32 = 1 << 31;
 
+/// Names of one page among which duplicates are looked for. Beyond, as across pages, the destination finds them: a page
+/// of 64 MiB may hold 20 million names.
+const SEEN_MAX: usize = 65_536;
+
 /// What a page says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Page<'a> {
-    pub names: Vec<Cow<'a, str>>,
+pub(super) struct Page {
+    pub names: Encoded,
     pub next: Option<String>,
+}
+
+/// Names one behind the other, each after its length and mark: the form in which partitions carry them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Encoded {
+    bytes: Vec<u8>,
+    sum: u128,
+}
+
+impl Encoded {
+    fn push(&mut self, name: &[u8], duplicate: bool) {
+        let mark = if duplicate { DUPLICATE } else { 0 };
+        self.bytes.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
+        self.bytes.extend_from_slice(name);
+    }
+
+    /// What is the same for the same names in any order; `None` when there are none.
+    pub fn sum(&self) -> Option<u128> {
+        (!self.bytes.is_empty()).then_some(self.sum)
+    }
+}
+
+/// The name at `at`, its mark, and where the next begins.
+fn entry(encoded: &[u8], at: usize) -> Option<(std::ops::Range<usize>, bool, usize)> {
+    let marked = u32::from_le_bytes(encoded.get(at..at + 4)?.try_into().ok()?);
+    let end = at + 4 + (marked & !DUPLICATE) as usize;
+    encoded.get(at + 4..end)?;
+    Some((at + 4..end, marked & DUPLICATE != 0, end))
 }
 
 /// Reads a page.
 ///
 /// # Errors
 /// [`Kind::Listing`] with what is wrong with it.
-pub(super) fn parse<'a>(json: &'a [u8], options: &ListGetOptions) -> Result<Page<'a>> {
+pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let page = deserializer.deserialize_map(Fields { options }).and_then(|page| deserializer.end().map(|()| page));
     match page {
@@ -52,7 +86,7 @@ struct Fields<'o> {
 }
 
 impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = (Option<Vec<Cow<'de, str>>>, Option<String>);
+    type Value = (Option<Encoded>, Option<String>);
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a JSON object")
@@ -64,7 +98,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         let mut next: Option<(usize, Option<String>)> = None;
         while let Some(field) = map.next_key::<Text<'de>>()? {
             if *field.0 == self.options.names_field {
-                names = Some(map.next_value::<Array<'de>>()?.0);
+                names = Some(map.next_value::<Encoded>()?);
             } else if let Some(rank) = self.options.next_field.iter().position(|known| *known == *field.0) {
                 let token = map.next_value::<Token>()?.0;
                 if next.as_ref().is_none_or(|(other, text)| text.is_none() || rank < *other && token.is_some()) {
@@ -100,28 +134,43 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-struct Array<'a>(Vec<Cow<'a, str>>);
-
-impl<'de> Deserialize<'de> for Array<'de> {
+impl<'de> Deserialize<'de> for Encoded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Elements;
         impl<'de> Visitor<'de> for Elements {
-            type Value = Array<'de>;
+            type Value = Encoded;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an array of names")
             }
             fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<Self::Value, S::Error> {
-                let mut names = Vec::new();
-                while let Some(name) = array.next_element::<Text<'de>>()? {
-                    names.push(name.0);
+                let mut names = Encoded::default();
+                let mut seen = HashSet::with_hasher(BuildHasherDefault::<AlreadyHashed>::default());
+                while let Some(Text(name)) = array.next_element()? {
+                    let hash = xxh3_128(name.as_bytes());
+                    let duplicate = if seen.len() < SEEN_MAX { !seen.insert(hash) } else { seen.contains(&hash) };
+                    names.push(name.as_bytes(), duplicate);
+                    names.sum = names.sum.wrapping_add(hash);
                 }
-                Ok(Array(names))
-            }
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Array(Vec::new())) // null: some services say so for an empty page
+                Ok(names)
             }
         }
-        deserializer.deserialize_any(Elements)
+        deserializer.deserialize_seq(Elements)
+    }
+}
+
+/// The hasher of a set of hashes.
+#[derive(Default)]
+struct AlreadyHashed(u64);
+
+impl Hasher for AlreadyHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, &byte| hash.rotate_left(8) ^ u64::from(byte));
+    }
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
     }
 }
 
@@ -146,38 +195,67 @@ impl<'de> Deserialize<'de> for Token {
     }
 }
 
-/// Cuts the names of a page into partitions, the first of them numbered `seq`.
-pub(super) fn cut<'a>(names: &'a [Cow<'a, str>], mut seq: u64, after: &Cursor) -> Vec<Partition> {
-    let mut seen: HashSet<&'a [u8]> = HashSet::with_capacity(names.len());
-    let numbered = |run: &'a [Cow<'a, str>]| {
-        // A run at a time: a page may hold millions.
-        let marked: Vec<_> = run.iter().map(|name| (name.as_bytes(), !seen.insert(name.as_bytes()))).collect();
-        let partition = Partition { seq, after: after.clone(), ..partition(marked.iter().copied()) };
-        seq += 1;
-        partition
-    };
-    names.chunks(PARTITION_MAX).map(numbered).collect()
+/// Cuts the names of a page into partitions, one at a time.
+pub(super) struct Cut {
+    names: Encoded,
+    at: usize,
+    /// `seq` of the next one.
+    seq: u64,
+    after: Cursor,
+    /// Where the listing continues behind the page.
+    next: Option<Cursor>,
 }
 
-/// A partition of these names; `seq` and `after` are the caller's to set.
-pub(super) fn partition<'a>(names: impl Iterator<Item = (&'a [u8], bool)> + Clone) -> Partition {
-    let mut payload = Vec::new();
-    let mut count = 0;
-    for (name, duplicate) in names.clone() {
-        let mark = if duplicate { DUPLICATE } else { 0 };
-        payload.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
-        payload.extend_from_slice(name);
-        count += 1;
+impl Cut {
+    pub fn new(names: Encoded, seq: u64, after: Cursor, next: Option<Cursor>) -> Cut {
+        Cut { names, at: 0, seq, after, next }
     }
-    let key = Key::of(names.map(|(name, _)| name));
-    Partition { seq: 0, key, after: Cursor::default(), payload: payload.into(), len: Some(count) }
+
+    /// Partitions in it altogether.
+    pub fn count(names: &Encoded) -> u64 {
+        let (mut at, mut count) = (0, 0u64);
+        while let Some((_, _, next)) = entry(&names.bytes, at) {
+            (at, count) = (next, count + 1);
+        }
+        count.div_ceil(PARTITION_MAX as u64)
+    }
+}
+
+impl Iterator for Cut {
+    type Item = Partition;
+
+    fn next(&mut self) -> Option<Partition> {
+        let (from, mut locators) = (self.at, Vec::with_capacity(PARTITION_MAX));
+        while locators.len() < PARTITION_MAX
+            && let Some((name, _, next)) = entry(&self.names.bytes, self.at)
+        {
+            locators.push(&self.names.bytes[name]);
+            self.at = next;
+        }
+        let len = Some(locators.len() as u32).filter(|&len| len > 0)?;
+        let (seq, key) = (self.seq, Key::of(locators));
+        self.seq += 1;
+        let payload = self.names.bytes[from..self.at].into();
+        let next = if self.at == self.names.bytes.len() { self.next.take() } else { None };
+        Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
+    }
+}
+
+/// A partition of exactly these names; `seq`, `key` and `after` are the caller's to set.
+pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
+    let mut names = Encoded::default();
+    for locator in locators {
+        names.push(locator, false);
+    }
+    let (key, len) = (Key::default(), Some(locators.len() as u32));
+    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.bytes.into(), len }
 }
 
 /// The names of an open partition, where they lie in its payload.
 pub(super) struct Names {
     payload: Arc<[u8]>,
-    /// Start, length and mark of each.
-    places: Vec<(u32, u32)>,
+    /// Where each lies, and its mark.
+    places: Vec<(u32, u32, bool)>,
 }
 
 impl Names {
@@ -186,17 +264,14 @@ impl Names {
     /// # Errors
     /// [`Kind::Internal`] for a payload this file did not make.
     pub fn new(payload: &Arc<[u8]>) -> Result<Names> {
-        let mut places = Vec::new();
+        let mut places = Vec::with_capacity(PARTITION_MAX);
         let mut at = 0;
-        while at < payload.len() {
-            let place = payload.get(at..at + 4).and_then(|bytes| {
-                let marked = u32::from_le_bytes(bytes.try_into().ok()?);
-                payload.get(at + 4..at + 4 + (marked & !DUPLICATE) as usize)?;
-                Some((at as u32 + 4, marked))
-            });
-            let Some(place) = place else { return Err(Error::new(Kind::Internal, "a partition's names are damaged")) };
-            places.push(place);
-            at += 4 + (place.1 & !DUPLICATE) as usize;
+        while let Some((name, duplicate, next)) = entry(payload, at) {
+            places.push((name.start as u32, name.end as u32, duplicate));
+            at = next;
+        }
+        if at != payload.len() {
+            return Err(Error::new(Kind::Internal, "the names of a partition are damaged"));
         }
         Ok(Names { payload: payload.clone(), places })
     }
@@ -208,9 +283,9 @@ impl Entries for Names {
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let (start, marked) = self.places[index as usize];
-        let name = &self.payload[start as usize..(start + (marked & !DUPLICATE)) as usize];
-        Entry { name, locator: name, host: HostId(0), duplicate: marked & DUPLICATE != 0 }
+        let (start, end, duplicate) = self.places[index as usize];
+        let name = &self.payload[start as usize..end as usize];
+        Entry { name, locator: name, host: HostId(0), duplicate }
     }
 }
 
@@ -219,9 +294,10 @@ mod tests {
     use super::*;
 
     fn page(json: &str) -> Result<(Vec<String>, Option<String>), Kind> {
-        let options = ListGetOptions::default();
-        let page = parse(json.as_bytes(), &options).map_err(|e| e.kind())?;
-        Ok((page.names.iter().map(ToString::to_string).collect(), page.next))
+        let page = parse(json.as_bytes(), &ListGetOptions::default()).map_err(|e| e.kind())?;
+        let names = Names::new(&page.names.bytes.into()).unwrap();
+        let text = |index| String::from_utf8(names.get(index).name.to_vec()).unwrap();
+        Ok(((0..names.len()).map(text).collect(), page.next))
     }
 
     #[test]
@@ -238,7 +314,7 @@ mod tests {
             Ok((names(&["a"]), Some("7".into())))
         );
         assert_eq!(
-            page(r#"{"NextFile":"later","NextMarker":"first","FileNames":null}"#),
+            page(r#"{"NextFile":"later","NextMarker":"first","FileNames":[]}"#),
             Ok((vec![], Some("first".into())))
         );
     }
@@ -252,6 +328,7 @@ mod tests {
             "{\"Names\":[]}",
             "{\"FileNames\":[1]}",
             "{\"FileNames\":{}}",
+            "{\"FileNames\":null}",
             "{\"FileNames\":[]} x",
             "{\"FileNames\":[\"a\"",
         ] {
@@ -261,12 +338,13 @@ mod tests {
 
     #[test]
     fn partitions_hold_a_hundred_names_at_most_and_mark_duplicates() {
-        let names: Vec<Cow<'_, str>> = (0..250).map(|n| Cow::Owned(format!("n{}", n % 240))).collect();
-        let cut = cut(&names, 7, &Cursor::default());
-        assert_eq!(
-            cut.iter().map(|p| (p.seq, p.len)).collect::<Vec<_>>(),
-            [(7, Some(100)), (8, Some(100)), (9, Some(50))]
-        );
+        let names: Vec<String> = (0..250).map(|n| format!("n{}", n % 240)).collect();
+        let json = serde_json::json!({ "FileNames": names }).to_string();
+        let names = parse(json.as_bytes(), &ListGetOptions::default()).unwrap().names;
+        assert_eq!(Cut::count(&names), 3);
+        let cut: Vec<Partition> = Cut::new(names, 7, Cursor::default(), None).collect();
+        let numbers: Vec<_> = cut.iter().map(|p| (p.seq, p.len)).collect();
+        assert_eq!(numbers, [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
         let last = Names::new(&cut[2].payload).unwrap();
         let duplicates = (0..last.len()).filter(|&index| last.get(index).duplicate).count();
         assert_eq!((duplicates, last.get(0).name), (10, &b"n200"[..]));

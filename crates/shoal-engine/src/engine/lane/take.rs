@@ -1,0 +1,168 @@
+//! What a lane fetches next: a retry that has come due, something given back, or the next entry of an open partition.
+//! Entries that need not be fetched (duplicates, excluded and unsafe names) are settled on the way.
+
+use std::cmp::Reverse;
+use std::time::Instant;
+
+use super::super::progress::add;
+use super::super::retry::Gate;
+use super::LaneState;
+use crate::error::{Error, HostId};
+use crate::name::Name;
+use crate::source::{Job, Take, WHOLE_MAX};
+
+impl LaneState {
+    pub(super) fn take(&self) -> Take {
+        if self.shared.cancel.is_raised() {
+            return Take::Stop;
+        }
+        if self.ended.get() && self.is_idle() {
+            return Take::Stop;
+        }
+        if self.in_flight.get() >= self.limit() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
+            return Take::Wait;
+        }
+        match self.next_job() {
+            Some(job) => {
+                self.in_flight.set(self.in_flight.get() + 1);
+                add(&self.counters().in_flight, 1);
+                if self.untaken() < self.low_water() {
+                    self.hungry.notify_one();
+                }
+                Take::Job(job)
+            }
+            None => {
+                self.shared.budget.release(WHOLE_MAX as u64);
+                Take::Wait
+            }
+        }
+    }
+
+    fn rate_holds(&self) -> bool {
+        match self.rate_until.get() {
+            Some(until) if Instant::now() < until => true,
+            _ => {
+                self.rate_until.set(None);
+                false
+            }
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let count = self.slots.borrow().len() as u32;
+        let fresh = || (0..count).find_map(|number| self.next_of(number));
+        let waiting = || self.due_retry().or_else(|| self.given_back_before());
+        if self.shared.retry.is_gated() {
+            // A probe with an object that has not failed yet tells most about its host.
+            fresh().or_else(waiting)
+        } else {
+            waiting().or_else(fresh)
+        }
+    }
+
+    fn due_retry(&self) -> Option<Job> {
+        let mut retries = self.retries.borrow_mut();
+        let Reverse((at, number, index)) = *retries.peek()?;
+        let now = Instant::now();
+        if at > now {
+            return None;
+        }
+        let gate = self.shared.retry.gate(self.host(number, index)?, now);
+        if gate == Gate::Closed {
+            return None;
+        }
+        retries.pop();
+        drop(retries);
+        self.job_of_waiting(number, index, gate)
+    }
+
+    fn given_back_before(&self) -> Option<Job> {
+        let (number, index) = *self.again.borrow().front()?;
+        let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
+        if gate == Gate::Closed {
+            return None;
+        }
+        self.again.borrow_mut().pop_front();
+        self.job_of_waiting(number, index, gate)
+    }
+
+    fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots[number as usize].as_mut()?;
+        slot.waiting -= 1;
+        slot.in_flight += 1;
+        let name = Name::parse(slot.entries.get(index).name).ok()?; // parsed well before it became a job
+        if gate == Gate::Probe {
+            self.probe.set(Some((number, index)));
+        }
+        Some(Job { slot: number, index, entries: slot.entries.clone(), name })
+    }
+
+    /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
+    fn next_of(&self, number: u32) -> Option<Job> {
+        loop {
+            let mut slots = self.slots.borrow_mut();
+            let slot = slots.get_mut(number as usize)?.as_mut()?;
+            let gated = self.shared.retry.is_gated();
+            if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
+                return None;
+            }
+            let Some(index) = slot.open.take() else {
+                drop(slots);
+                self.close_if_settled(number);
+                return None;
+            };
+            let entry = slot.entries.get(index);
+            match self.admit(entry.name, entry.duplicate) {
+                Admit::Fetch(name) => {
+                    let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
+                    if gate == Gate::Closed {
+                        slot.waiting += 1;
+                        self.again.borrow_mut().push_back((number, index));
+                        return None;
+                    }
+                    if gate == Gate::Probe {
+                        self.probe.set(Some((number, index)));
+                    }
+                    slot.in_flight += 1;
+                    return Some(Job { slot: number, index, entries: slot.entries.clone(), name });
+                }
+                Admit::Skip { duplicate } => {
+                    slot.skipped(index);
+                    self.count_skipped(duplicate);
+                }
+                Admit::Refuse(error) => {
+                    self.count_failed();
+                    self.shared.check_failures(entry.name, &error, 1);
+                    slot.failed(index, &error, None, None);
+                }
+            }
+            let settled = slot.is_settled();
+            drop(slots);
+            if settled {
+                self.close_if_settled(number);
+                return None;
+            }
+        }
+    }
+
+    fn admit(&self, raw: &[u8], duplicate: bool) -> Admit {
+        if duplicate || !self.shared.filter.admits(raw) {
+            return Admit::Skip { duplicate };
+        }
+        match Name::parse(raw) {
+            Ok(name) => Admit::Fetch(name),
+            Err(error) => Admit::Refuse(error),
+        }
+    }
+
+    fn host(&self, number: u32, index: u32) -> Option<HostId> {
+        Some(self.slots.borrow().get(number as usize)?.as_ref()?.host(index))
+    }
+}
+
+enum Admit {
+    Fetch(Name),
+    Skip { duplicate: bool },
+    Refuse(Error),
+}

@@ -1,0 +1,40 @@
+//! The contract suites on every source. (Those on every sink are in `sinks.rs`, beside what only sinks promise.)
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shoal_engine::serve::{Content, Options, Server};
+use shoal_engine::source::Source;
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::source::memory::MemorySource;
+use shoal_engine::testing::source_contract;
+
+#[test]
+fn memory_keeps_the_contract_of_a_source() {
+    let objects: Vec<_> = (0..500).map(|n| (format!("o-{n}").into_bytes(), vec![n as u8; n])).collect();
+    let pages = objects.chunks(90).map(<[_]>::to_vec).collect();
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(pages, 20));
+    source_contract::run(&source, &objects.into_iter().collect());
+}
+
+#[test]
+fn a_list_get_service_keeps_the_contract_of_a_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected = BTreeMap::new();
+    // Around every border: empty, one buffer, the largest that is handed in whole, larger.
+    for size in [0, 1, 99, 16 << 10, (64 << 10) - 1, 64 << 10, (64 << 10) + 1, 1 << 20] {
+        expected.insert(format!("sized/{size}").into_bytes(), (0..size).map(|n| (n % 251) as u8).collect::<Vec<u8>>());
+    }
+    for number in 0..450 {
+        expected.insert(format!("odd %2e name?{number}&#x=+ü").into_bytes(), number.to_string().into_bytes());
+    }
+    for (name, data) in &expected {
+        let path = directory.path().join(std::str::from_utf8(name).unwrap());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, data).unwrap();
+    }
+    let content = Content::Directory(directory.path().to_owned());
+    let server = Server::start(content, Options { page_size: 130, ..Options::default() }).unwrap();
+    let source: Arc<dyn Source> = Arc::new(ListGet::new(&server.url(), ListGetOptions::default()).unwrap());
+    source_contract::run(&source, &expected);
+}

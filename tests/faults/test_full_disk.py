@@ -1,0 +1,64 @@
+"""A full destination stops a run with one clear error; when there is room again, the same command completes it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Command, Service
+
+pytestmark = [pytest.mark.root, pytest.mark.mount]
+
+COUNT, SIZE = 4_000, 3_000  # a page of memory each on tmpfs: 16 MB
+
+
+def expected(number: int) -> bytes:
+    line = f"object-{number:09}\n".encode()
+    return (line * (SIZE // len(line) + 1))[:SIZE]
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "word"),
+    [
+        pytest.param("size=6m", "size=64m", "space", id="no blocks left"),
+        pytest.param("size=64m,nr_inodes=1500", "size=64m,nr_inodes=20000", "inode", id="no inodes left"),
+    ],
+)
+def test_a_full_disk_stops_the_run_and_space_lets_it_go_on(
+    shoal: Command, service: Service, tmpfs: Callable[[str], Path], small: str, large: str, word: str
+) -> None:
+    place = tmpfs(small)
+    server = service(synthetic=f"{COUNT}:{SIZE}")
+    began = time.monotonic()
+    full = shoal.run("copy", server.url, place / "out", "--json")
+    assert full.returncode == 3, full.stderr
+    assert time.monotonic() - began < 10
+    error = shoal.last_json(full)
+    assert error["kind"] == "destination-full"
+    assert word in full.stderr, full.stderr
+    assert full.stderr.count("error:") == 1, full.stderr
+    for path in (place / "out").glob("object-*"):
+        assert path.read_bytes() == expected(int(path.name[7:])), "what is there is whole"
+
+    subprocess.run(["mount", "-o", f"remount,{large}", place], check=True)
+    again = shoal.run("copy", server.url, place / "out", "--json")
+    assert again.returncode == 0, again.stderr
+    report = shoal.last_json(again)
+    assert report["total"]["written"] == COUNT
+    assert report["total"]["unfinished"] == 0
+    for number in range(COUNT):
+        assert (place / "out" / f"object-{number:09}").read_bytes() == expected(number)
+    assert list((place / "out" / ".shoal" / "tmp").iterdir()) == []
+
+
+def test_no_room_even_for_the_journal_is_said(shoal: Command, service: Service, tmpfs: Callable[[str], Path]) -> None:
+    place = tmpfs("size=64k")
+    done = shoal.run("copy", service(synthetic="10:10").url, place / "out", "--json")
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["kind"] in {"destination-full", "journal"}
+    assert str(place) in done.stderr
