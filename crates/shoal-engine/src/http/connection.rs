@@ -22,13 +22,15 @@ const BUFFER: usize = 16 << 10;
 const HEAD_MAX: usize = 64 << 10;
 /// Most bytes of a body nobody wants that are read to keep the connection.
 const DISCARD_MAX: u64 = 64 << 10;
+/// Longest wait for them: a new connection is had sooner.
+const DISCARD_WAIT: Duration = Duration::from_secs(1);
 /// Where a connection broke.
 const IN_BODY: &str = "in the middle of the body";
 /// Most 1xx answers before the real one.
 const INTERIM_MAX: u32 = 8;
 
-/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished`,
-/// `failed` or `given_back`.
+/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished` or
+/// `failed`.
 pub(crate) trait Exchange {
     type Job;
     /// An object that arrives in pieces.
@@ -54,8 +56,6 @@ pub(crate) trait Exchange {
     fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
     /// No object.
     fn failed(&self, job: Self::Job, error: Error);
-    /// Not asked for, or through no fault of the object: to be asked for again.
-    fn given_back(&self, job: Self::Job);
     /// How long the lane has been busy writing.
     fn stalled(&self) -> Duration;
 }
@@ -76,48 +76,54 @@ pub(crate) enum Plan {
 
 /// Takes jobs and answers them over one connection after the other until told to stop.
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
-    let mut connection: Option<Box<Connection>> = None;
+    let clock = || exchange.stalled();
+    let mut kept = None;
     loop {
-        let job = match exchange.next() {
+        match exchange.next() {
             Next::Stop => return,
-            Next::Wait => {
-                exchange.wake().await;
-                continue;
-            }
-            Next::Job(job) => job,
-        };
-        // A kept connection may have been closed, or hold bytes nobody asked for: then it is no good any more.
-        let mut kept = connection.take().filter(|kept| kept.is_quiet());
-        let reused = kept.is_some();
-        if kept.is_none() {
-            match Connection::open(client).await {
-                Ok(fresh) => kept = Some(Box::new(fresh)),
-                Err(error) => {
-                    exchange.failed(job, error);
-                    continue;
-                }
-            }
-        }
-        let Some(mut open) = kept else { continue };
-        open.watch.stalled(exchange.stalled());
-        match open.ask(client, |out| exchange.target(&job, out)).await {
-            Ok(head) => connection = open.answer(exchange, job, head).await,
-            // Closed in the moment the request was sent, before any byte of an answer: nobody's fault (keep-alive race).
-            Err(_) if reused && open.is_untouched() => exchange.given_back(job),
-            Err(error) => exchange.failed(job, error),
+            Next::Wait => exchange.wake().await,
+            Next::Job(job) => match ask(client, kept.take(), clock, |out| exchange.target(&job, out)).await {
+                Ok((open, head)) => kept = open.answer(exchange, job, head).await,
+                Err(error) => exchange.failed(job, error),
+            },
         }
     }
 }
 
-/// A connection with its read buffer and its deadlines.
-pub(crate) struct Connection {
+/// Sends a request over the kept connection, or over a fresh one, and reads the head of its answer.
+///
+/// A kept connection may be closed by the server in the moment the request is sent. When it ends before a byte of an
+/// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
+pub(crate) async fn ask<C: Fn() -> Duration>(
+    client: &Client,
+    kept: Option<Box<Connection<C>>>,
+    clock: C,
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C>>, Head)> {
+    // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
+    if let Some(mut kept) = kept.filter(|kept| kept.is_quiet()) {
+        match kept.ask(client, &target).await {
+            Ok(head) => return Ok((kept, head)),
+            Err(_) if kept.is_untouched() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut fresh = Box::new(Connection::open(client, clock).await?);
+    let head = fresh.ask(client, &target).await?;
+    Ok((fresh, head))
+}
+
+/// A connection with its read buffer and its deadlines. `C` tells how long its thread has been busy otherwise.
+pub(crate) struct Connection<C> {
     stream: TcpStream,
     buffer: Vec<u8>,
     /// Unread bytes are `buffer[start..end]`.
     start: usize,
     end: usize,
-    watch: Watch,
+    watch: Watch<C>,
     request: Vec<u8>,
+    /// Where the pieces of a small body come together; empty between answers, kept for its memory.
+    pieces: Vec<u8>,
     /// Bytes received since the last request went out.
     received: u64,
     /// The last reading failed because the peer closed or reset the connection.
@@ -125,41 +131,44 @@ pub(crate) struct Connection {
     wants_type: bool,
 }
 
-impl Connection {
-    /// A new connection.
-    pub async fn open(client: &Client) -> Result<Connection> {
+impl<C: Fn() -> Duration> Connection<C> {
+    async fn open(client: &Client, clock: C) -> Result<Connection<C>> {
         let stream = connect::connect(client).await?;
         Ok(Connection {
             stream,
             buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
-            watch: Watch::new(client.timeout),
+            watch: Watch::new(client.timeout, clock),
             request: Vec::with_capacity(512),
+            pieces: Vec::new(),
             received: 0,
             closed: false,
             wants_type: client.wants_type,
         })
     }
 
-    /// Sends a request and reads the head of its answer.
-    pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+    async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
         self.request.clear();
         client.request(&mut self.request, target);
         self.received = 0;
         self.watch.head();
         self.send().await?;
-        let mut interim = 0;
+        let (mut interim, mut seen) = (0, 0);
         loop {
             let unread = &self.buffer[self.start..self.end];
-            match head::parse(unread, self.wants_type)? {
+            // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete: a head that
+            // comes byte by byte must not be parsed as often.
+            let parse = seen == 0 || head::may_end(unread, seen);
+            seen = unread.len();
+            match if parse { head::parse(unread, self.wants_type)? } else { None } {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
                         self.watch.head_done();
                         return Ok(head);
                     }
-                    interim += 1;
+                    (interim, seen) = (interim + 1, 0);
                     if interim > INTERIM_MAX {
                         return Err(Error::new(Kind::Protocol, "one interim answer after the other"));
                     }
@@ -193,7 +202,6 @@ impl Connection {
 
     /// Reads an object's body and hands it in. The connection, if it can be used again.
     async fn answer<E: Exchange>(mut self: Box<Self>, exchange: &E, job: E::Job, mut head: Head) -> Option<Box<Self>> {
-        self.watch.stalled(exchange.stalled());
         let reusable = match exchange.head(&job, &head) {
             Plan::Refuse(error) => {
                 let reusable = self.discard(&mut head.framing).await;
@@ -201,24 +209,22 @@ impl Connection {
                 reusable
             }
             Plan::Keep => match self.gather(&mut head.framing, E::WHOLE_MAX).await {
-                Ok(Gathered::Whole(body)) => match self.surplus(&head) {
-                    None => {
-                        exchange.whole(job, &head, &self.buffer[body]);
-                        true
-                    }
-                    Some(error) => {
+                Ok(gathered) => match (gathered, self.surplus(&head)) {
+                    (Gathered::Larger, _) => self.stream_out(exchange, job, &mut head).await,
+                    (_, Some(error)) => {
                         exchange.failed(job, error);
                         false
                     }
-                },
-                Ok(Gathered::Copied(body)) => {
-                    match self.surplus(&head) {
-                        None => exchange.whole(job, &head, &body),
-                        Some(error) => exchange.failed(job, error),
+                    (Gathered::Whole(body), None) => {
+                        exchange.whole(job, &head, &self.buffer[body]);
+                        true
                     }
-                    self.start == self.end
-                }
-                Ok(Gathered::Larger(first)) => self.stream_out(exchange, job, &mut head, &first).await,
+                    (Gathered::Pieces, None) => {
+                        exchange.whole(job, &head, &self.pieces);
+                        self.pieces.clear();
+                        true
+                    }
+                },
                 Err(error) => {
                     exchange.failed(job, error);
                     false
@@ -230,9 +236,10 @@ impl Connection {
 
     /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
     async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
-        if let Framing::Length(length) = *framing
-            && length <= whole_max as u64
-        {
+        if let Framing::Length(length) = *framing {
+            if length > whole_max as u64 {
+                return Ok(Gathered::Larger);
+            }
             let length = length as usize;
             while self.end - self.start < length {
                 self.fill_for(length, IN_BODY).await?;
@@ -241,17 +248,17 @@ impl Connection {
             self.start += length;
             return Ok(Gathered::Whole(body));
         }
-        let mut body = Vec::new();
         while let Some(piece) = self.piece(framing).await? {
-            body.extend_from_slice(&self.buffer[piece]);
-            if body.len() > whole_max {
-                return Ok(Gathered::Larger(body));
+            self.pieces.extend_from_slice(&self.buffer[piece]);
+            if self.pieces.len() > whole_max {
+                return Ok(Gathered::Larger);
             }
         }
-        Ok(Gathered::Copied(body))
+        Ok(Gathered::Pieces)
     }
 
-    async fn stream_out<E: Exchange>(&mut self, exchange: &E, job: E::Job, head: &mut Head, first: &[u8]) -> bool {
+    /// Hands a larger body in piece by piece, first what has come of it already.
+    async fn stream_out<E: Exchange>(&mut self, exchange: &E, job: E::Job, head: &mut Head) -> bool {
         let mut body = match exchange.begin(&job, head) {
             Ok(body) => body,
             Err(error) => {
@@ -259,9 +266,14 @@ impl Connection {
                 return false;
             }
         };
-        let mut result = exchange.piece(&mut body, first);
+        let mut result = match self.pieces.is_empty() {
+            true => Ok(()),
+            false => exchange.piece(&mut body, &self.pieces),
+        };
+        self.pieces.clear();
+        // The budget counts this much for every object in flight.
+        self.buffer.resize(self.buffer.len().max(E::WHOLE_MAX), 0);
         while result.is_ok() {
-            self.watch.stalled(exchange.stalled());
             result = match self.piece(&mut head.framing).await {
                 Ok(Some(piece)) => exchange.piece(&mut body, &self.buffer[piece]),
                 Ok(None) => break,
@@ -301,9 +313,12 @@ impl Connection {
         }
     }
 
-    /// A body of at most `most` bytes, whole; for pages of a listing.
+    /// A body of at most `most` bytes, whole, or `None`; for pages of a listing.
     pub async fn body(&mut self, mut head: Head, most: usize) -> Result<Option<Vec<u8>>> {
         let mut body = Vec::new();
+        if head.length().is_some_and(|length| length > most as u64) {
+            return Ok(None);
+        }
         while let Some(piece) = self.piece(&mut head.framing).await? {
             if body.len() + piece.len() > most {
                 return Ok(None);
@@ -317,19 +332,23 @@ impl Connection {
     }
 
     /// Reads a small body nobody wants; whether the connection can be used again.
-    pub async fn discard(&mut self, framing: &mut Framing) -> bool {
-        let mut seen = 0;
-        while !matches!(framing, Framing::Close) {
-            match self.piece(framing).await {
-                Ok(Some(piece)) => seen += piece.len() as u64,
-                Ok(None) => return self.start == self.end,
-                Err(_) => return false,
-            }
-            if seen > DISCARD_MAX {
-                return false;
-            }
+    async fn discard(&mut self, framing: &mut Framing) -> bool {
+        let too_long = matches!(framing, Framing::Length(length) if *length > DISCARD_MAX);
+        if too_long || matches!(framing, Framing::Close) {
+            return false;
         }
-        false
+        let discarding = async {
+            let mut seen = 0;
+            while seen <= DISCARD_MAX {
+                match self.piece(framing).await {
+                    Ok(Some(piece)) => seen += piece.len() as u64,
+                    Ok(None) => return self.start == self.end,
+                    Err(_) => break,
+                }
+            }
+            false
+        };
+        tokio::time::timeout(DISCARD_WAIT, discarding).await.unwrap_or(false)
     }
 
     /// Bytes behind the end of the answer, which nobody asked for: the length was a lie, and the object is suspect.
@@ -402,9 +421,10 @@ impl Connection {
 enum Gathered {
     /// In the buffer.
     Whole(std::ops::Range<usize>),
-    Copied(Vec<u8>),
-    /// Larger than `WHOLE_MAX`; this much has come.
-    Larger(Vec<u8>),
+    /// In `pieces`.
+    Pieces,
+    /// Larger than `WHOLE_MAX`; what has come is in `pieces`.
+    Larger,
 }
 
 fn disconnected(error: &io::Error, place: &str) -> Error {

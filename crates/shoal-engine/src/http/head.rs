@@ -30,10 +30,25 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// The length of the body, where the answer says it; before any of it is read.
+    pub fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        }
+    }
+
     /// Nobody said how long the body is: it ends when the connection does.
     pub fn is_unverified(&self) -> bool {
         matches!(self.framing, Framing::Close)
     }
+}
+
+/// Whether a head may end in `bytes` behind the first `seen` of them, which do not hold its end.
+pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
+    let fresh = &bytes[seen.saturating_sub(2)..];
+    memchr::memchr_iter(b'\n', fresh)
+        .any(|at| fresh[at + 1..].starts_with(b"\n") || fresh[at + 1..].starts_with(b"\r\n"))
 }
 
 /// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete.
@@ -200,6 +215,8 @@ mod tests {
         let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
         for end in 0..whole.len() {
             assert!(parse(&whole[..end], false).unwrap().is_none());
+            assert!(!may_end(&whole[..end], end / 2));
+            assert!(may_end(whole, end), "the end is seen wherever the last look was");
         }
         assert_eq!(parse(whole, false).unwrap().unwrap().1, whole.len());
     }

@@ -14,7 +14,7 @@ mod head;
 mod url;
 mod watch;
 
-pub(crate) use connection::{Connection, Exchange, Next, Plan, drive};
+pub(crate) use connection::{Connection, Exchange, Next, Plan, ask, drive};
 pub(crate) use head::Head;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
 

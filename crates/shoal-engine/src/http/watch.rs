@@ -23,39 +23,36 @@ enum Phase {
     Body { window: Duration, window_bytes: u64 },
 }
 
-/// What the connection waits for, and since when. All times are "lane times": since `origin`, less time stalled.
-pub(crate) struct Watch {
+/// What the connection waits for, and since when. All times are "lane times": since `origin`, less the time that the
+/// thread has been busy otherwise since then, which is what `clock` grows by.
+pub(crate) struct Watch<C> {
     timeout: Duration,
+    clock: C,
     origin: Instant,
-    stalled: Duration,
+    stalled_at_origin: Duration,
     phase: Phase,
     since: Duration,
     last_byte: Duration,
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Watch {
-    pub fn new(timeout: Duration) -> Watch {
-        let sleep = Box::pin(tokio::time::sleep(timeout));
+impl<C: Fn() -> Duration> Watch<C> {
+    pub fn new(timeout: Duration, clock: C) -> Watch<C> {
         let zero = Duration::ZERO;
         Watch {
             timeout,
+            stalled_at_origin: clock(),
+            clock,
             origin: Instant::now(),
-            stalled: zero,
             phase: Phase::Head,
             since: zero,
             last_byte: zero,
-            sleep,
+            sleep: Box::pin(tokio::time::sleep(timeout)),
         }
     }
 
     fn now(&self) -> Duration {
-        self.origin.elapsed().saturating_sub(self.stalled)
-    }
-
-    /// The lane has been stalled this long since its start.
-    pub fn stalled(&mut self, stalled: Duration) {
-        self.stalled = stalled;
+        self.origin.elapsed().saturating_sub((self.clock)().saturating_sub(self.stalled_at_origin))
     }
 
     /// A request goes out; its head is awaited.
@@ -83,7 +80,7 @@ impl Watch {
     pub fn received(&mut self, bytes: usize) {
         if let Phase::Body { window_bytes, .. } = &mut self.phase {
             *window_bytes += bytes as u64;
-            self.last_byte = self.origin.elapsed().saturating_sub(self.stalled);
+            self.last_byte = self.now();
         }
     }
 

@@ -115,7 +115,7 @@ impl Exchange for Jobs<'_> {
     }
 
     fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        self.crew.lane.begin(job, &meta(head, None))
+        self.crew.lane.begin(job, &meta(head, head.length()))
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -128,10 +128,6 @@ impl Exchange for Jobs<'_> {
 
     fn failed(&self, job: Job, error: Error) {
         self.crew.lane.failed(job, error);
-    }
-
-    fn given_back(&self, job: Job) {
-        self.crew.lane.given_back(job);
     }
 
     fn stalled(&self) -> Duration {

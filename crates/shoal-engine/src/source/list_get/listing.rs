@@ -1,14 +1,14 @@
-//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops.
+//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
 
 use std::sync::Arc;
-
-use xxhash_rust::xxh3::xxh3_128;
+use std::time::Duration;
 
 use super::Service;
-use super::page::{self, Cut, Encoded};
+use super::loops::Loops;
+use super::page::{self, Cut};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Connection, Head, encode_name};
+use crate::http::{Connection, Head, ask, encode_name};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -47,17 +47,20 @@ impl Place {
     }
 }
 
+/// The listing has a thread of its own, on which nothing else happens.
+type Clock = fn() -> Duration;
+
 /// A listing under way.
 pub(super) struct Pages {
     service: Arc<Service>,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection<Clock>>>,
     /// The page at hand.
     cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
     place: Option<Place>,
     /// The first request of this listing uses a token from the journal.
     from_journal: bool,
-    watch: LoopWatch,
+    loops: Loops,
 }
 
 impl Pages {
@@ -70,14 +73,7 @@ impl Pages {
             })?,
         };
         let from_journal = place.token.is_some();
-        Ok(Pages {
-            service,
-            connection: None,
-            cut: None,
-            place: Some(place),
-            from_journal,
-            watch: LoopWatch::default(),
-        })
+        Ok(Pages { service, connection: None, cut: None, place: Some(place), from_journal, loops: Loops::default() })
     }
 
     /// Asks for the next page.
@@ -85,8 +81,11 @@ impl Pages {
         let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
         let page = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
         self.from_journal = false;
-        if let Some(why) = self.watch.step(place.token.as_deref(), page.next.as_deref(), &page.names) {
-            return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)));
+        if let Some(next) = &page.next
+            && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
+        {
+            let hint = "the service has a defect, or does not know the parameter that --marker-param names";
+            return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
         }
         let seq = place.seq + Cut::count(&page.names);
         self.place = page.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
@@ -96,24 +95,15 @@ impl Pages {
     }
 
     async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
-        // A kept connection may have been closed meanwhile; that costs one silent retry on a fresh one.
-        if let Some(kept) = self.connection.take()
-            && let Ok(json) = self.page_over(kept, place).await
-        {
-            return Ok(json);
-        }
-        let fresh = Connection::open(&self.service.client).await?;
-        self.page_over(fresh, place).await
-    }
-
-    async fn page_over(&mut self, mut connection: Connection, place: &Place) -> Result<Vec<u8>> {
         let service = self.service.clone();
-        let head = connection.ask(&service.client, |out| target(&service, place, out)).await?;
+        let clock: Clock = || Duration::ZERO;
+        let kept = self.connection.take();
+        let (mut open, head) = ask(&service.client, kept, clock, |out| target(&service, place, out)).await?;
         self.check(&head, place)?;
         let close = head.close;
-        match connection.body(head, PAGE_MAX).await? {
+        match open.body(head, PAGE_MAX).await? {
             Some(json) => {
-                self.connection = (!close).then_some(connection);
+                self.connection = (!close).then_some(open);
                 Ok(json)
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
@@ -188,80 +178,9 @@ impl Listing for Pages {
     }
 }
 
-/// Finds listings that never end, in constant memory.
-#[derive(Default)]
-struct LoopWatch {
-    tokens: Brent,
-    names: Brent,
-    repeats: u32,
-    empty: u32,
-}
-
-/// Pages that may repeat what one before them held: a page of one name that is listed twice is no loop.
-const REPEATS_MAX: u32 = 3;
-/// Pages without a name, one after the other. Filtered listings have some.
-const EMPTY_MAX: u32 = 10_000;
-
-impl LoopWatch {
-    /// Looks at a page; why it shows that the listing never ends, if it does.
-    fn step(&mut self, asked: Option<&str>, next: Option<&str>, names: &Encoded) -> Option<String> {
-        let next = next?;
-        if asked == Some(next) {
-            return Some("the listing loops: the page names itself as the next".to_owned());
-        }
-        if self.tokens.step(xxh3_128(next.as_bytes())) {
-            return Some("the listing loops: the token of the next page has come before".to_owned());
-        }
-        if names.is_empty() {
-            self.empty += 1;
-            return (self.empty > EMPTY_MAX).then(|| format!("{EMPTY_MAX} pages without a name, one after the other"));
-        }
-        self.empty = 0;
-        self.repeats += u32::from(self.names.step(names.hash()));
-        (self.repeats >= REPEATS_MAX).then(|| "the listing loops: the same names come under new tokens".to_owned())
-    }
-}
-
-/// Brent's algorithm (1980): finds that a sequence has begun to repeat itself, in constant memory, after at most three
-/// times the steps to the end of the first loop.
-#[derive(Default)]
-struct Brent {
-    mark: Option<u128>,
-    steps: u64,
-    power: u64,
-}
-
-impl Brent {
-    /// Whether `value` has come before.
-    fn step(&mut self, value: u128) -> bool {
-        if self.mark == Some(value) {
-            return true;
-        }
-        self.steps += 1;
-        if self.steps >= self.power {
-            self.mark = Some(value);
-            self.power = (self.power * 2).max(1);
-            self.steps = 0;
-        }
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_loop_of_any_length_is_found_and_a_chain_is_not_one() {
-        for (lead, length) in [(0u128, 1u128), (0, 2), (5, 1), (100, 37), (3, 1000)] {
-            let mut brent = Brent::default();
-            let steps = (0..).map(|n| if n < lead { n } else { lead + (n - lead) % length });
-            let found = steps.take(10_000).position(|value| brent.step(value)).expect("found");
-            assert!(found as u128 <= 3 * (lead + length) + 3, "{lead} {length}: {found}");
-        }
-        let mut brent = Brent::default();
-        assert!(!(0..100_000).any(|value| brent.step(value)));
-    }
 
     #[test]
     fn a_place_survives_its_cursor() {

@@ -1,10 +1,11 @@
 //! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
 //!
 //! Here: the options and the source. `page.rs` reads a page and cuts it into partitions, `listing.rs` follows the chain,
-//! `fetch.rs` gets objects. Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
+//! `loops.rs` finds chains that never end, `fetch.rs` gets objects. Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
 
 mod fetch;
 mod listing;
+mod loops;
 mod page;
 
 use std::sync::Arc;

@@ -33,22 +33,21 @@ pub(super) struct Page {
 
 /// Names one behind the other, each after its length and mark: the form in which partitions carry them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Encoded(Vec<u8>);
+pub(super) struct Encoded {
+    bytes: Vec<u8>,
+    sum: u128,
+}
 
 impl Encoded {
     fn push(&mut self, name: &[u8], duplicate: bool) {
         let mark = if duplicate { DUPLICATE } else { 0 };
-        self.0.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
-        self.0.extend_from_slice(name);
+        self.bytes.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
+        self.bytes.extend_from_slice(name);
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Identity of the names in their order.
-    pub fn hash(&self) -> u128 {
-        xxh3_128(&self.0)
+    /// What is the same for the same names in any order; `None` when there are none.
+    pub fn sum(&self) -> Option<u128> {
+        (!self.bytes.is_empty()).then_some(self.sum)
     }
 }
 
@@ -150,6 +149,7 @@ impl<'de> Deserialize<'de> for Encoded {
                     let hash = xxh3_128(name.as_bytes());
                     let duplicate = if seen.len() < SEEN_MAX { !seen.insert(hash) } else { seen.contains(&hash) };
                     names.push(name.as_bytes(), duplicate);
+                    names.sum = names.sum.wrapping_add(hash);
                 }
                 Ok(names)
             }
@@ -214,7 +214,7 @@ impl Cut {
     /// Partitions in it altogether.
     pub fn count(names: &Encoded) -> u64 {
         let (mut at, mut count) = (0, 0u64);
-        while let Some((_, _, next)) = entry(&names.0, at) {
+        while let Some((_, _, next)) = entry(&names.bytes, at) {
             (at, count) = (next, count + 1);
         }
         count.div_ceil(PARTITION_MAX as u64)
@@ -227,16 +227,16 @@ impl Iterator for Cut {
     fn next(&mut self) -> Option<Partition> {
         let (from, mut locators) = (self.at, Vec::with_capacity(PARTITION_MAX));
         while locators.len() < PARTITION_MAX
-            && let Some((name, _, next)) = entry(&self.names.0, self.at)
+            && let Some((name, _, next)) = entry(&self.names.bytes, self.at)
         {
-            locators.push(&self.names.0[name]);
+            locators.push(&self.names.bytes[name]);
             self.at = next;
         }
         let len = Some(locators.len() as u32).filter(|&len| len > 0)?;
         let (seq, key) = (self.seq, Key::of(locators));
         self.seq += 1;
-        let payload = self.names.0[from..self.at].into();
-        let next = if self.at == self.names.0.len() { self.next.take() } else { None };
+        let payload = self.names.bytes[from..self.at].into();
+        let next = if self.at == self.names.bytes.len() { self.next.take() } else { None };
         Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
     }
 }
@@ -248,7 +248,7 @@ pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
         names.push(locator, false);
     }
     let (key, len) = (Key::default(), Some(locators.len() as u32));
-    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.0.into(), len }
+    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.bytes.into(), len }
 }
 
 /// The names of an open partition, where they lie in its payload.
@@ -295,7 +295,7 @@ mod tests {
 
     fn page(json: &str) -> Result<(Vec<String>, Option<String>), Kind> {
         let page = parse(json.as_bytes(), &ListGetOptions::default()).map_err(|e| e.kind())?;
-        let names = Names::new(&page.names.0.into()).unwrap();
+        let names = Names::new(&page.names.bytes.into()).unwrap();
         let text = |index| String::from_utf8(names.get(index).name.to_vec()).unwrap();
         Ok(((0..names.len()).map(text).collect(), page.next))
     }
