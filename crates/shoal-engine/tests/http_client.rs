@@ -35,10 +35,10 @@ fn every_framing_and_size_arrives_whole() {
         let body = bytes(size.parse().unwrap());
         match framing {
             "length" => plain(stream, &body),
-            "chunked" => send(stream, &chunked(&body, 40_000)),
-            "tiny-chunks" => send(stream, &chunked(&body, 3 + body.len() / 5000)),
+            "chunked" => send(stream, chunked(&body, 40_000)),
+            "tiny-chunks" => send(stream, chunked(&body, 3 + body.len() / 5000)),
             _ => {
-                send(stream, &[&b"HTTP/1.0 200 OK\r\n\r\n"[..], &body].concat());
+                send(stream, [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &body].concat());
                 false
             }
         }
@@ -64,7 +64,7 @@ fn an_answer_cut_at_any_byte_is_never_an_object() {
         let url = serve(move |asked, stream| {
             let Some((cut, rest)) = asked.target[1..].split_once('/') else { return false };
             if rest == "list" {
-                return plain(stream, &page(&["object"]));
+                return plain(stream, page(&["object"]));
             }
             send(stream, &wire[..cut.parse().unwrap()]);
             false
@@ -83,7 +83,7 @@ fn an_answer_cut_at_any_byte_is_never_an_object() {
 fn an_answer_in_dribbles_arrives_whole() {
     let url = serve(|asked, stream| {
         if !asked.target.starts_with("/get/") {
-            return plain(stream, &page(&["one", "seven"]));
+            return plain(stream, page(&["one", "seven"]));
         }
         let size = if asked.target.ends_with("one") { 1 } else { 7 };
         stream.set_nodelay(true).unwrap();
@@ -121,7 +121,7 @@ fn a_server_that_stalls_or_dribbles_for_ever_is_given_up_and_the_rest_arrives() 
         }
         "/get/slow-head" => b"HTTP/1.1 200 OK\r\nX: ".iter().chain([b'x'; 400].iter()).all(|&byte| {
             std::thread::sleep(Duration::from_millis(20));
-            send(stream, &[byte])
+            send(stream, [byte])
         }),
         "/get/slow-body" => {
             send(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
@@ -130,7 +130,7 @@ fn a_server_that_stalls_or_dribbles_for_ever_is_given_up_and_the_rest_arrives() 
                 send(stream, b"x")
             })
         }
-        "/list" => plain(stream, &page(&["no-answer", "slow-head", "slow-body", "good", "fine"])),
+        "/list" => plain(stream, page(&["no-answer", "slow-head", "slow-body", "good", "fine"])),
         _ => plain(stream, b"ok"),
     });
     let began = Instant::now();
