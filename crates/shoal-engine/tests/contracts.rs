@@ -38,3 +38,16 @@ fn a_list_get_service_keeps_the_contract_of_a_source() {
     let source: Arc<dyn Source> = Arc::new(ListGet::new(&server.url(), ListGetOptions::default()).unwrap());
     source_contract::run(&source, &expected);
 }
+
+#[test]
+fn a_service_of_synthetic_objects_keeps_the_contract_of_a_source() {
+    let content = Content::Synthetic { count: 777, size: 30 };
+    let server = Server::start(content, Options { page_size: 250, ..Options::default() }).unwrap();
+    let object = |number: usize| {
+        let name = format!("object-{number:09}");
+        let data = format!("{name}\n").bytes().cycle().take(30).collect();
+        (name.into_bytes(), data)
+    };
+    let source: Arc<dyn Source> = Arc::new(ListGet::new(&server.url(), ListGetOptions::default()).unwrap());
+    source_contract::run(&source, &(0..777).map(object).collect());
+}

@@ -123,3 +123,36 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::future::poll_fn;
+
+    const TIMEOUT: Duration = Duration::from_millis(100);
+
+    /// How long a watch waits for a head on a lane that has been busy for `before`, and is for `meanwhile`.
+    fn waited(before: Duration, meanwhile: Duration) -> Duration {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let busy = Cell::new(before);
+            let mut watch = Watch::new(TIMEOUT, || busy.get());
+            watch.head();
+            let began = Instant::now();
+            std::thread::sleep(meanwhile);
+            busy.set(before + meanwhile);
+            let why = poll_fn(|context| watch.poll(context)).await;
+            assert!(why.contains("0.1 s"), "{why}");
+            began.elapsed()
+        })
+    }
+
+    #[test]
+    fn the_time_a_lane_is_busy_counts_only_while_something_is_awaited() {
+        let (none, busy) = (Duration::ZERO, Duration::from_millis(250));
+        assert!(waited(none, none) >= TIMEOUT);
+        assert!(waited(none, busy) >= busy + TIMEOUT - Duration::from_millis(5), "the server is not to blame");
+        assert!(waited(Duration::from_secs(3600), none) < Duration::from_secs(60), "what was before does not count");
+    }
+}
