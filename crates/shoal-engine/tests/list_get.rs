@@ -16,6 +16,9 @@ use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, TransferOptions};
 
+/// What was asked for.
+type Log = Arc<Mutex<Vec<String>>>;
+
 /// Lists `page(number)` for number after number, its token being the number; every object holds its name.
 fn serve_pages(page: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
     let listed = Arc::new(AtomicUsize::new(0));
@@ -248,8 +251,7 @@ struct Shelf {
 
 fn shelf() -> Shelf {
     let (tokens, objects, forgetful) = (Arc::default(), Arc::default(), Arc::new(AtomicBool::new(false)));
-    let (token_log, object_log): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) =
-        (Arc::clone(&tokens), Arc::clone(&objects));
+    let (token_log, object_log): (Log, Log) = (Arc::clone(&tokens), Arc::clone(&objects));
     let forgot = forgetful.clone();
     let url = serve(move |asked, stream| {
         if let Some(name) = asked.name() {
