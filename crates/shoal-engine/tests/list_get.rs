@@ -284,7 +284,9 @@ impl Shelf {
 
     /// A run that was stopped after a while: what it had committed.
     fn stopped(&self, out: &Path) -> u64 {
-        let options = TransferOptions { workers: Workers::Fixed(2), ..TransferOptions::default() };
+        // Slow enough that the run is far from its end when the first batch is committed, on a slow disk too.
+        let options =
+            TransferOptions { workers: Workers::Fixed(2), limit_rate: Some(1000), ..TransferOptions::default() };
         let outcome = self.copy(out, 100, options);
         assert_eq!(outcome.error.map(|error| error.kind()), Some(Kind::Interrupted));
         self.tokens.lock().unwrap().clear();
