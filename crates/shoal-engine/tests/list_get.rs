@@ -237,19 +237,21 @@ fn a_listing_that_is_refused_says_what_to_do() {
     }
 }
 
+type Log = Arc<Mutex<Vec<String>>>;
+
 /// Pages of ten of a thousand objects; which tokens have been asked for, and which objects.
 struct Shelf {
     url: String,
-    tokens: Arc<Mutex<Vec<String>>>,
-    objects: Arc<Mutex<Vec<String>>>,
+    tokens: Log,
+    objects: Log,
     /// Answer 400 to every token.
     forgetful: Arc<AtomicBool>,
 }
 
 fn shelf() -> Shelf {
-    let (tokens, objects, forgetful) = (Arc::default(), Arc::default(), Arc::new(AtomicBool::new(false)));
-    let (token_log, object_log): (Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>) =
-        (Arc::clone(&tokens), Arc::clone(&objects));
+    let (tokens, objects): (Log, Log) = Default::default();
+    let forgetful = Arc::new(AtomicBool::new(false));
+    let (token_log, object_log) = (tokens.clone(), objects.clone());
     let forgot = forgetful.clone();
     let url = serve(move |asked, stream| {
         if let Some(name) = asked.name() {

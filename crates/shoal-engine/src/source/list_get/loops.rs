@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn empty_pages_for_ever_are_found_and_a_few_now_and_then_are_not() {
         assert_eq!(found(100_000, |at| (None, at.to_string())), Some(u64::from(EMPTY_MAX) - 1));
-        let now_and_then = |at: u64| ((at % 9000 == 0).then_some(u128::from(at)), at.to_string());
+        let now_and_then = |at: u64| (at.is_multiple_of(9000).then_some(u128::from(at)), at.to_string());
         assert_eq!(found(100_000, now_and_then), None);
     }
 
