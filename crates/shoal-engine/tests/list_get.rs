@@ -16,6 +16,9 @@ use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, TransferOptions};
 
+/// What was asked for.
+type Log = Arc<Mutex<Vec<String>>>;
+
 /// Lists `page(number)` for number after number, its token being the number; every object holds its name.
 fn serve_pages(page: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
     let listed = Arc::new(AtomicUsize::new(0));
@@ -237,21 +240,18 @@ fn a_listing_that_is_refused_says_what_to_do() {
     }
 }
 
-type Log = Arc<Mutex<Vec<String>>>;
-
 /// Pages of ten of a thousand objects; which tokens have been asked for, and which objects.
 struct Shelf {
     url: String,
-    tokens: Log,
-    objects: Log,
+    tokens: Arc<Mutex<Vec<String>>>,
+    objects: Arc<Mutex<Vec<String>>>,
     /// Answer 400 to every token.
     forgetful: Arc<AtomicBool>,
 }
 
 fn shelf() -> Shelf {
-    let (tokens, objects): (Log, Log) = Default::default();
-    let forgetful = Arc::new(AtomicBool::new(false));
-    let (token_log, object_log) = (tokens.clone(), objects.clone());
+    let (tokens, objects, forgetful) = (Arc::default(), Arc::default(), Arc::new(AtomicBool::new(false)));
+    let (token_log, object_log): (Log, Log) = (Arc::clone(&tokens), Arc::clone(&objects));
     let forgot = forgetful.clone();
     let url = serve(move |asked, stream| {
         if let Some(name) = asked.name() {
