@@ -295,10 +295,11 @@ class FaultServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _spawn(self, tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
     def _listen(self) -> None:
         listener = bound_socket(self.port)
@@ -307,16 +308,29 @@ class FaultServer:
         self._accepting = self._loop.create_task(self._accept(listener))
 
     async def _accept(self, listener: socket.socket) -> None:
+        # Not `sock_accept`: cancelled in the wrong moment, it loses a connection that it has just accepted.
+        ready = asyncio.Event()
         with listener:
-            while True:
-                sock, _ = await self._loop.sock_accept(listener)
-                number = len(self.connections)
-                self.connections.append(time.monotonic())
-                if self._away == "reset" or number < self.drop_connections:
-                    reset_on_close(sock)
-                    sock.close()
-                else:
-                    self._spawn(self._conversations, self._converse(sock, number))
+            self._loop.add_reader(listener, ready.set)
+            try:
+                while True:
+                    await ready.wait()
+                    ready.clear()
+                    with contextlib.suppress(BlockingIOError):
+                        while True:
+                            self._welcome(listener.accept()[0])
+            finally:
+                self._loop.remove_reader(listener)
+
+    def _welcome(self, sock: socket.socket) -> None:
+        number = len(self.connections)
+        self.connections.append(time.monotonic())
+        if self._away == "reset" or number < self.drop_connections:
+            reset_on_close(sock)
+            sock.close()
+        else:
+            # A conversation that is cancelled before its first step would never close its socket itself.
+            self._spawn(self._conversations, self._converse(sock, number)).add_done_callback(lambda _: sock.close())
 
     async def _converse(self, sock: socket.socket, number: int) -> None:
         with sock:

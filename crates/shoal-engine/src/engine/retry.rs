@@ -136,7 +136,7 @@ impl Retry {
     pub fn succeeded(&self, host: HostId, probe: bool) {
         self.answered();
         if probe || self.gated.load(Relaxed) {
-            self.resume(host);
+            self.resume(host, probe);
         }
         if self.missing.load(Relaxed) > 0 {
             let mut tokens = lock(&self.tokens);
@@ -157,9 +157,14 @@ impl Retry {
         }
     }
 
-    fn resume(&self, host: HostId) {
+    /// A good answer ends the pause. That to a request which was under way when the pause began says nothing of the host
+    /// as it is now: besides probes, only answers count that come long after.
+    fn resume(&self, host: HostId, probe: bool) {
         let mut hosts = self.hosts();
         let Some(state) = hosts.get_mut(&host) else { return };
+        if !probe && state.paused_since.is_some_and(|since| since.elapsed() < PROBE_MAX) {
+            return;
+        }
         state.probing = false;
         if let Some(since) = state.paused_since.take() {
             state.paused += since.elapsed();
@@ -358,6 +363,17 @@ mod tests {
         assert_eq!(retry.gate(HOST, later + PROBE_MAX), Gate::Probe);
         retry.succeeded(HOST, true);
         assert_eq!(retry.gate(HOST, later), Gate::Open);
+    }
+
+    #[test]
+    fn an_answer_that_was_under_way_when_the_pause_began_does_not_end_it() {
+        let retry = retry();
+        while retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+        retry.succeeded(HOST, false);
+        assert_eq!(retry.gate(HOST, Instant::now()), Gate::Closed);
+        std::thread::sleep(PROBE_MAX);
+        retry.succeeded(HOST, false);
+        assert_eq!(retry.gate(HOST, Instant::now()), Gate::Open, "one that comes long after does");
     }
 
     #[test]
