@@ -1,5 +1,5 @@
-//! One connection that takes jobs and hands in answers. Today it has one request unanswered at a time; sending several
-//! ahead (pipelining) is a change of [`drive`] alone.
+//! One connection: sending a request, reading the head of its answer and its body, within deadlines. Not here: the order of
+//! requests (`drive.rs`).
 
 use std::future::poll_fn;
 use std::io;
@@ -29,90 +29,6 @@ const IN_BODY: &str = "in the middle of the body";
 /// Most 1xx answers before the real one.
 const INTERIM_MAX: u32 = 8;
 
-/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished` or
-/// `failed`.
-pub(crate) trait Exchange {
-    type Job;
-    /// An object that arrives in pieces.
-    type Body;
-    /// Larger objects arrive in pieces, in bytes.
-    const WHOLE_MAX: usize;
-
-    /// The next job.
-    fn next(&self) -> Next<Self::Job>;
-    /// Resolves when `next` may answer otherwise.
-    fn wake(&self) -> impl Future<Output = ()>;
-    /// Appends the request target (path and query, encoded).
-    fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
-    /// What to do with the body.
-    fn head(&self, job: &Self::Job, head: &Head) -> Plan;
-    /// The complete object, at most `WHOLE_MAX` bytes.
-    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]);
-    /// A larger one begins.
-    fn begin(&self, job: &Self::Job, head: &Head) -> Result<Self::Body>;
-    /// A piece of it.
-    fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
-    /// All pieces are in, or an error came between.
-    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
-    /// No object.
-    fn failed(&self, job: Self::Job, error: Error);
-    /// How long the lane has been busy writing.
-    fn stalled(&self) -> Duration;
-}
-
-/// What `Exchange::next` answers.
-pub(crate) enum Next<J> {
-    Job(J),
-    Wait,
-    Stop,
-}
-
-/// What becomes of a body.
-pub(crate) enum Plan {
-    Keep,
-    /// It is not the object.
-    Refuse(Error),
-}
-
-/// Takes jobs and answers them over one connection after the other until told to stop.
-pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
-    let clock = || exchange.stalled();
-    let mut kept = None;
-    loop {
-        match exchange.next() {
-            Next::Stop => return,
-            Next::Wait => exchange.wake().await,
-            Next::Job(job) => match ask(client, kept.take(), clock, |out| exchange.target(&job, out)).await {
-                Ok((open, head)) => kept = open.answer(exchange, job, head).await,
-                Err(error) => exchange.failed(job, error),
-            },
-        }
-    }
-}
-
-/// Sends a request over the kept connection, or over a fresh one, and reads the head of its answer.
-///
-/// A kept connection may be closed by the server in the moment the request is sent. When it ends before a byte of an
-/// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
-pub(crate) async fn ask<C: Fn() -> Duration>(
-    client: &Client,
-    kept: Option<Box<Connection<C>>>,
-    clock: C,
-    target: impl Fn(&mut Vec<u8>),
-) -> Result<(Box<Connection<C>>, Head)> {
-    // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
-    if let Some(mut kept) = kept.filter(|kept| kept.is_quiet()) {
-        match kept.ask(client, &target).await {
-            Ok(head) => return Ok((kept, head)),
-            Err(_) if kept.is_untouched() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut fresh = Box::new(Connection::open(client, clock).await?);
-    let head = fresh.ask(client, &target).await?;
-    Ok((fresh, head))
-}
-
 /// A connection with its read buffer and its deadlines. `C` tells how long its thread has been busy otherwise.
 pub(crate) struct Connection<C> {
     stream: TcpStream,
@@ -132,7 +48,7 @@ pub(crate) struct Connection<C> {
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
-    async fn open(client: &Client, clock: C) -> Result<Connection<C>> {
+    pub async fn open(client: &Client, clock: C) -> Result<Connection<C>> {
         let stream = connect::connect(client).await?;
         Ok(Connection {
             stream,
@@ -148,7 +64,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         })
     }
 
-    async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+    pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
         self.request.clear();
         client.request(&mut self.request, target);
         self.received = 0;
@@ -200,42 +116,8 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// Reads an object's body and hands it in. The connection, if it can be used again.
-    async fn answer<E: Exchange>(mut self: Box<Self>, exchange: &E, job: E::Job, mut head: Head) -> Option<Box<Self>> {
-        let reusable = match exchange.head(&job, &head) {
-            Plan::Refuse(error) => {
-                let reusable = self.discard(&mut head.framing).await;
-                exchange.failed(job, error);
-                reusable
-            }
-            Plan::Keep => match self.gather(&mut head.framing, E::WHOLE_MAX).await {
-                Ok(gathered) => match (gathered, self.surplus(&head)) {
-                    (Gathered::Larger, _) => self.stream_out(exchange, job, &mut head).await,
-                    (_, Some(error)) => {
-                        exchange.failed(job, error);
-                        false
-                    }
-                    (Gathered::Whole(body), None) => {
-                        exchange.whole(job, &head, &self.buffer[body]);
-                        true
-                    }
-                    (Gathered::Pieces, None) => {
-                        exchange.whole(job, &head, &self.pieces);
-                        self.pieces.clear();
-                        true
-                    }
-                },
-                Err(error) => {
-                    exchange.failed(job, error);
-                    false
-                }
-            },
-        };
-        (reusable && !head.close).then_some(self)
-    }
-
     /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
-    async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
+    pub async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
         if let Framing::Length(length) = *framing {
             if length > whole_max as u64 {
                 return Ok(Gathered::Larger);
@@ -257,39 +139,31 @@ impl<C: Fn() -> Duration> Connection<C> {
         Ok(Gathered::Pieces)
     }
 
-    /// Hands a larger body in piece by piece, first what has come of it already.
-    async fn stream_out<E: Exchange>(&mut self, exchange: &E, job: E::Job, head: &mut Head) -> bool {
-        let mut body = match exchange.begin(&job, head) {
-            Ok(body) => body,
-            Err(error) => {
-                exchange.failed(job, error);
-                return false;
-            }
-        };
-        let mut result = match self.pieces.is_empty() {
-            true => Ok(()),
-            false => exchange.piece(&mut body, &self.pieces),
-        };
+    /// What `gather` found: the whole body, or what has come of a larger one.
+    pub fn gathered(&self, gathered: &Gathered) -> &[u8] {
+        match gathered {
+            Gathered::Whole(body) => &self.buffer[body.clone()],
+            Gathered::Pieces | Gathered::Larger => &self.pieces,
+        }
+    }
+
+    /// What `gather` put together is done with.
+    pub fn forget_pieces(&mut self) {
         self.pieces.clear();
-        // The budget counts this much for every object in flight.
-        self.buffer.resize(self.buffer.len().max(E::WHOLE_MAX), 0);
-        while result.is_ok() {
-            result = match self.piece(&mut head.framing).await {
-                Ok(Some(piece)) => exchange.piece(&mut body, &self.buffer[piece]),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-        }
-        if let (Ok(()), Some(error)) = (&result, self.surplus(head)) {
-            result = Err(error);
-        }
-        let reusable = result.is_ok();
-        exchange.finished(job, body, result);
-        reusable
+    }
+
+    /// Bytes of the buffer, as `piece` named them.
+    pub fn bytes(&self, piece: std::ops::Range<usize>) -> &[u8] {
+        &self.buffer[piece]
+    }
+
+    /// Makes the buffer at least so large.
+    pub fn widen(&mut self, bytes: usize) {
+        self.buffer.resize(self.buffer.len().max(bytes), 0);
     }
 
     /// The next piece of a body, as a range of the buffer; `None` at the end.
-    async fn piece(&mut self, framing: &mut Framing) -> Result<Option<std::ops::Range<usize>>> {
+    pub async fn piece(&mut self, framing: &mut Framing) -> Result<Option<std::ops::Range<usize>>> {
         loop {
             match framing.step(&self.buffer[self.start..self.end])? {
                 Step::End { skip } => {
@@ -332,7 +206,7 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// Reads a small body nobody wants; whether the connection can be used again.
-    async fn discard(&mut self, framing: &mut Framing) -> bool {
+    pub async fn discard(&mut self, framing: &mut Framing) -> bool {
         let too_long = matches!(framing, Framing::Length(length) if *length > DISCARD_MAX);
         if too_long || matches!(framing, Framing::Close) {
             return false;
@@ -352,21 +226,21 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// Bytes behind the end of the answer, which nobody asked for: the length was a lie, and the object is suspect.
-    fn surplus(&self, head: &Head) -> Option<Error> {
+    pub fn surplus(&self, head: &Head) -> Option<Error> {
         let bytes = self.end - self.start;
         (bytes > 0 && !matches!(head.framing, Framing::Close))
             .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more came than were announced")))
     }
 
     /// Nothing has come since the last answer, not even the end.
-    fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         self.start == self.end
             && matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// The connection broke before a byte of the answer came.
-    fn is_untouched(&self) -> bool {
+    pub fn is_untouched(&self) -> bool {
         self.closed && self.received == 0
     }
 
@@ -418,7 +292,7 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 }
 
-enum Gathered {
+pub(crate) enum Gathered {
     /// In the buffer.
     Whole(std::ops::Range<usize>),
     /// In `pieces`.

@@ -1,8 +1,8 @@
 //! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, no automatic redirects.
 //!
 //! Here: addresses (`url.rs`), connecting (`connect.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
-//! (`watch.rs`), and the loop of one connection that takes jobs and hands in answers (`connection.rs`; pipelining is a
-//! change of that file). Not here: what an answer means; sources say that.
+//! (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in answers (`drive.rs`, speaking
+//! to its owner through `exchange.rs`). Not here: what an answer means; sources say that.
 //!
 //! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB, trailers
 //! of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`; everything else streams.
@@ -10,11 +10,15 @@
 mod body;
 mod connect;
 mod connection;
+mod drive;
+mod exchange;
 mod head;
 mod url;
 mod watch;
 
-pub(crate) use connection::{Connection, Exchange, Next, Plan, ask, drive};
+pub(crate) use connection::Connection;
+pub(crate) use drive::{ask, drive};
+pub(crate) use exchange::{Exchange, Next, Plan};
 pub(crate) use head::Head;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
 

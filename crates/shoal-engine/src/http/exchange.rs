@@ -1,0 +1,51 @@
+//! What a connection asks of its owner, and hands in to it. Not here: who asks in which order (`drive.rs`).
+
+use std::time::Duration;
+
+use super::head::Head;
+use crate::error::{Error, Result};
+
+/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished` or
+/// `failed`.
+pub(crate) trait Exchange {
+    type Job;
+    /// An object that arrives in pieces.
+    type Body;
+    /// Larger objects arrive in pieces, in bytes.
+    const WHOLE_MAX: usize;
+
+    /// The next job.
+    fn next(&self) -> Next<Self::Job>;
+    /// Resolves when `next` may answer otherwise.
+    fn wake(&self) -> impl Future<Output = ()>;
+    /// Appends the request target (path and query, encoded).
+    fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// What to do with the body.
+    fn head(&self, job: &Self::Job, head: &Head) -> Plan;
+    /// The complete object, at most `WHOLE_MAX` bytes.
+    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]);
+    /// A larger one begins.
+    fn begin(&self, job: &Self::Job, head: &Head) -> Result<Self::Body>;
+    /// A piece of it.
+    fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
+    /// All pieces are in, or an error came between.
+    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
+    /// No object.
+    fn failed(&self, job: Self::Job, error: Error);
+    /// How long the lane has been busy writing.
+    fn stalled(&self) -> Duration;
+}
+
+/// What `Exchange::next` answers.
+pub(crate) enum Next<J> {
+    Job(J),
+    Wait,
+    Stop,
+}
+
+/// What becomes of a body.
+pub(crate) enum Plan {
+    Keep,
+    /// It is not the object.
+    Refuse(Error),
+}
