@@ -19,11 +19,13 @@ from shoal._options import (
     Overwrite,
     Path,
     Patterns,
+    Pipeline,
     ProgressOption,
     Size,
     Workers,
     engine_options,
     header_pairs,
+    pipeline_depth,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def list_get(
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     expect_type: str | None = None,
     encode_slash: bool = False,
+    pipeline: Pipeline = "auto",
 ) -> ListGet:
     """Describes a list/get service, for use as the source of `shoal.copy`.
 
@@ -59,12 +62,16 @@ def list_get(
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. By default an object is saved as sent.
         encode_slash: Send `/` inside a name as `%2F`.
+        pipeline: Whether requests are sent before the answers to earlier ones are there. `"auto"`: where each answer
+            echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that no answer can be taken for another.
+            A number from 2 to 256: so many on one connection wherever no id says otherwise, after 16 objects came the
+            same both ways; only for services known to answer in order. `"off"`: one at a time, and no ids are sent.
 
     Returns:
         A value for `shoal.copy`.
 
     Raises:
-        ConfigError: A header that HTTP does not allow.
+        ConfigError: A header that HTTP does not allow, or a `pipeline` that is none.
 
     Example:
         >>> shoal.list_get("http://files.local:8080", names_field="names").names_field
@@ -80,6 +87,7 @@ def list_get(
         headers=header_pairs(headers),
         expect_type=expect_type,
         encode_slash=encode_slash,
+        pipeline=pipeline_depth(pipeline),
     )
 
 

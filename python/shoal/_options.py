@@ -17,6 +17,7 @@ from shoal._errors import ConfigError
 from shoal._report import Progress
 
 Workers = Literal["auto"] | int
+Pipeline = Literal["auto", "off"] | int
 Size = int | str
 Durability = Literal["none", "batch", "file"]
 Overwrite = Literal["never", "always"]
@@ -61,6 +62,7 @@ class ListGetOptions(TypedDict):
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
     encode_slash: bool
+    pipeline: Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class ListGet:
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
     encode_slash: bool
+    pipeline: Pipeline
 
     def __repr__(self) -> str:
         """Shows every value but those of headers, and no password of the URL."""
@@ -97,6 +100,7 @@ class ListGet:
             headers=self.headers,
             expect_type=self.expect_type,
             encode_slash=self.encode_slash,
+            pipeline=self.pipeline,
         )
 
 
@@ -172,6 +176,19 @@ def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
 
 def _workers(value: Workers) -> Workers:
     return value if value == "auto" else _at_least(value, 1, "workers")
+
+
+def pipeline_depth(value: Pipeline) -> Pipeline:
+    """Returns a pipelining option that is one.
+
+    Raises:
+        ConfigError: It is neither a word that is known nor a depth from 2 to 256.
+    """
+    if value in ("auto", "off"):
+        return value
+    if type(value) is not int or not 2 <= value <= 256:
+        raise ConfigError(f"pipeline is not 'auto', 'off' or a number of requests from 2 to 256: {value!r}")
+    return value
 
 
 def engine_options(

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::{Durability, Overwrite, Workers};
-use shoal_engine::source::list_get::ListGetOptions;
+use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
 
-/// `"auto"` or a number.
+/// A word such as `"auto"`, or a number.
 #[derive(FromPyObject)]
-enum WorkersValue {
+enum NumberOrWord {
     Count(usize),
     Word(String),
 }
@@ -21,7 +21,7 @@ enum WorkersValue {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Options {
-    workers: WorkersValue,
+    workers: NumberOrWord,
     memory: u64,
     durability: String,
     overwrite: String,
@@ -54,6 +54,7 @@ pub struct ListGet {
     headers: Vec<(String, String)>,
     expect_type: Option<String>,
     encode_slash: bool,
+    pipeline: NumberOrWord,
 }
 
 fn unknown(option: &str, value: &str) -> PyErr {
@@ -74,9 +75,9 @@ impl Options {
     pub fn to_engine(&self) -> PyResult<TransferOptions> {
         Ok(TransferOptions {
             workers: match &self.workers {
-                WorkersValue::Count(count) => Workers::Fixed(*count),
-                WorkersValue::Word(word) if word == "auto" => Workers::Auto,
-                WorkersValue::Word(word) => return Err(unknown("workers", word)),
+                NumberOrWord::Count(count) => Workers::Fixed(*count),
+                NumberOrWord::Word(word) if word == "auto" => Workers::Auto,
+                NumberOrWord::Word(word) => return Err(unknown("workers", word)),
             },
             memory: self.memory,
             durability: [Durability::None, Durability::Batch, Durability::File]
@@ -115,6 +116,12 @@ impl Options {
             connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
             expect_type: own.expect_type,
             encode_slash: own.encode_slash,
+            pipeline: match own.pipeline {
+                NumberOrWord::Count(depth) => Pipeline::Depth(depth),
+                NumberOrWord::Word(word) if word == "auto" => Pipeline::Auto,
+                NumberOrWord::Word(word) if word == "off" => Pipeline::Off,
+                NumberOrWord::Word(word) => return Err(unknown("pipeline", &word)),
+            },
         })
     }
 }
@@ -178,6 +185,7 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
         connect_timeout,
         expect_type,
         encode_slash,
+        pipeline,
     } = ListGetOptions::default();
     all.set_item("list_path", list_path)?;
     all.set_item("get_path", get_path)?;
@@ -188,5 +196,10 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
     all.set_item("timeout", timeout.as_secs_f64())?;
     all.set_item("connect_timeout", connect_timeout.as_secs_f64())?;
     all.set_item("expect_type", expect_type)?;
-    all.set_item("encode_slash", encode_slash)
+    all.set_item("encode_slash", encode_slash)?;
+    match pipeline {
+        Pipeline::Auto => all.set_item("pipeline", "auto"),
+        Pipeline::Off => all.set_item("pipeline", "off"),
+        Pipeline::Depth(depth) => all.set_item("pipeline", depth),
+    }
 }

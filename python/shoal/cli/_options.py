@@ -139,6 +139,13 @@ _LIST_GET_FLAGS = [
     ),
     _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
     _option("encode_slash", "Send / inside a name as %2F."),
+    _option(
+        "pipeline",
+        "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve does), "
+        "N = so many even without ids, once 16 objects came the same both ways, off = one at a time.",
+        metavar="auto|off|N",
+        callback=_number_or_word,
+    ),
 ]
 
 LIST_GET_NAMES = (
@@ -150,6 +157,7 @@ LIST_GET_NAMES = (
     "headers",
     "expect_type",
     "encode_slash",
+    "pipeline",
 )
 
 _OUTPUT_FLAGS = [

@@ -26,6 +26,8 @@ const CLOSE_BYTES: u64 = BATCH_BYTES / 2;
 const CLOSE_AGE: Duration = Duration::from_millis(500);
 /// How often the committer looks at flags and due retries.
 const TICK: Duration = Duration::from_millis(20);
+/// How long complete partitions gather before they are looked at: a wake-up for each would cost a tenth of a core.
+const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
 const AGAIN_MAX: usize = 100;
 /// Partitions of objects to try again that may wait for a lane.
@@ -106,6 +108,9 @@ impl Committer {
                 self.barrier(false)?;
             }
             self.hand_out_due()?;
+            if !self.pending.is_empty() {
+                std::thread::sleep(GATHER);
+            }
             if self.is_over() {
                 self.barrier(true)?;
                 if !self.shared.cancel.is_raised() {

@@ -48,6 +48,8 @@ struct State {
     finished: bool,
     /// A lane waits although partitions are ready: the batch should close now.
     starving: bool,
+    /// Some lane was told to wait since lanes were last woken.
+    waiting: bool,
     window: usize,
 }
 
@@ -84,6 +86,7 @@ impl Queue {
             listed_all: false,
             finished: false,
             starving: false,
+            waiting: false,
             window: 0,
         };
         Queue { state: Mutex::new(state), room: Condvar::new(), lanes: (0..lanes).map(|_| Notify::new()).collect() }
@@ -111,8 +114,11 @@ impl Queue {
         state.ready.push_back(Arc::new(open));
         let mark = (seq + MARK_SLACK >= state.mark_asked).then_some(seq + MARK_STEP);
         state.mark_asked = mark.unwrap_or(state.mark_asked);
+        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        self.wake_lanes();
+        if waiting {
+            self.wake_lanes();
+        }
         mark
     }
 
@@ -139,29 +145,38 @@ impl Queue {
     /// nothing at all to do, so that it may pass the batch's bound in bytes and may share.
     pub fn take(&self, idle: bool) -> Handout {
         let mut state = self.state();
+        let handout = self.take_from(&mut state, idle);
+        state.waiting |= matches!(handout, Handout::Wait);
+        handout
+    }
+
+    fn take_from(&self, state: &mut State, idle: bool) -> Handout {
         if state.finished {
             return Handout::Finished;
         }
         if let Some(open) = state.again.pop_front() {
-            return Self::hand_out(&mut state, open);
+            return Self::hand_out(state, open);
         }
         if let Some(next) = state.ready.front() {
             let batch_full = state.out_objects > 0
                 && (state.out_objects + next.len() > BATCH_OBJECTS || state.out_bytes >= BATCH_BYTES && !idle);
             if next.partition.seq >= state.mark {
-                return self.share(&state, idle);
+                return self.share(state, idle);
             }
             if batch_full {
                 state.starving = true;
-                return self.share(&state, idle);
+                return self.share(state, idle);
             }
             if let Some(open) = state.ready.pop_front() {
                 state.ready_bytes -= open.partition.payload.len();
-                self.room.notify_all();
-                return Self::hand_out(&mut state, open);
+                if state.ready.len() <= AHEAD_MAX / 2 {
+                    // Not for each one: the listing would run in turn with the lanes, a partition at a time.
+                    self.room.notify_all();
+                }
+                return Self::hand_out(state, open);
             }
         }
-        self.share(&state, idle)
+        self.share(state, idle)
     }
 
     fn hand_out(state: &mut State, open: Arc<Open>) -> Handout {

@@ -53,6 +53,11 @@ impl Slot {
         self.entries.get(index).host
     }
 
+    /// Whether an object has failed before.
+    pub fn is_tried(&self, index: u32) -> bool {
+        matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&index)
+    }
+
     /// Counts a failed try.
     pub fn count_try(&mut self, index: u32, paused: Duration) -> Tried {
         let (count, before) = match &self.open.origin {

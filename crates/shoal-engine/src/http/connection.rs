@@ -4,30 +4,28 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::body::{Framing, Step};
 use super::head::{self, Head};
+use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
+use super::request_id::{Echo, RequestIds};
 use super::watch::Watch;
 use super::{Client, connect};
 use crate::error::{Error, Kind, Result};
 
 /// First size of a read buffer, in bytes: the head and body of a small object, many times over.
 const BUFFER: usize = 16 << 10;
-/// Longest head, in bytes.
-const HEAD_MAX: usize = 64 << 10;
 /// Most bytes of a body nobody wants that are read to keep the connection.
 const DISCARD_MAX: u64 = 64 << 10;
 /// Longest wait for them: a new connection is had sooner.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
 /// Where a connection broke.
 const IN_BODY: &str = "in the middle of the body";
-/// Most 1xx answers before the real one.
-const INTERIM_MAX: u32 = 8;
 
 /// A connection with its read buffer and its deadlines. `C` tells how long its thread has been busy otherwise.
 pub(crate) struct Connection<C> {
@@ -37,7 +35,12 @@ pub(crate) struct Connection<C> {
     start: usize,
     end: usize,
     watch: Watch<C>,
+    /// Requests not yet sent; the first `sent` bytes are.
     request: Vec<u8>,
+    sent: usize,
+    /// Ids of requests, where they carry any; the next one's number.
+    ids: Option<RequestIds>,
+    asked: u64,
     /// Where the pieces of a small body come together; empty between answers, kept for its memory.
     pieces: Vec<u8>,
     /// Bytes received since the last request went out.
@@ -50,6 +53,7 @@ pub(crate) struct Connection<C> {
 impl<C: Fn() -> Duration> Connection<C> {
     pub async fn open(client: &Client, clock: C) -> Result<Connection<C>> {
         let stream = connect::connect(client).await?;
+        let ids = if client.pipelining.sends_ids() { Some(RequestIds::new()?) } else { None };
         Ok(Connection {
             stream,
             buffer: vec![0; BUFFER],
@@ -57,6 +61,9 @@ impl<C: Fn() -> Duration> Connection<C> {
             end: 0,
             watch: Watch::new(client.timeout, clock),
             request: Vec::with_capacity(512),
+            sent: 0,
+            ids,
+            asked: 0,
             pieces: Vec::new(),
             received: 0,
             closed: false,
@@ -64,25 +71,29 @@ impl<C: Fn() -> Duration> Connection<C> {
         })
     }
 
+    /// Sends a request and reads the head of its answer.
     pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
-        self.request.clear();
-        client.request(&mut self.request, target);
+        let number = self.queue(client, target);
         self.received = 0;
         self.watch.head();
-        self.send().await?;
         let (mut interim, mut seen) = (0, 0);
         loop {
             let unread = &self.buffer[self.start..self.end];
             // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete: a head that
             // comes byte by byte must not be parsed as often.
-            let parse = seen == 0 || head::may_end(unread, seen);
+            let parse = !unread.is_empty() && (seen == 0 || head::may_end(unread, seen));
             seen = unread.len();
-            match if parse { head::parse(unread, self.wants_type)? } else { None } {
+            let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+            match if parse { head::parse(unread, self.wants_type, id)? } else { None } {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
                         self.watch.head_done();
-                        return Ok(head);
+                        return match head.echo {
+                            Echo::Wrong => Err(Error::new(Kind::Protocol, "this is the answer to another request")
+                                .hint("a proxy may be in the way; --pipeline off sends no request ids")),
+                            Echo::Right | Echo::Missing => Ok(head),
+                        };
                     }
                     (interim, seen) = (interim + 1, 0);
                     if interim > INTERIM_MAX {
@@ -97,23 +108,49 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    async fn send(&mut self) -> Result<()> {
-        // A request is far smaller than a socket buffer: this waits only for a peer that reads nothing.
-        let Connection { stream, request, watch, .. } = self;
-        let mut write = std::pin::pin!(stream.write_all(request));
-        let result = poll_fn(|context| match write.as_mut().poll(context) {
-            Poll::Ready(result) => Poll::Ready(Ok(result)),
-            Poll::Pending => watch.poll(context).map(Err),
-        })
-        .await;
-        match result {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                self.closed = true;
-                Err(disconnected(&error, "while the request was sent"))
-            }
-            Err(why) => Err(Error::new(Kind::Timeout, why)),
-        }
+    /// Adds a request to those that the next reading sends; its number on this connection.
+    pub fn queue(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let number = self.asked;
+        self.asked += 1;
+        let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+        client.request(&mut self.request, id, target);
+        number
+    }
+
+    /// Looks for the answer to request `number` in what has been received. `more`: others are unanswered behind it.
+    pub fn next_answer(&mut self, reader: &mut Reader, number: u64, more: bool) -> Result<Answer> {
+        let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+        reader.next(&self.buffer[self.start..self.end], id, more)
+    }
+
+    /// Unread bytes, as `next_answer` named them.
+    pub fn unread(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.buffer[self.start..self.end][range]
+    }
+
+    /// How many bytes have come that were not read.
+    pub fn unread_len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// So many unread bytes are done with.
+    pub fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+    }
+
+    /// Whether what is unread can be the beginning of an answer, or nothing.
+    pub fn rest_may_begin(&self) -> bool {
+        reader::may_begin(&self.buffer[self.start..self.end])
+    }
+
+    /// Whether nothing has come that was not read.
+    pub fn is_read(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The answer that is awaited now has its whole time before it.
+    pub fn restart_watch(&mut self) {
+        self.watch.head();
     }
 
     /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
@@ -216,7 +253,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             while seen <= DISCARD_MAX {
                 match self.piece(framing).await {
                     Ok(Some(piece)) => seen += piece.len() as u64,
-                    Ok(None) => return self.start == self.end,
+                    Ok(None) => return true,
                     Err(_) => break,
                 }
             }
@@ -244,16 +281,17 @@ impl<C: Fn() -> Duration> Connection<C> {
         self.closed && self.received == 0
     }
 
-    async fn fill(&mut self, place: &str) -> Result<()> {
+    pub async fn fill(&mut self, place: &str) -> Result<()> {
         self.fill_for(self.end - self.start + 1, place).await
     }
 
     /// Reads once, having made room for `needed` unread bytes in all.
-    async fn fill_for(&mut self, needed: usize, place: &str) -> Result<()> {
+    pub async fn fill_for(&mut self, needed: usize, place: &str) -> Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        if self.start + needed > self.buffer.len() {
+        // Well before the end: what is left of it would make for small reads.
+        if self.start + needed > self.buffer.len() || self.start > self.buffer.len() / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if needed > self.buffer.len() {
@@ -262,34 +300,69 @@ impl<C: Fn() -> Duration> Connection<C> {
             }
         }
         self.watch.waits();
-        let Connection { stream, buffer, end, watch, .. } = self;
-        let result = poll_fn(|context| {
-            let mut free = ReadBuf::new(&mut buffer[*end..]);
-            match Pin::new(&mut *stream).poll_read(context, &mut free) {
-                Poll::Ready(result) => Poll::Ready(Ok(result.map(|()| free.filled().len()))),
-                Poll::Pending => watch.poll(context).map(Err),
-            }
-        })
-        .await;
+        let result = poll_fn(|context| self.poll_turn(context)).await;
         match result {
-            Ok(Ok(0)) => {
-                self.closed = true;
+            Turn::Received => Ok(()),
+            Turn::Closed => {
                 let why = format!("the connection was closed after {} bytes, {place}", self.received);
                 Err(Error::new(broken_at(place), why))
             }
-            Ok(Ok(bytes)) => {
+            Turn::Broken(error) => Err(disconnected(&error, place)),
+            Turn::TooLate(why) => Err(Error::new(Kind::Timeout, why)),
+        }
+    }
+
+    /// Sends what is queued and reads once. A peer that has closed may have answered before: what can be read is read even
+    /// when sending fails.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn> {
+        let mut unsent = None;
+        while self.sent < self.request.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.request[self.sent..]) {
+                Poll::Ready(Ok(0)) => unsent = Some(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(bytes)) => self.sent += bytes,
+                Poll::Ready(Err(error)) => unsent = Some(error),
+                Poll::Pending => break,
+            }
+            if unsent.is_some() || self.sent == self.request.len() {
+                self.request.clear();
+                self.sent = 0;
+            }
+        }
+        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
+        match Pin::new(&mut self.stream).poll_read(context, &mut free) {
+            Poll::Ready(Ok(())) if free.filled().is_empty() => {
+                self.closed = true;
+                Poll::Ready(unsent.map_or(Turn::Closed, Turn::Broken))
+            }
+            Poll::Ready(Ok(())) => {
+                let bytes = free.filled().len();
                 self.end += bytes;
                 self.received += bytes as u64;
                 self.watch.received(bytes);
-                Ok(())
+                Poll::Ready(Turn::Received)
             }
-            Ok(Err(error)) => {
+            Poll::Ready(Err(error)) => {
                 self.closed = true;
-                Err(disconnected(&error, place))
+                Poll::Ready(Turn::Broken(error))
             }
-            Err(why) => Err(Error::new(Kind::Timeout, why)),
+            Poll::Pending => match unsent {
+                Some(error) => {
+                    self.closed = true;
+                    Poll::Ready(Turn::Broken(error))
+                }
+                None => self.watch.poll(context).map(Turn::TooLate),
+            },
         }
     }
+}
+
+/// What came of sending and reading once.
+enum Turn {
+    Received,
+    /// The peer closed.
+    Closed,
+    Broken(io::Error),
+    TooLate(String),
 }
 
 pub(crate) enum Gathered {

@@ -1,26 +1,64 @@
 //! Taking jobs and answering them one at a time over one connection after the other. Not here: one connection
-//! (`connection.rs`), what the owner is told (`exchange.rs`).
+//! (`connection.rs`), requests sent ahead (`pipeline.rs`), what the owner is told (`exchange.rs`).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Client;
+use super::compare::compare;
 use super::connection::{Connection, Gathered};
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
-use crate::error::Result;
+use super::pipeline::pipeline;
+use super::reader::Trust;
+use super::request_id::Echo;
+use crate::error::{Error, Result};
 
-/// Takes jobs and answers them over one connection after the other until told to stop.
+/// Takes jobs and answers them over one connection after the other until told to stop: the first of each connection
+/// alone, then, where that is safe, with requests sent ahead.
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
     let clock = || exchange.stalled();
     let mut kept = None;
+    // To be asked one at a time, before any other.
+    let mut alone = VecDeque::new();
     loop {
-        match exchange.next() {
-            Next::Stop => return,
-            Next::Wait => exchange.wake().await,
-            Next::Job(job) => match ask(client, kept.take(), clock, |out| exchange.target(&job, out)).await {
-                Ok((open, head)) => kept = answer(open, exchange, job, head, false).await,
-                Err(error) => exchange.failed(job, error),
+        let job = match alone.pop_front() {
+            Some(job) => job,
+            None => match exchange.next() {
+                Next::Stop => return,
+                Next::Wait => {
+                    exchange.wake().await;
+                    continue;
+                }
+                Next::Job(job) => job,
             },
+        };
+        let (open, head) = match ask(client, kept.take(), clock, |out| exchange.target(&job, out)).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                exchange.failed(job, error);
+                continue;
+            }
+        };
+        let echo = head.echo;
+        kept = answer(open, exchange, job, head, false).await;
+        if !alone.is_empty() {
+            continue;
+        }
+        if echo == Echo::Right {
+            client.pipelining.echoed();
+        } else if client.pipelining.should_compare() {
+            compare(client, exchange).await;
+        }
+        let trust = match echo {
+            Echo::Right => Trust::Ids,
+            _ if client.pipelining.trusts_order() => Trust::Order,
+            _ => continue,
+        };
+        if client.pipelining.depth(exchange.depth()) > 1
+            && let Some(open) = kept.take()
+        {
+            kept = pipeline(client, exchange, open, trust, &mut alone).await;
         }
     }
 }
@@ -49,7 +87,7 @@ pub(crate) async fn ask<C: Fn() -> Duration>(
 }
 
 /// Reads an object's body and hands it in. The connection, if it can be used again. `more`: further requests are
-/// unanswered on it, so bytes behind the body are in order; it cannot be used again.
+/// unanswered on it, so an answer may stand behind the body; behind a large one it is not waited for.
 pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
     mut open: Box<Connection<C>>,
     exchange: &E,
@@ -60,11 +98,12 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
     let reusable = match exchange.head(&job, &head) {
         Plan::Refuse(error) => {
             let reusable = open.discard(&mut head.framing).await;
+            let rest = open.is_read() || more && open.rest_may_begin();
             exchange.failed(job, error);
-            reusable
+            reusable && rest
         }
         Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
-            Ok(gathered) => match (gathered, open.surplus(&head).filter(|_| !more)) {
+            Ok(gathered) => match (gathered, surplus(&open, &head, more)) {
                 (Gathered::Larger, _) => stream_out(&mut open, exchange, job, &mut head, more).await,
                 (_, Some(error)) => {
                     exchange.failed(job, error);
@@ -82,7 +121,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
             }
         },
     };
-    (reusable && !head.close && !more).then_some(open)
+    (reusable && !head.close).then_some(open)
 }
 
 /// Hands a larger body in piece by piece, first what has come of it already.
@@ -114,10 +153,15 @@ async fn stream_out<E: Exchange, C: Fn() -> Duration>(
             Err(error) => Err(error),
         };
     }
-    if let (Ok(()), Some(error)) = (&result, open.surplus(head).filter(|_| !more)) {
+    if let (Ok(()), Some(error)) = (&result, surplus(open, head, more)) {
         result = Err(error);
     }
-    let reusable = result.is_ok();
+    let reusable = result.is_ok() && !more;
     exchange.finished(job, body, result);
     reusable
+}
+
+/// Bytes behind the end of an answer that nobody asked for.
+fn surplus<C: Fn() -> Duration>(open: &Connection<C>, head: &Head, more: bool) -> Option<Error> {
+    if more && open.rest_may_begin() { None } else { open.surplus(head) }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::head::Head;
 use crate::error::{Error, Result};
 
-/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished` or
-/// `failed`.
+/// What a connection asks of its owner, and hands in to it. Every job is answered exactly once: by `whole`, `finished`,
+/// `failed` or `given_back`.
 pub(crate) trait Exchange {
     type Job;
     /// An object that arrives in pieces.
@@ -32,6 +32,16 @@ pub(crate) trait Exchange {
     fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
     /// No object.
     fn failed(&self, job: Self::Job, error: Error);
+    /// Not answered, through no fault of its own: no try is charged.
+    fn given_back(&self, job: Self::Job);
+    /// Whether the job's request must be alone on its connection: it has failed before.
+    fn is_alone(&self, job: &Self::Job) -> bool;
+    /// How many requests may be unanswered on one connection.
+    fn depth(&self) -> usize;
+    /// Bytes were received that became no object.
+    fn wasted(&self, bytes: u64);
+    /// Something the user should know.
+    fn note(&self, text: &str);
     /// How long the lane has been busy writing.
     fn stalled(&self) -> Duration;
 }

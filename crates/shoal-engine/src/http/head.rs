@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
 
 use super::body::Framing;
+use super::request_id::{self, Echo};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
@@ -19,6 +20,8 @@ pub(crate) struct Head {
     pub framing: Framing,
     /// The connection cannot be used again.
     pub close: bool,
+    /// Whose answer it is, where requests carry ids.
+    pub echo: Echo,
     /// An encoding nobody asked for.
     pub encoding: Option<String>,
     /// Only where the client `wants_type`.
@@ -51,11 +54,12 @@ pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
         .any(|at| fresh[at + 1..].starts_with(b"\n") || fresh[at + 1..].starts_with(b"\r\n"))
 }
 
-/// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete.
+/// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete. `id`: what its
+/// request carried, or nothing.
 ///
 /// # Errors
 /// [`Kind::Protocol`] for what is not HTTP or could be read in two ways.
-pub(crate) fn parse(bytes: &[u8], wants_type: bool) -> Result<Option<(Head, usize)>> {
+pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<(Head, usize)>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut answer = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -63,19 +67,21 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool) -> Result<Option<(Head, usiz
         .map_err(|e| broken(format!("the answer is not HTTP: {e}")))?;
     let httparse::Status::Complete(length) = parsed else { return Ok(None) };
     let (Some(status), Some(version)) = (answer.code, answer.version) else { return Ok(None) };
-    let mut reading = Reading { status, close: version == 0, ..Reading::default() };
+    let mut reading = Reading { status, id, close: version == 0, ..Reading::default() };
     for field in answer.headers.iter() {
         reading.field(field.name, field.value, wants_type)?;
     }
     let framing = reading.framing()?;
     let close = reading.close || matches!(framing, Framing::Close);
-    let Reading { encoding, content_type, location, retry_after, .. } = reading;
-    Ok(Some((Head { status, framing, close, encoding, content_type, location, retry_after }, length)))
+    let Reading { echo, encoding, content_type, location, retry_after, .. } = reading;
+    Ok(Some((Head { status, framing, close, echo, encoding, content_type, location, retry_after }, length)))
 }
 
 #[derive(Default)]
-struct Reading {
+struct Reading<'a> {
     status: u16,
+    id: &'a [u8],
+    echo: Echo,
     close: bool,
     length: Option<u64>,
     chunked: bool,
@@ -85,7 +91,7 @@ struct Reading {
     retry_after: Option<Duration>,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn field(&mut self, name: &str, value: &[u8], wants_type: bool) -> Result<()> {
         // By length first: this runs for every field of every answer.
         match name.len() {
@@ -103,6 +109,13 @@ impl Reading {
                 } else if options.any(|option| option.eq_ignore_ascii_case(b"keep-alive")) {
                     self.close = false;
                 }
+            }
+            16 if name.eq_ignore_ascii_case(request_id::FIELD) => {
+                self.echo = match self.echo {
+                    Echo::Missing if self.id.is_empty() => Echo::Missing,
+                    Echo::Missing if value == self.id => Echo::Right,
+                    _ => Echo::Wrong,
+                };
             }
             16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
                 self.encoding = Some(escape(value));
@@ -173,7 +186,7 @@ mod tests {
     use super::*;
 
     fn framing(head: &str) -> Result<Framing> {
-        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), false).map(|parsed| parsed.unwrap().0.framing)
+        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), false, b"").map(|parsed| parsed.unwrap().0.framing)
     }
 
     #[test]
@@ -214,10 +227,10 @@ mod tests {
     fn an_unfinished_head_is_not_yet_an_answer() {
         let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
         for end in 0..whole.len() {
-            assert!(parse(&whole[..end], false).unwrap().is_none());
+            assert!(parse(&whole[..end], false, b"").unwrap().is_none());
             assert!(!may_end(&whole[..end], end / 2));
             assert!(may_end(whole, end), "the end is seen wherever the last look was");
         }
-        assert_eq!(parse(whole, false).unwrap().unwrap().1, whole.len());
+        assert_eq!(parse(whole, false, b"").unwrap().unwrap().1, whole.len());
     }
 }

@@ -102,6 +102,10 @@ impl Sink for MemorySink {
         })
     }
 
+    fn blocks(&self) -> bool {
+        false
+    }
+
     fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
         Ok(Box::new(MemoryWriter { sink: self.clone(), slots: HashMap::new() }))
     }

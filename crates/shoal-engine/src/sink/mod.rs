@@ -98,6 +98,10 @@ pub trait Sink: Send + Sync {
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>>;
     /// Makes sealed partitions durable. `last`: no more will come, so nothing may be held back.
     fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled>;
+    /// Whether writing an object takes long enough for more than one thread to be worth it.
+    fn blocks(&self) -> bool {
+        true
+    }
     /// Called once at the end, after the last `sync` or instead of it when the run was stopped.
     fn finish(&self) -> Result<()> {
         Ok(())

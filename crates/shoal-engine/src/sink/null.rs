@@ -74,6 +74,10 @@ impl Sink for NullSink {
         })
     }
 
+    fn blocks(&self) -> bool {
+        false
+    }
+
     fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
         Ok(Box::new(NullWriter { sink: self.clone(), slots: HashMap::new() }))
     }

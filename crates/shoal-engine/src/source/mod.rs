@@ -46,6 +46,10 @@ pub trait Source: Send + Sync {
     fn in_flight_max(&self) -> Option<usize> {
         None
     }
+    /// Objects that one connection may have in flight, as far as is known by now (pipelining).
+    fn depth(&self) -> usize {
+        1
+    }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
@@ -96,6 +100,7 @@ pub struct Job {
     pub(crate) slot: u32,
     pub(crate) index: u32,
     pub(crate) entries: Rc<dyn Entries>,
+    pub(crate) tried: bool,
     /// The validated name.
     pub name: Name,
 }
@@ -104,6 +109,11 @@ impl Job {
     /// What the source listed: raw name, locator, host.
     pub fn entry(&self) -> Entry<'_> {
         self.entries.get(self.index)
+    }
+
+    /// Whether it has failed before: better asked for by itself.
+    pub fn is_tried(&self) -> bool {
+        self.tried
     }
 }
 
@@ -149,6 +159,10 @@ pub trait Lane {
     /// Bytes received that did not become an object (broken bodies, comparisons), for the report.
     fn wasted(&self, bytes: u64) {
         let _ = bytes;
+    }
+    /// Something the user should know, for the report.
+    fn note(&self, text: &str) {
+        let _ = text;
     }
 }
 

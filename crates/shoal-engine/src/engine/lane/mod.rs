@@ -34,6 +34,8 @@ const TICK: Duration = Duration::from_millis(20);
 const RATE_SLEEP: Duration = Duration::from_millis(100);
 /// Wait for a file descriptor: some other object in flight has given one back by then.
 const FILES_WAIT: Duration = Duration::from_millis(100);
+/// Connections over which a lane spreads what it has in flight, at least: while one is written from, another is filled.
+const CONNECTIONS_MIN: usize = 2;
 /// Tries to open a partition before the run gives up.
 const OPEN_TRIES: u32 = 5;
 
@@ -44,6 +46,9 @@ pub(crate) struct LaneState {
     index: usize,
     writer: RefCell<Box<dyn Writer>>,
     slots: RefCell<Vec<Option<Slot>>>,
+    /// Numbers of the slots in use, oldest first: objects are taken from the oldest, so that partitions are complete in
+    /// about the order in which they were handed out and the frontier moves.
+    order: RefCell<Vec<u32>>,
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
@@ -77,6 +82,7 @@ impl LaneState {
             index,
             writer: RefCell::new(shared.sink.writer(index)?),
             slots: RefCell::default(),
+            order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
             probe: Cell::new(None),
@@ -153,6 +159,7 @@ impl LaneState {
             slots.len() - 1
         });
         slots[free] = Some(slot);
+        self.order.borrow_mut().push(free as u32);
         free as u32
     }
 
@@ -221,11 +228,18 @@ impl LaneState {
     }
 
     fn timed<T>(&self, write: impl FnOnce(&mut Box<dyn Writer>) -> T) -> T {
-        let before = Instant::now();
+        let before = coarse_now();
         let result = write(&mut self.writer.borrow_mut());
-        self.stalled.set(self.stalled.get() + before.elapsed());
+        self.stalled.set(self.stalled.get() + coarse_now().saturating_sub(before));
         result
     }
+}
+
+/// The time at the last tick of the kernel (1 to 10 ms): precise enough for deadlines of seconds, for each of a million
+/// objects a second, and on average right.
+fn coarse_now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 impl BodyClock for LaneState {
@@ -256,7 +270,8 @@ impl Lane for Handle {
 
     fn limits(&self) -> Limits {
         // One waits even where none may be in flight, to learn of the end.
-        Limits { in_flight: self.0.limit().max(1), depth: 1 }
+        let in_flight = self.0.limit().max(1);
+        Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1) }
     }
 
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) {
@@ -302,5 +317,9 @@ impl Lane for Handle {
 
     fn stalled(&self) -> Duration {
         self.0.stalled.get()
+    }
+
+    fn note(&self, text: &str) {
+        self.0.shared.note(text);
     }
 }

@@ -34,6 +34,7 @@ impl LaneState {
             if !settled {
                 return;
             }
+            self.order.borrow_mut().retain(|other| *other != number);
             slots[number as usize].take()
         };
         let Some(slot) = slot else { return };

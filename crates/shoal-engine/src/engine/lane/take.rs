@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
+use super::super::open::Origin;
 use super::super::progress::add;
 use super::super::retry::Gate;
 use super::LaneState;
@@ -49,14 +50,26 @@ impl LaneState {
     }
 
     fn next_job(&self) -> Option<Job> {
-        let count = self.slots.borrow().len() as u32;
-        let fresh = || (0..count).find_map(|number| self.next_of(number));
+        let fresh = || self.fresh();
         let waiting = || self.due_retry().or_else(|| self.given_back_before());
         if self.shared.retry.is_gated() {
             // A probe with an object that has not failed yet tells most about its host.
             fresh().or_else(waiting)
         } else {
             waiting().or_else(fresh)
+        }
+    }
+
+    /// The next entry of the oldest open partition that has one.
+    fn fresh(&self) -> Option<Job> {
+        let mut at = 0;
+        loop {
+            let number = *self.order.borrow().get(at)?;
+            if let Some(job) = self.next_of(number) {
+                return Some(job);
+            }
+            // It may have been closed on the way; then another has taken its place.
+            at += usize::from(self.order.borrow().get(at) == Some(&number));
         }
     }
 
@@ -95,7 +108,7 @@ impl LaneState {
         if gate == Gate::Probe {
             self.probe.set(Some((number, index)));
         }
-        Some(Job { slot: number, index, entries: slot.entries.clone(), name })
+        Some(Job { slot: number, index, entries: slot.entries.clone(), tried: slot.is_tried(index), name })
     }
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
@@ -125,7 +138,8 @@ impl LaneState {
                         self.probe.set(Some((number, index)));
                     }
                     slot.in_flight += 1;
-                    return Some(Job { slot: number, index, entries: slot.entries.clone(), name });
+                    let tried = matches!(slot.open.origin, Origin::Retried(_));
+                    return Some(Job { slot: number, index, entries: slot.entries.clone(), tried, name });
                 }
                 Admit::Skip { duplicate } => {
                     slot.skipped(index);

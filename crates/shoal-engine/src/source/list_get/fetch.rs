@@ -16,6 +16,9 @@ use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
+/// Connections of a lane until the first answer has shown whether requests can be sent ahead, and so how many it takes.
+const SCOUTS: usize = 4;
+
 /// The fetcher of one lane.
 pub(super) struct Fetch {
     service: Arc<Service>,
@@ -39,7 +42,7 @@ impl Fetcher for Fetch {
             let crew = Rc::new(Crew { lane: lane.clone(), running: Cell::new(0), stopped: Cell::new(false) });
             let mut connections = JoinSet::new();
             loop {
-                while crew.running.get() < lane.limits().in_flight && !crew.stopped.get() {
+                while crew.running.get() < crew.wanted(&self.service) && !crew.stopped.get() {
                     crew.running.set(crew.running.get() + 1);
                     let (service, crew) = (self.service.clone(), crew.clone());
                     connections.spawn_local(async move {
@@ -68,6 +71,15 @@ struct Crew {
     stopped: Cell<bool>,
 }
 
+impl Crew {
+    /// Connections that what may be in flight takes.
+    fn wanted(&self, service: &Service) -> usize {
+        let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
+        let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
+        if pipelining.is_unknown() { wanted.min(SCOUTS) } else { wanted }
+    }
+}
+
 struct Jobs<'a> {
     service: &'a Service,
     crew: &'a Crew,
@@ -79,7 +91,7 @@ impl Exchange for Jobs<'_> {
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
-        if self.crew.running.get() > self.crew.lane.limits().in_flight {
+        if self.crew.running.get() > self.crew.wanted(self.service) {
             return Next::Stop; // one connection too many since the limit was lowered
         }
         match self.crew.lane.take() {
@@ -128,6 +140,26 @@ impl Exchange for Jobs<'_> {
 
     fn failed(&self, job: Job, error: Error) {
         self.crew.lane.failed(job, error);
+    }
+
+    fn given_back(&self, job: Job) {
+        self.crew.lane.given_back(job);
+    }
+
+    fn is_alone(&self, job: &Job) -> bool {
+        job.is_tried()
+    }
+
+    fn depth(&self) -> usize {
+        self.crew.lane.limits().depth
+    }
+
+    fn wasted(&self, bytes: u64) {
+        self.crew.lane.wasted(bytes);
+    }
+
+    fn note(&self, text: &str) {
+        self.crew.lane.note(text);
     }
 
     fn stalled(&self) -> Duration {

@@ -14,7 +14,8 @@ use std::time::Duration;
 use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, Client, valid_field};
+pub use crate::http::Pipeline;
+use crate::http::{Address, Client, Pipelining, valid_field};
 use crate::partition::{Cursor, Partition};
 
 /// How a list/get service is spoken to.
@@ -40,6 +41,8 @@ pub struct ListGetOptions {
     pub expect_type: Option<String>,
     /// Encode `/` in names too.
     pub encode_slash: bool,
+    /// When requests are sent before the answers to earlier ones are there.
+    pub pipeline: Pipeline,
 }
 
 impl Default for ListGetOptions {
@@ -55,6 +58,7 @@ impl Default for ListGetOptions {
             connect_timeout: Duration::from_secs(10),
             expect_type: None,
             encode_slash: false,
+            pipeline: Pipeline::Auto,
         }
     }
 }
@@ -108,6 +112,7 @@ impl ListGet {
             fields,
             timeout: options.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
         };
         Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type })))
@@ -125,14 +130,21 @@ fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http
         lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
     }
     for (name, value) in headers {
-        let ours = ["host", "accept-encoding", "connection", "content-length", "transfer-encoding", "range"];
+        let ours = [
+            "host",
+            "accept-encoding",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "range",
+            "shoal-request-id",
+        ];
         if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             let why = "this header cannot be sent: its name or value has characters that are not allowed, or it is shoal's own";
             return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
         }
         lines.push_str(&format!("{name}: {value}\r\n"));
     }
-    lines.push_str("\r\n");
     Ok(crate::http::Secret::new(lines))
 }
 
@@ -160,6 +172,10 @@ impl Source for ListGet {
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(page::selected(locators))
+    }
+
+    fn depth(&self) -> usize {
+        self.0.client.pipelining.proven_depth(usize::MAX)
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

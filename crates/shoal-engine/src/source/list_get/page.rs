@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for Encoded {
             }
             fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<Self::Value, S::Error> {
                 let mut names = Encoded::default();
-                let mut seen = HashSet::with_hasher(BuildHasherDefault::<AlreadyHashed>::default());
+                let mut seen = HashSet::with_capacity_and_hasher(1024, BuildHasherDefault::<AlreadyHashed>::default());
                 while let Some(Text(name)) = array.next_element()? {
                     let hash = xxh3_128(name.as_bytes());
                     let duplicate = if seen.len() < SEEN_MAX { !seen.insert(hash) } else { seen.contains(&hash) };

@@ -1,0 +1,124 @@
+//! Reading pipelined answers out of the bytes a connection has received. Pure: no socket, no clock; what is fuzzed.
+//!
+//! An answer is given out only when all of it is there and what stands behind it can be the beginning of the next: a body
+//! that is longer than it says is an error of its own object. Whose answer it is, the id tells.
+
+use std::ops::Range;
+
+use super::body::Framing;
+use super::head::{self, Head};
+use super::request_id::Echo;
+use crate::error::{Error, Kind, Result};
+
+/// Longest head, in bytes.
+pub(crate) const HEAD_MAX: usize = 64 << 10;
+/// Most 1xx answers before the real one.
+pub(crate) const INTERIM_MAX: u32 = 8;
+/// What an answer begins with.
+const BEGIN: &[u8] = b"HTTP/1.";
+
+/// How answers are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Each must have the id of its request.
+    Ids,
+    /// They are trusted to come in the order of the requests; an id, where there is one, must be right.
+    Order,
+}
+
+/// What stands at the beginning of the unread bytes.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Not all of it: at least so many unread bytes are needed.
+    More(usize),
+    /// A whole one; it ends at `body.end`.
+    Whole { head: Head, body: Range<usize> },
+    /// The head of one whose body is large, chunked, or ends with the connection; it begins at `body`.
+    Begun { head: Head, body: usize },
+}
+
+/// Reads the answers of one connection, one after the other.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    trust: Trust,
+    wants_type: bool,
+    whole_max: usize,
+    /// Bytes of an incomplete head that have been looked at.
+    seen: usize,
+}
+
+impl Reader {
+    pub fn new(trust: Trust, wants_type: bool, whole_max: usize) -> Reader {
+        Reader { trust, wants_type, whole_max, seen: 0 }
+    }
+
+    /// Looks for the answer to the request with this id at the beginning of `unread`. `more`: further requests are
+    /// unanswered, so that another answer may stand behind it.
+    ///
+    /// # Errors
+    /// [`Kind::Integrity`] when it is the answer to another request, [`Kind::ShortBody`] when its body is longer than it
+    /// says, [`Kind::Protocol`] when it is none.
+    pub fn next(&mut self, unread: &[u8], id: &[u8], more: bool) -> Result<Answer> {
+        let (mut at, mut interim) = (0, 0);
+        loop {
+            let rest = &unread[at..];
+            // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete.
+            let parse = self.seen <= at || head::may_end(unread, self.seen);
+            let parsed = if parse { head::parse(rest, self.wants_type, id)? } else { None };
+            let Some((head, length)) = parsed else {
+                if rest.len() >= HEAD_MAX {
+                    return Err(Error::new(Kind::Protocol, format!("a head of more than {HEAD_MAX} bytes")));
+                }
+                self.seen = unread.len();
+                return Ok(Answer::More(unread.len() + 1));
+            };
+            if head.status / 100 == 1 {
+                interim += 1;
+                if interim > INTERIM_MAX {
+                    return Err(Error::new(Kind::Protocol, "one interim answer after the other"));
+                }
+                at += length;
+                continue;
+            }
+            self.check(head.echo)?;
+            return self.body(unread, head, at + length, more);
+        }
+    }
+
+    fn body(&mut self, unread: &[u8], head: Head, from: usize, more: bool) -> Result<Answer> {
+        match head.framing {
+            Framing::Length(length) if length <= self.whole_max as u64 => {
+                let end = from + length as usize;
+                if unread.len() < end {
+                    self.seen = 0;
+                    return Ok(Answer::More(end));
+                }
+                let behind = &unread[end..];
+                if if more { !may_begin(behind) } else { !behind.is_empty() } {
+                    let why = format!("{} bytes more came than were announced", behind.len());
+                    return Err(Error::new(Kind::ShortBody, why));
+                }
+                self.seen = 0;
+                Ok(Answer::Whole { head, body: from..end })
+            }
+            _ => {
+                self.seen = 0;
+                Ok(Answer::Begun { head, body: from })
+            }
+        }
+    }
+
+    fn check(&self, echo: Echo) -> Result<()> {
+        match (echo, self.trust) {
+            (Echo::Right, _) | (Echo::Missing, Trust::Order) => Ok(()),
+            (Echo::Missing, Trust::Ids) => Err(Error::new(Kind::Integrity, "an answer without its request's id")),
+            (Echo::Wrong, _) => Err(Error::new(Kind::Integrity, "the answer to another request")),
+        }
+    }
+}
+
+/// Whether an answer may begin with these bytes, of which there may be none yet.
+pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+    let known = bytes.len().min(BEGIN.len());
+    bytes[..known] == BEGIN[..known]
+}
