@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build demo check test test-faults clean tools
+.PHONY: help build demo check test test-faults fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -42,9 +42,14 @@ test-faults: .venv/.built
 	scripts/install_test_tools.sh
 	.venv/bin/pytest -m 'root or mount or slow'
 
+## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
+FUZZ_SECONDS ?= 600
+fuzz:
+	scripts/fuzz.sh answers $(FUZZ_SECONDS)
+
 ## make clean        remove everything that the commands above made
 clean:
-	rm -rf target .venv dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
+	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
 	find python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # clippy.toml's bans are for what is shipped; tests, examples and benches may use files and print.

@@ -31,6 +31,13 @@ pub(crate) use pipelining::Pipelining;
 pub(crate) use request_id::FIELD as REQUEST_ID;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
 
+/// The pure parts of reading answers, for `testing::answers`.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::body::{Framing, Step};
+    pub(crate) use super::reader::{Answer, Reader, Trust};
+}
+
 use std::time::Duration;
 
 /// What all connections to one service share.

@@ -62,6 +62,9 @@ impl Reader {
         let (mut at, mut interim) = (0, 0);
         loop {
             let rest = &unread[at..];
+            if !may_begin(rest) {
+                return Err(Error::new(Kind::Protocol, "what stands where an answer should begin is none"));
+            }
             // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete.
             let parse = self.seen <= at || head::may_end(unread, self.seen);
             let parsed = if parse { head::parse(rest, self.wants_type, id)? } else { None };

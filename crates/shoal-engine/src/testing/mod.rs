@@ -1,5 +1,6 @@
 //! Contract suites, faults and hostile names (feature `testing`). Not used by shipped code.
 
+pub mod answers;
 pub mod faults;
 pub mod names;
 pub mod sink_contract;
