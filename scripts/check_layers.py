@@ -39,7 +39,7 @@ RUST: dict[str, tuple[set[str], str]] = {
         "serve is a program of its own that shares only names, errors and files",
     ),
     "testing": (
-        BASE | {"fs", "source!", "sink!", "source::memory", "sink::memory", "transfer::Transfer"},
+        BASE | {"fs", "http::fuzzing", "source!", "sink!", "source::memory", "sink::memory", "transfer::Transfer"},
         "the contract suites judge by the traits and a whole run, as one outside this crate can be judged too",
     ),
 }
@@ -142,9 +142,15 @@ class Crate:
                 full, seen = self.absolute(path, target), set[Route]()
                 while full not in seen:
                     seen.add(full)
-                    known = next((full[:n] for n in range(len(full), 0, -1) if full[:n] in self.renamed), None)
+                    # A function may bear its module's name: with more behind it, the module is meant.
+                    known = next((full[:n] for n in range(len(full), 0, -1) if self.is_renamed(full, n)), None)
                     full = self.renamed[known] + full[len(known) :] if known else full
                 yield found.start(), full
+
+    def is_renamed(self, full: Route, length: int) -> bool:
+        """Tells whether the beginning of a path is a name that some `pub use` made."""
+        begin = full[:length]
+        return begin in self.renamed and not (length < len(full) and begin in self.modules)
 
     def allows(self, rights: set[str], target: Route) -> bool:
         """Tells whether rights such as "name", "source::memory" or "source!" cover a path."""

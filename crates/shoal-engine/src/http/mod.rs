@@ -14,6 +14,8 @@ mod connect;
 mod connection;
 mod drive;
 mod exchange;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod fuzzing;
 mod head;
 mod pipeline;
 mod pipelining;
@@ -30,13 +32,6 @@ pub use pipelining::Pipeline;
 pub(crate) use pipelining::Pipelining;
 pub(crate) use request_id::FIELD as REQUEST_ID;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
-
-/// The pure parts of reading answers, for `testing::answers`.
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod fuzzing {
-    pub(crate) use super::body::{Framing, Step};
-    pub(crate) use super::reader::{Answer, Reader, Trust};
-}
 
 use std::time::Duration;
 
