@@ -223,6 +223,10 @@ class FaultServer:
             lambda request: request.is_list and (page is None or request.token == token), fault, skip=skip, times=times
         )
 
+    def on_objects(self, fault: Fault, *, skip: int = 0, times: int | None = None) -> None:
+        """Answers requests for any object with the fault."""
+        self.on(lambda request: request.name is not None, fault, skip=skip, times=times)
+
     def on_any(self, fault: Fault, *, skip: int = 0, times: int | None = None) -> None:
         """Answers every request with the fault."""
         self.on(lambda _: True, fault, skip=skip, times=times)
