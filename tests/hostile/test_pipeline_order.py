@@ -188,7 +188,7 @@ def test_a_refusal_with_echo_disturbs_nobody(shoal_command: Shoal, fault_server:
     assert_asked_at_most(Counter(server.fetched()), 1)
 
 
-@pytest.mark.parametrize("code", [200, 404, 429, 500, 502, 503])
+@pytest.mark.parametrize("code", [200, 401, 404, 429, 500, 502, 503])
 def test_an_answer_without_echo_says_nothing_of_an_object_that_was_asked_for_ahead(
     shoal_command: Shoal, fault_server: MakeServer, code: int
 ) -> None:
