@@ -72,7 +72,7 @@ def test_a_depth_that_is_none_is_a_usage_error(shoal_command: Shoal, fault_serve
     server = fault_server({"a": b"1"}).start()
     outcome = shoal_command.copy(server, f"--pipeline={depth}")
     assert outcome.code == 2, outcome
-    assert "--pipeline" in outcome.stderr, outcome
+    assert "pipeline" in outcome.stderr, outcome
     assert server.connections == []
 
 
@@ -170,8 +170,7 @@ def test_an_http_1_0_answer_ends_its_connection_and_nothing_else(
 
 
 @pytest.mark.parametrize("code", [204, 304])
-@pytest.mark.parametrize("length", [None, "100"])
-@pytest.mark.parametrize("body", [b"", b"poison"])
+@pytest.mark.parametrize(("length", "body"), [(None, b""), ("100", b""), ("6", b"poison")])
 def test_an_answer_without_body_takes_none_of_the_next(
     shoal_command: Shoal, fault_server: MakeServer, code: int, length: str | None, body: bytes
 ) -> None:
@@ -309,7 +308,7 @@ def test_with_a_given_depth_echoes_are_checked_where_there_are_any(
 
 
 def test_the_bytes_compared_are_counted_apart(shoal_command: Shoal, fault_server: MakeServer) -> None:
-    objects = numbered(100)
+    objects = numbered(2000)
     server = service(fault_server, objects, echo=False).start()
     outcome = shoal_command.copy(server, *MANY, "--pipeline", "4")
     assert outcome.code == 0, outcome

@@ -19,14 +19,14 @@ Order = Callable[[list[bytes]], list[bytes]]
 
 
 def ahead(fault: Fault, hit: list[str]) -> Fault:
-    """The fault, once for each object, and only on a connection on which requests were sent ahead; `hit` collects them.
+    """The fault, once for each object, and only while other requests are behind its own; `hit` collects them.
 
-    Asked for alone, on a connection of its own, every object is answered well.
+    Asked for alone, every object is answered well.
     """
 
     async def wary(exchange: Exchange) -> None:
         name = exchange.request.name or ""
-        if exchange.conversation.depth > 1 and name not in hit:
+        if exchange.conversation.waiting and name not in hit:
             hit.append(name)
             await fault(exchange)
         else:
