@@ -9,7 +9,7 @@ import pytest
 from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Fault, head
-from servers.fixtures import MakeServer
+from servers.fixtures import MakeServer, with_and_without_echo
 
 BODY = bytes(range(250)) * 4
 POISON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
@@ -32,11 +32,14 @@ def lying_lengths() -> dict[str, Fault]:
         "no-digits": b"Content-Length: \r\n",
         "beyond-64-bits": b"Content-Length: 18446744073709552616\r\n",
     }
-    answers = {name: faults.raw(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n" + BODY) for name, lines in clear.items()}
+    answers = {
+        name: faults.raw(b"HTTP/1.1 200 OK\r\n" + faults.ECHO + lines + b"\r\n" + BODY) for name, lines in clear.items()
+    }
     both = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return {**answers, "length-and-chunked": faults.raw(both + framed)}
+    return {**answers, "length-and-chunked": faults.raw(faults.echoing(both) + framed)}
 
 
+@with_and_without_echo
 def test_an_impossible_length_is_refused(shoal_command: Shoal, fault_server: MakeServer) -> None:
     broken = lying_lengths()
     server = fault_server({**dict.fromkeys(broken, BODY), **numbered(20)})
@@ -47,6 +50,7 @@ def test_an_impossible_length_is_refused(shoal_command: Shoal, fault_server: Mak
     assert_arrived(outcome, numbered(20), dict.fromkeys(broken, "protocol"))
 
 
+@with_and_without_echo
 def test_an_impossible_length_is_tried_again_on_a_fresh_connection(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
@@ -64,7 +68,7 @@ def test_an_impossible_length_is_tried_again_on_a_fresh_connection(
 
 def test_more_bytes_than_announced_never_become_another_object(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"long": BODY, **numbered(20)})
-    server.on_object("long", faults.raw(head(200, {"Content-Length": "1000"}) + BODY + POISON))
+    server.on_object("long", faults.raw(faults.echoing(head(200, {"Content-Length": "1000"})) + BODY + POISON))
     server.start()
     outcome = shoal_command.copy(server, "--max-retries", "1", "--workers", "1")
     # Whether the surplus is seen in time to doubt the object itself is left open; its own bytes are right.
@@ -78,9 +82,10 @@ def test_more_bytes_than_announced_never_become_another_object(shoal_command: Sh
         assert last.name == "long", "nothing is asked on a connection that sent too much"
 
 
+@with_and_without_echo
 def test_a_body_longer_than_announced_is_doubted(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"once": BODY, "always": BODY, **numbered(20)})
-    longer = faults.raw(head(200, {"Content-Length": "990"}) + BODY)
+    longer = faults.raw(faults.echoing(head(200, {"Content-Length": "990"})) + BODY)
     server.on_object("once", longer, times=1)
     server.on_object("always", longer)
     server.start()
@@ -90,7 +95,7 @@ def test_a_body_longer_than_announced_is_doubted(shoal_command: Shoal, fault_ser
 
 def test_a_huge_announced_length_reserves_no_memory(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"huge": BODY, **numbered(20)})
-    server.on_object("huge", faults.raw(head(200, {"Content-Length": str(1 << 60)}) + BODY, then="fin"))
+    server.on_object("huge", faults.raw(faults.echoing(head(200, {"Content-Length": str(1 << 60)})) + BODY, then="fin"))
     server.start()
     outcome = shoal_command.copy(server, "--max-retries", "1")
     assert_arrived(outcome, numbered(20), {"huge": {"disconnected", "short-body", "too-large"}})
@@ -102,7 +107,7 @@ def test_a_body_without_length_is_kept_and_counted_as_unverified(
 ) -> None:
     objects = {"http-1.0": BODY, "http-1.1": BODY, "large": BODY * 300, "empty": b"", **numbered(10)}
     server = fault_server(objects)
-    old = b"HTTP/1.0 200 OK\r\n\r\n"
+    old = b"HTTP/1.0 200 OK\r\n" + faults.ECHO + b"\r\n"
     server.on_object("http-1.0", faults.raw(old + BODY, then="fin"))
     for name in ("http-1.1", "large", "empty"):
         server.on_object(name, faults.headers({"Connection": "close"}, then="fin"))
@@ -116,7 +121,7 @@ def test_a_body_without_length_that_ends_in_a_reset_is_not_whole(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
     server = fault_server({"once": BODY, "always": BODY, **numbered(10)})
-    reset = faults.raw(head(200, {}) + BODY[:500], then="rst")
+    reset = faults.raw(faults.echoing(head(200, {})) + BODY[:500], then="rst")
     server.on_object("once", reset, times=1)
     server.on_object("always", reset)
     server.start()
@@ -127,7 +132,9 @@ def test_a_body_without_length_that_ends_in_a_reset_is_not_whole(
 
 def test_an_http_1_0_answer_with_a_length_is_verified(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"old": BODY, **numbered(10)})
-    server.on_object("old", faults.raw(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\n" + BODY, then="fin"))
+    server.on_object(
+        "old", faults.raw(faults.echoing(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\n") + BODY, then="fin")
+    )
     server.start()
     outcome = shoal_command.copy(server)
     assert_arrived(outcome, {"old": BODY, **numbered(10)})
@@ -156,6 +163,7 @@ def broken_chunks() -> dict[str, Fault]:
     return {name: faults.chunked(*pieces, then="fin") for name, pieces in endings.items()}
 
 
+@with_and_without_echo
 def test_broken_chunks_are_tried_again_and_then_fail(shoal_command: Shoal, fault_server: MakeServer) -> None:
     broken = broken_chunks()
     server = fault_server({**numbered(30), **dict.fromkeys(broken, BODY)})
@@ -166,6 +174,7 @@ def test_broken_chunks_are_tried_again_and_then_fail(shoal_command: Shoal, fault
     assert_arrived(outcome, numbered(30), dict.fromkeys(broken, MALFORMED | {"disconnected"}))
 
 
+@with_and_without_echo
 def test_broken_chunks_once_do_no_harm(shoal_command: Shoal, fault_server: MakeServer) -> None:
     broken = broken_chunks()
     objects = {**numbered(30), **dict.fromkeys(broken, BODY)}
@@ -199,7 +208,7 @@ def test_lawful_chunks_arrive_and_count_as_verified(shoal_command: Shoal, fault_
 
 def test_giant_extensions_and_endless_trailers_are_cut_off(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"extension": BODY, "trailer": BODY, "size": BODY, **numbered(10)})
-    start = head(200, {"Transfer-Encoding": "chunked"})
+    start = faults.echoing(head(200, {"Transfer-Encoding": "chunked"}))
     sent: list[int] = []
     server.on_object("extension", faults.endless(start + b"3e8;", b"x" * 65536, sent=sent))
     server.on_object("size", faults.endless(start, b"0" * 65536, sent=sent))
@@ -255,6 +264,7 @@ def test_an_expected_type_is_compared_without_case_and_parameters(
 # Row N11: and other statuses that are not the object
 
 
+@with_and_without_echo
 def test_every_status_has_its_consequence(shoal_command: Shoal, fault_server: MakeServer) -> None:
     permanent = {
         "201-created": "bad-answer",
@@ -272,7 +282,7 @@ def test_every_status_has_its_consequence(shoal_command: Shoal, fault_server: Ma
     server = fault_server({**dict.fromkeys([*permanent, *again], BODY), **numbered(20)})
     for name in (*permanent, *again):
         code = int(name[:3])
-        bodiless = faults.raw(head(code, {}))
+        bodiless = faults.raw(faults.echoing(head(code, {})))
         part = faults.status(206, BODY[:10], {"Content-Range": "bytes 0-9/1000"})
         server.on_object(name, bodiless if code in (204, 304) else part if code == 206 else faults.status(code))
     server.start()
@@ -307,7 +317,9 @@ def test_status_lines_that_are_not_http_are_refused(shoal_command: Shoal, fault_
     }
     server = fault_server({**numbered(20), **dict.fromkeys(lines, BODY)})
     for name, line in lines.items():
-        server.on_object(name, faults.raw(line + b"\r\nContent-Length: 1000\r\n\r\n" + BODY, then="fin"))
+        server.on_object(
+            name, faults.raw(faults.echoing(line + b"\r\nContent-Length: 1000\r\n\r\n") + BODY, then="fin")
+        )
     server.start()
     outcome = shoal_command.copy(server, "--max-retries", "1")
     assert_arrived(outcome, numbered(20), dict.fromkeys(lines, ("protocol", "bad-answer")))
@@ -316,7 +328,7 @@ def test_status_lines_that_are_not_http_are_refused(shoal_command: Shoal, fault_
 def test_interim_answers_are_passed_over_but_not_for_ever(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"hints": BODY, "endless": BODY, **numbered(10)})
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
-    server.on_object("hints", faults.raw(interim + head(200, {"Content-Length": "1000"}) + BODY))
+    server.on_object("hints", faults.raw(interim + faults.echoing(head(200, {"Content-Length": "1000"})) + BODY))
     server.on_object("endless", faults.endless(b"", interim * 100))
     server.start()
     outcome = shoal_command.copy(server, "--max-retries", "0")
@@ -350,7 +362,7 @@ def test_a_compressed_listing_is_an_error_not_a_bomb(shoal_command: Shoal, fault
 @pytest.mark.parametrize("code", [302, 404, 500])
 def test_of_an_error_body_only_the_beginning_is_read(shoal_command: Shoal, fault_server: MakeServer, code: int) -> None:
     server = fault_server({"endless": BODY, "drip": BODY, **numbered(20)})
-    start = head(code, {"Content-Length": str(1 << 40), "Location": "/x", "Content-Encoding": "gzip"})
+    start = faults.echoing(head(code, {"Content-Length": str(1 << 40), "Location": "/x", "Content-Encoding": "gzip"}))
     sent: list[int] = []
     server.on_object("endless", faults.endless(start, bytes(65536), sent=sent))
     server.on_object("drip", faults.endless(start, b"x", 0.1))

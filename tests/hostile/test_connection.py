@@ -9,7 +9,7 @@ import pytest
 from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import AwayKind, Exchange, Fault, head
-from servers.fixtures import MakeServer
+from servers.fixtures import MakeServer, with_and_without_echo
 from servers.ports import black_hole, closed_port
 
 BROKEN = {"disconnected", "short-body"}  # a close inside an announced body is both
@@ -72,6 +72,7 @@ def cuts(then: faults.Then) -> dict[str, Fault]:
 
 
 @pytest.mark.parametrize("then", ["fin", "rst"])
+@with_and_without_echo
 def test_an_answer_cut_short_once_is_asked_for_again_whole(
     shoal_command: Shoal, fault_server: MakeServer, then: faults.Then
 ) -> None:
@@ -88,6 +89,7 @@ def test_an_answer_cut_short_once_is_asked_for_again_whole(
 
 
 @pytest.mark.parametrize("then", ["fin", "rst"])
+@with_and_without_echo
 def test_an_answer_always_cut_short_is_a_recorded_failure_and_no_file(
     shoal_command: Shoal, fault_server: MakeServer, then: faults.Then
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_stalled_answer_times_out_and_holds_nobody_else_up(
     assert all(request.at < stalled + 2 for request in server.requests)
 
 
+@with_and_without_echo
 def test_the_slots_of_stalled_answers_are_freed(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"stall-1": BODY, "stall-2": BODY, **numbered(30)})
     for name in ("stall-1", "stall-2"):
@@ -214,6 +217,7 @@ def test_a_slow_but_steady_body_arrives(shoal_command: Shoal, fault_server: Make
 # Row N19: closed between two requests
 
 
+@with_and_without_echo
 def test_a_connection_closed_as_the_next_request_is_sent_costs_no_try(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
@@ -235,6 +239,7 @@ def test_a_connection_closed_as_the_next_request_is_sent_costs_no_try(
 
 
 @pytest.mark.parametrize("announced", [True, False])
+@with_and_without_echo
 def test_a_server_that_closes_after_every_answer_is_no_fault(
     shoal_command: Shoal, fault_server: MakeServer, announced: bool
 ) -> None:

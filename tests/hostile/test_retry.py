@@ -10,7 +10,7 @@ import pytest
 from hostile.oracle import Shoal, assert_arrived, numbered
 from servers import faults
 from servers.fault_server import Absence, AwayKind, Exchange, Fault, FaultServer
-from servers.fixtures import MakeServer
+from servers.fixtures import MakeServer, with_and_without_echo
 
 BUCKET = 500  # tokens a host has; each error costs 14 and each request to slow down 5: then the host pauses
 
@@ -95,6 +95,7 @@ def test_a_retry_after_of_thirty_years_is_not_kept(shoal_command: Shoal, fault_s
 # Row N9: failures and absences
 
 
+@with_and_without_echo
 def test_a_few_objects_that_fail_several_times_all_arrive(shoal_command: Shoal, fault_server: MakeServer) -> None:
     objects = numbered(1000)
     stubborn = list(objects)[::100]
@@ -124,6 +125,7 @@ def test_one_percent_that_fail_ten_times_each_all_arrive(shoal_command: Shoal, f
     assert {len(server.asked(name)) for name in stubborn} == {11}
 
 
+@with_and_without_echo
 def test_objects_that_fail_for_ever_are_recorded_and_tried_no_more_than_allowed(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:

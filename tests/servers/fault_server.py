@@ -4,7 +4,11 @@ Left alone it answers `GET /list`, `GET /list?next-marker=TOKEN` and `GET /get/N
 that answers one request in some other way; `on_object`, `on_list`, `on_any` say which requests it is for and how often.
 `go_away` makes the whole service disappear for a while. Everything it saw is in `requests` and `connections`.
 
-One thread with an event loop over plain sockets; `stop` joins it. Not here: ready-made faults (`faults.py`).
+Requests sent ahead are answered in turn; `depths` and `twice_at_once` say how far ahead, and whether an object was
+asked for twice at a time. An answer echoes the request's id (`Shoal-Request-Id`) unless `echo` says otherwise.
+
+One thread with an event loop over plain sockets; `stop` joins it. Not here: reading requests (`conversation.py`),
+ready-made faults (`faults.py`, `pipeline_faults.py`).
 """
 
 from __future__ import annotations
@@ -18,59 +22,20 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal, NoReturn, Self
-from urllib.parse import parse_qs, unquote_to_bytes
 
+from servers.conversation import ID_HEADER, Conversation, Request
 from servers.ports import bound_socket, reset_on_close
 
-HEAD_LIMIT = 1 << 20  # bytes: far above any request a sane client makes
 LINGER_LIMIT = 5.0  # seconds to wait for a peer that was sent a FIN
 JOIN_LIMIT = 10.0  # seconds in which a stopped server must be gone
+CLOSE_GRACE = 0.25  # seconds: a client may ask elsewhere just before its old connection is seen to close
 SIOCOUTQNSD = 0x894B  # how many bytes the kernel has not yet sent (not: not yet acknowledged)
 
 AwayKind = Literal["refuse", "reset", "status"]
-
-
-def decode(raw: str) -> str:
-    """Returns percent-encoded text decoded once, as the file system's names are decoded."""
-    return unquote_to_bytes(raw).decode("utf-8", "surrogateescape")
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request as it came in.
-
-    Attributes:
-        at: When its head was complete, on the monotonic clock.
-        connection: Number of the connection it came on, from 0.
-        target: Path and query exactly as sent.
-        headers: Its headers, names in lower case.
-    """
-
-    at: float
-    connection: int
-    target: str
-    headers: Mapping[str, str]
-
-    @cached_property
-    def name(self) -> str | None:
-        """The object asked for, if one was."""
-        path = self.target.partition("?")[0]
-        return decode(path.removeprefix("/get/")) if path.startswith("/get/") else None
-
-    @property
-    def is_list(self) -> bool:
-        """Whether a page of the listing was asked for."""
-        return self.target.partition("?")[0] == "/list"
-
-    @cached_property
-    def token(self) -> str | None:
-        """The marker of the page asked for; None for the first page."""
-        values = parse_qs(self.target.partition("?")[2], keep_blank_values=True).get("next-marker")
-        return values[0] if values else None
+Echo = bool | Callable[[Request], Sequence[str]]  # whether a request's id is echoed; or the values to send for it
 
 
 class ConnectionEndedError(Exception):
@@ -80,10 +45,11 @@ class ConnectionEndedError(Exception):
 class Exchange:
     """One request and the means to answer it. After `finish`, `reset` or `hold` nothing of the fault runs any more."""
 
-    def __init__(self, server: FaultServer, sock: socket.socket, request: Request) -> None:
+    def __init__(self, server: FaultServer, conversation: Conversation, request: Request) -> None:
         self.server = server
         self.request = request
-        self._sock = sock
+        self.conversation = conversation
+        self._sock = conversation.sock
         self._loop = asyncio.get_running_loop()
         self.sent = 0
 
@@ -92,18 +58,41 @@ class Exchange:
         """The bytes of the object that was asked for."""
         return self.server.objects[self.request.name or ""]
 
+    @property
+    def echo(self) -> bytes:
+        """The header lines that echo the request's id, as the server is told to; often one, or none."""
+        return id_lines(self.server.echoed(self.request))
+
+    def head(self, status: int, headers: Mapping[str, str], *, echo: bool = True) -> bytes:
+        """Returns the head of an answer with the echo, if it is to have one."""
+        plain = head(status, headers)
+        return plain[:-2] + self.echo + b"\r\n" if echo else plain
+
+    def healthy_bytes(self) -> bytes:
+        """Returns what a good service answers."""
+        status, body, headers = self.server.healthy_answer(self.request)
+        return self.head(status, {"Content-Length": str(len(body)), **headers}) + body
+
+    def behind(self) -> Exchange | None:
+        """Takes the next request of this connection, if one has come: the fault answers it too."""
+        request = self.conversation.take()
+        return self.server.begin(self.conversation, request) if request else None
+
     async def send(self, data: bytes) -> None:
         """Sends exactly these bytes."""
         await self._loop.sock_sendall(self._sock, data)
         self.sent += len(data)
 
-    async def answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+    async def answer(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None, *, echo: bool = True
+    ) -> None:
         """Sends a complete, well-formed answer and keeps the connection."""
-        await self.send(head(status, {"Content-Length": str(len(body)), **(headers or {})}) + body)
+        fields = {"Content-Length": str(len(body)), **(headers or {})}
+        await self.send(self.head(status, fields, echo=echo) + body)
 
     async def healthy(self) -> None:
         """Answers as a good service does."""
-        await self.server.answer_healthily(self)
+        await self.send(self.healthy_bytes())
 
     async def pause(self, seconds: float) -> None:
         """Waits; 0 only lets others go first."""
@@ -112,8 +101,9 @@ class Exchange:
     async def finish(self) -> NoReturn:
         """Closes the sending side (FIN), then waits for the peer to go: an early close would turn into a reset."""
         self._sock.shutdown(socket.SHUT_WR)
+        self.conversation.end()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._until_peer_closes(), LINGER_LIMIT)
+            await asyncio.wait_for(self.conversation.peer_gone.wait(), LINGER_LIMIT)
         raise ConnectionEndedError
 
     async def reset(self) -> NoReturn:
@@ -121,17 +111,14 @@ class Exchange:
         unsent = bytearray(4)
         while fcntl.ioctl(self._sock, SIOCOUTQNSD, unsent) == 0 and struct.unpack("i", unsent)[0]:
             await asyncio.sleep(0.001)
+        self.conversation.end()
         reset_on_close(self._sock)
         raise ConnectionEndedError
 
     async def hold(self) -> NoReturn:
         """Sends nothing more and keeps the connection open until the peer closes it or the server stops."""
-        await self._until_peer_closes()
+        await self.conversation.peer_gone.wait()
         raise ConnectionEndedError
-
-    async def _until_peer_closes(self) -> None:
-        while await self._loop.sock_recv(self._sock, 1 << 16):
-            pass
 
 
 Fault = Callable[[Exchange], Awaitable[None]]
@@ -172,6 +159,11 @@ def head(status: int, headers: Mapping[str, str], reason: str = "Because") -> by
     return f"HTTP/1.1 {status} {reason}\r\n{lines}\r\n".encode("latin-1")
 
 
+def id_lines(values: Sequence[str]) -> bytes:
+    """Returns header lines that say that these are the ids of the request."""
+    return "".join(f"{ID_HEADER}: {value}\r\n" for value in values).encode("latin-1")
+
+
 @dataclass
 class FaultServer:
     """The service. Use it as a context manager, or call `start` and `stop`.
@@ -181,7 +173,10 @@ class FaultServer:
         names: What the listing names, in this order; by default the names of `objects`.
         page_size: Names on a page.
         next_field: The field of a page that holds the marker of the next one.
-        requests: Every request, in order of arrival.
+        echo: Whether answers echo the ids of their requests, or what they say instead.
+        batching: Seconds that a request which comes after a silence waits for others behind it.
+        requests: Every request whose turn to be answered came, in that order.
+        received: Every request, in order of arrival; those behind a broken answer are never answered.
         connections: When each connection was accepted, on the monotonic clock.
         drop_connections: How many connections, from the first, are reset as soon as they are accepted.
     """
@@ -190,7 +185,10 @@ class FaultServer:
     names: list[str] | None = None
     page_size: int = 1000
     next_field: str = "NextMarker"
+    echo: Echo = True
+    batching: float = 0.0
     requests: list[Request] = field(default_factory=list)
+    received: list[Request] = field(default_factory=list)
     connections: list[float] = field(default_factory=list)
     drop_connections: int = 0
 
@@ -200,6 +198,9 @@ class FaultServer:
         self._away: AwayKind | None = None
         self._errors: list[BaseException] = []
         self._conversations: set[asyncio.Task[None]] = set()
+        self._all: dict[int, Conversation] = {}
+        self._open: set[Conversation] = set()
+        self._suspects: list[tuple[str, float, Conversation, Conversation]] = []
         self._timers: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self._gets = 0
@@ -221,6 +222,10 @@ class FaultServer:
         self.on(
             lambda request: request.is_list and (page is None or request.token == token), fault, skip=skip, times=times
         )
+
+    def on_objects(self, fault: Fault, *, skip: int = 0, times: int | None = None) -> None:
+        """Answers requests for any object with the fault."""
+        self.on(lambda request: request.name is not None, fault, skip=skip, times=times)
 
     def on_any(self, fault: Fault, *, skip: int = 0, times: int | None = None) -> None:
         """Answers every request with the fault."""
@@ -256,6 +261,25 @@ class FaultServer:
     def fetched(self) -> list[str]:
         """The objects asked for, in order."""
         return [request.name for request in self.requests if request.name is not None]
+
+    @property
+    def depths(self) -> dict[int, int]:
+        """The most requests that were unanswered at once, for each connection that sent any."""
+        return {number: conversation.depth for number, conversation in self._all.items() if conversation.depth}
+
+    @property
+    def depth(self) -> int:
+        """The most requests that were unanswered at once on any one connection."""
+        return max(self.depths.values(), default=0)
+
+    @property
+    def twice_at_once(self) -> list[str]:
+        """What happened to objects asked for while an answer for them was still due elsewhere."""
+        return [
+            f"{name!r} on connection {new.number} while {old.number} was open"
+            for name, at, old, new in self._suspects
+            if old is new or old.over_at is None or old.over_at > at + CLOSE_GRACE
+        ]
 
     # Its life.
 
@@ -336,13 +360,14 @@ class FaultServer:
         with sock:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            conversation = self._all[number] = Conversation(sock, number, self._receive)
+            self._open.add(conversation)
+            listening = self._loop.create_task(conversation.listen())
             try:
-                async for request in self._incoming(sock, number):
-                    self.requests.append(request)
-                    exchange = Exchange(self, sock, request)
-                    self._gets += request.name is not None
-                    self._depart()
+                while request := await conversation.next(self.batching):
+                    exchange = self.begin(conversation, request)
                     await self._fault_for(request)(exchange)
+                    conversation.current.clear()
             except (ConnectionEndedError, ConnectionError):
                 pass
             except asyncio.CancelledError:
@@ -350,23 +375,24 @@ class FaultServer:
                 raise
             except Exception as error:  # noqa: BLE001 - a defect in a test's fault: shown when the server stops
                 self._errors.append(error)
+            finally:
+                conversation.end()
+                self._open.discard(conversation)
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
 
-    async def _incoming(self, sock: socket.socket, number: int) -> AsyncIterator[Request]:
-        buffer = b""
-        while True:
-            while (end := buffer.find(b"\r\n\r\n")) < 0:
-                piece = await self._loop.sock_recv(sock, 1 << 16)
-                if not piece or len(buffer) > HEAD_LIMIT:
-                    return
-                buffer += piece
-            text, buffer = buffer[:end].decode("latin-1"), buffer[end + 4 :]
-            first, *lines = text.split("\r\n")
-            method, target, _ = first.split(" ")
-            if method != "GET":
-                raise ValueError(f"not a GET: {first!r}")
-            pairs = (line.partition(":") for line in lines)
-            headers = {name.lower(): value.strip() for name, _, value in pairs}
-            yield Request(time.monotonic(), number, target, headers)
+    def _receive(self, conversation: Conversation, request: Request) -> None:
+        self.received.append(request)
+        for other in self._open if request.name is not None else ():
+            if other.unanswered(request.name or ""):
+                self._suspects.append((request.name or "", request.at, other, conversation))
+
+    def begin(self, conversation: Conversation, request: Request) -> Exchange:
+        """Notes that a request's turn has come."""
+        self.requests.append(request)
+        self._gets += request.name is not None
+        self._depart()
+        return Exchange(self, conversation, request)
 
     # What it answers.
 
@@ -377,19 +403,22 @@ class FaultServer:
             return _reset
         return next((rule.fault for rule in self._rules if rule.takes(request)), Exchange.healthy)
 
-    async def answer_healthily(self, exchange: Exchange) -> None:
-        """Answers as a good service does."""
-        request = exchange.request
+    def echoed(self, request: Request) -> Sequence[str]:
+        """Returns the values with which an answer echoes the id of its request."""
+        if callable(self.echo):
+            return self.echo(request) if request.id is not None else ()
+        return (request.id,) if self.echo and request.id is not None else ()
+
+    def healthy_answer(self, request: Request) -> tuple[int, bytes, dict[str, str]]:
+        """Returns status, body and headers of what a good service answers."""
         if request.is_list:
             page = self.page(request.token)
-            await exchange.answer(
-                400 if page is None else 200, page or b"no such page", {"Content-Type": "application/json"}
-            )
-        elif request.name in self.objects:
-            tag = hashlib.sha256(exchange.body).hexdigest()[:16]
-            await exchange.answer(200, exchange.body, {"Content-Type": "application/octet-stream", "ETag": f'"{tag}"'})
-        else:
-            await exchange.answer(404, b"no such object")
+            return 400 if page is None else 200, page or b"no such page", {"Content-Type": "application/json"}
+        if request.name not in self.objects:
+            return 404, b"no such object", {}
+        body = self.objects[request.name]
+        tag = hashlib.sha256(body).hexdigest()[:16]
+        return 200, body, {"Content-Type": "application/octet-stream", "ETag": f'"{tag}"'}
 
     def page(self, token: str | None) -> bytes | None:
         """Returns the page of the listing that this marker stands for."""

@@ -1,5 +1,6 @@
 """Ready-made faults for `FaultServer`: each function returns a fault, that is, a function that answers one request.
 
+Where a head is right, it has the echo that the server is told to send; in exact bytes `ECHO` stands for it.
 "fin" and "rst" say how a connection is closed, "hold" that it stays open and silent, "keep" that it goes on.
 Not here: when a fault happens (the server's rules).
 """
@@ -11,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from servers.fault_server import Exchange, Fault, head
+
+ECHO = b"<the lines that echo the request's id>"  # in the bytes of `raw`, `chunked` and `endless`
 
 Then = Literal["keep", "fin", "rst", "hold"]
 
@@ -32,10 +35,15 @@ def raw(*pieces: bytes, then: Then = "keep", gap: float = 0.0) -> Fault:
         for number, piece in enumerate(pieces):
             if number:
                 await exchange.pause(gap)
-            await exchange.send(piece)
+            await exchange.send(piece.replace(ECHO, exchange.echo))
         await end(exchange, then)
 
     return fault
+
+
+def echoing(data: bytes) -> bytes:
+    """Puts the echo behind the first line of an answer."""
+    return data.replace(b"\r\n", b"\r\n" + ECHO, 1)
 
 
 def status(code: int, body: bytes = b"an error page", headers: Mapping[str, str] | None = None) -> Fault:
@@ -51,7 +59,7 @@ def headers(fields: Mapping[str, str], *, then: Then = "keep") -> Fault:
     """The right body under a head that has only these fields."""
 
     async def fault(exchange: Exchange) -> None:
-        await exchange.send(head(200, fields) + exchange.body)
+        await exchange.send(exchange.head(200, fields) + exchange.body)
         await end(exchange, then)
 
     return fault
@@ -61,7 +69,7 @@ def cut_body(after: int, then: Then) -> Fault:
     """A right head and the first `after` bytes of the body."""
 
     async def fault(exchange: Exchange) -> None:
-        await exchange.send(head(200, {"Content-Length": str(len(exchange.body))}) + exchange.body[:after])
+        await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}) + exchange.body[:after])
         await end(exchange, then)
 
     return fault
@@ -71,7 +79,7 @@ def cut_head(after: int, then: Then) -> Fault:
     """The first `after` bytes of a head and nothing else; negative counts from its end."""
 
     async def fault(exchange: Exchange) -> None:
-        await exchange.send(head(200, {"Content-Length": str(len(exchange.body))})[:after])
+        await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))})[:after])
         await end(exchange, then)
 
     return fault
@@ -82,7 +90,7 @@ def drip(interval: float, size: int = 1) -> Fault:
 
     async def fault(exchange: Exchange) -> None:
         body = exchange.body
-        await exchange.send(head(200, {"Content-Length": str(len(body))}))
+        await exchange.send(exchange.head(200, {"Content-Length": str(len(body))}))
         for start in range(0, len(body), size):
             await exchange.send(body[start : start + size])
             await exchange.pause(interval)
@@ -95,7 +103,7 @@ def endless(start: bytes, piece: bytes, interval: float = 0.0, sent: list[int] |
 
     async def fault(exchange: Exchange) -> None:
         try:
-            await exchange.send(start)
+            await exchange.send(start.replace(ECHO, exchange.echo))
             while True:
                 await exchange.send(piece)
                 await exchange.pause(interval)
@@ -113,7 +121,7 @@ def chunk(data: bytes, extension: bytes = b"") -> bytes:
 
 def chunked(*pieces: bytes, then: Then = "keep") -> Fault:
     """A chunked answer with exactly these bytes after the head."""
-    return raw(head(200, {"Transfer-Encoding": "chunked"}) + b"".join(pieces), then=then)
+    return raw(echoing(head(200, {"Transfer-Encoding": "chunked"})) + b"".join(pieces), then=then)
 
 
 def page(names: Sequence[object], token: object = None, **fields: object) -> Fault:
