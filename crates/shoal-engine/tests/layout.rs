@@ -44,7 +44,8 @@ fn partitions_in_directories_keep_the_contract_at_every_durability() {
 fn a_copied_tree_has_a_directory_for_each_partition() {
     let temp = temp_dir();
     let out = temp.path().join("out");
-    let object = |n: usize| (format!("{}o-{n}", if n % 2 == 0 { "d/e/" } else { "" }).into_bytes(), vec![n as u8; n]);
+    let object =
+        |n: usize| (format!("{}o-{n}", if n.is_multiple_of(2) { "d/e/" } else { "" }).into_bytes(), vec![n as u8; n]);
     let pages: Vec<Vec<_>> = (0..5).map(|page| (page * 250..page * 250 + 250).map(object).collect()).collect();
     let options =
         TransferOptions { layout: Layout::Partition, workers: Workers::Fixed(8), ..TransferOptions::default() };

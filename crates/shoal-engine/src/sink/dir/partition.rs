@@ -7,7 +7,9 @@
 //!
 //! Objects that are tried again later do not know their partition. They are written as in the layout `names`, below
 //! `retried/`: in one of 10,000 directories, by the hash of the name, so that what a killed run left is found and
-//! replaced. Not here: files (`writer.rs`, `stream.rs`), the barrier (`session.rs`).
+//! replaced. A partition that is redone whole does not look there: after `--again` an object may lie in both places.
+//!
+//! Not here: files (`writer.rs`, `stream.rs`), the barrier (`session.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
