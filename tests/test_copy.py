@@ -394,7 +394,11 @@ ODD = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items",
 
 def test_a_service_that_speaks_differently_is_described_by_list_get(odd_service: str, tmp_path: Path) -> None:
     source = package.list_get(
-        odd_service, **ODD, marker_param="after", headers={"X-Secret": "open sesame"}, encode_slash=True
+        odd_service,
+        **ODD,  # type: ignore[arg-type]
+        marker_param="after",
+        headers={"X-Secret": "open sesame"},
+        encode_slash=True,
     )
     report = package.copy(source, tmp_path / "out")
 
