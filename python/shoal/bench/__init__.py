@@ -1,0 +1,1 @@
+"""The bench: shoal measured beside programs that do the same job in other ways."""
