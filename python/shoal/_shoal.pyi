@@ -16,6 +16,7 @@ __all__ = [
     "each_failure",
     "escape",
     "kinds",
+    "limit_copy",
     "status",
 ]
 

@@ -116,4 +116,4 @@ if __name__ == "__main__":
     began = time.perf_counter()
     objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)
     seconds = time.perf_counter() - began
-    print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))  # noqa: T201
+    print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))
