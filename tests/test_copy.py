@@ -373,7 +373,7 @@ def odd_service() -> Iterator[str]:
     server.server_close()
 
 
-ODD = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items", "next_field": "cursor"}
+ODD: dict[str, Any] = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items", "next_field": "cursor"}
 
 
 def test_a_service_that_speaks_differently_is_described_by_list_get(odd_service: str, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ pub(crate) async fn ask<C: Fn() -> Duration>(
     target: impl Fn(&mut Vec<u8>),
 ) -> Result<(Box<Connection<C>>, Head)> {
     // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
-    if let Some(mut kept) = kept.filter(|kept| kept.is_quiet()) {
+    if let Some(mut kept) = kept.and_then(|mut kept| kept.is_quiet().then_some(kept)) {
         match kept.ask(client, &target).await {
             Ok(head) => return Ok((kept, head)),
             Err(_) if kept.is_untouched() => {}

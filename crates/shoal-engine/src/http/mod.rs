@@ -1,6 +1,6 @@
 //! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, no automatic redirects.
 //!
-//! Here: addresses (`url.rs`), connecting (`connect.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
+//! Here: addresses (`url.rs`), connecting (`connect.rs`, `tls.rs`, `stream.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
 //! (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in answers: one at a time
 //! (`drive.rs`, speaking to its owner through `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how
 //! many is `pipelining.rs`, whose answer it is `request_id.rs`, reading them `reader.rs`). Not here: what an answer means; sources say that.
@@ -21,6 +21,8 @@ mod pipeline;
 mod pipelining;
 mod reader;
 mod request_id;
+mod stream;
+mod tls;
 mod url;
 mod watch;
 
@@ -31,8 +33,10 @@ pub(crate) use head::Head;
 pub use pipelining::Pipeline;
 pub(crate) use pipelining::Pipelining;
 pub(crate) use request_id::FIELD as REQUEST_ID;
+pub(crate) use tls::Tls;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What all connections to one service share.
@@ -45,6 +49,10 @@ pub(crate) struct Client {
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
+    /// Whom its TLS trusts.
+    pub tls: Arc<Tls>,
+    /// Its address came from a server, not from the user.
+    pub received: bool,
     /// Whether requests to it are sent ahead.
     pub pipelining: Pipelining,
     /// Keep the `Content-Type` of answers: only for those who look at it.
