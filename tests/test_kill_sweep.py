@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,15 @@ MOMENTS = [
     *[("pwrite64", n) for n in (1, 3, 8, 20, 40)],
     *[("fsync", n) for n in (1, 3, 6, 10)],
 ]
+# The same where each partition is a directory: made (after the private ones), filled, renamed, made durable.
+# Thirty partitions, so that some are in the journal and some are not.
+PARTITION_MOMENTS = [
+    *[("mkdirat", n) for n in (2, 3, 6, 10)],
+    *[("openat2", n) for n in (40, 700, 1200)],
+    *[("/^renameat2?$", n) for n in (1, 6, 20)],
+    *[("syncfs", n) for n in (1, 2)],
+    *[("pwrite64", 20)],
+]
 # Slow enough for several batches, so that something is committed before most of the kills.
 SLOWLY = ["--limit-rate", "300kB"]
 
@@ -48,6 +59,18 @@ def wanted() -> dict[str, bytes]:
 
 def found(destination: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in destination.iterdir() if path.name != ".shoal"}
+
+
+def found_in_partitions(destination: Path) -> dict[str, bytes]:
+    """The same below the directories of partitions, each of which holds at most 100; no name twice."""
+    below = [path for path in destination.rglob("*") if path.is_file() and ".shoal" not in path.parts]
+    for path in below:
+        assert re.fullmatch(r"00/0000/[0-2][0-9]/object-\d{9}", path.relative_to(destination).as_posix()), path
+    sizes = Counter(path.parent for path in below)
+    assert max(sizes.values(), default=0) <= 100
+    files = {path.name: path.read_bytes() for path in below}
+    assert len(files) == len(below)
+    return files
 
 
 def last_json(text: str) -> dict[str, Any]:
@@ -65,29 +88,36 @@ def committed(destination: Path) -> int:
     return int(runs[-1]["written"]) if runs else 0
 
 
-def resume_and_check(url: str, destination: Path) -> None:
+def resume_and_check(url: str, destination: Path, layout: str = "names") -> None:
     before = committed(destination)
     again = subprocess.run(
-        [*SHOAL, "copy", url, str(destination), "--json"], capture_output=True, text=True, timeout=60
+        [*SHOAL, "copy", url, str(destination), "--json", "--layout", layout],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert again.returncode == 0, again.stderr
     report = last_json(again.stdout)
     assert report["written"] == COUNT - before, "what is committed is not fetched again, and nothing is left out"
-    assert found(destination) == wanted()
+    assert (found if layout == "names" else found_in_partitions)(destination) == wanted()
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (scripts/install_test_tools.sh)")
-@pytest.mark.parametrize(("call", "nth"), MOMENTS)
-def test_killed_inside_the_nth_system_call_a_run_resumes(tmp_path: Path, call: str, nth: int) -> None:
+@pytest.mark.parametrize(
+    ("call", "nth", "layout"),
+    [(*moment, "names") for moment in MOMENTS] + [(*moment, "partition") for moment in PARTITION_MOMENTS],
+)
+def test_killed_inside_the_nth_system_call_a_run_resumes(tmp_path: Path, call: str, nth: int, layout: str) -> None:
     destination = tmp_path / "out"
     with shoal.serve(synthetic=f"{COUNT}:{SIZE}") as server:
         inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
         inject += ["-e", f"inject={call}:signal=SIGKILL:when={nth}"]
         command = [*inject, *SHOAL, "copy", server.url, str(destination), "--workers", "8", *SLOWLY]
+        command += ["--layout", layout]
         run = subprocess.run(command, capture_output=True, timeout=60)
         assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
-        resume_and_check(server.url, destination)
+        resume_and_check(server.url, destination, layout)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -65,6 +65,7 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
     for name, literal in (
         ("durability", _options.Durability),
         ("overwrite", _options.Overwrite),
+        ("layout", _options.Layout),
         ("on_error", _options.OnError),
     ):
         flag = next(one for one in copy_command.params if one.name == name)
@@ -110,6 +111,7 @@ WRONG: list[tuple[str, Any]] = [
     ("memory", "lots"),
     ("durability", "always"),
     ("overwrite", "sometimes"),
+    ("layout", "flat"),
     ("max_retries", -1),
     ("retry_timeout", 0),
     ("retry_timeout", float("nan")),

@@ -14,6 +14,7 @@ from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
     Durability,
+    Layout,
     ListGet,
     OnError,
     Overwrite,
@@ -111,6 +112,7 @@ def copy(
     memory: Size = "256MiB",
     durability: Durability = "batch",
     overwrite: Overwrite = "never",
+    layout: Layout = "names",
     journal: Path | None = None,
     max_retries: int = 10,
     retry_timeout: float = 180.0,
@@ -142,6 +144,10 @@ def copy(
             of each file, `"none"` as soon as it is in the page cache.
         overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
             replaces it.
+        layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
+            their partition, such as `out/00/0012/34/name`: the fastest there is, at most 100 objects to a directory.
+            Objects that had to be tried again later lie under `out/retried/`. A name that is listed twice is found
+            only within a partition. Partitions are numbered by the listing, so a directory takes one job.
         journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
         max_retries: How often one object is tried again.
         retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
@@ -182,6 +188,7 @@ def copy(
         memory=memory,
         durability=durability,
         overwrite=overwrite,
+        layout=layout,
         journal=journal,
         max_retries=max_retries,
         retry_timeout=retry_timeout,

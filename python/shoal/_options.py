@@ -21,6 +21,7 @@ Pipeline = Literal["auto", "off"] | int
 Size = int | str
 Durability = Literal["none", "batch", "file"]
 Overwrite = Literal["never", "always"]
+Layout = Literal["names", "partition"]
 OnError = Literal["record", "raise"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
@@ -34,6 +35,7 @@ class Options(TypedDict):
     memory: int
     durability: Durability
     overwrite: Overwrite
+    layout: Layout
     journal: Path | None
     max_retries: int
     retry_timeout: float
@@ -219,6 +221,7 @@ def engine_options(
     memory: Size,
     durability: Durability,
     overwrite: Overwrite,
+    layout: Layout,
     journal: Path | None,
     max_retries: int,
     retry_timeout: float,
@@ -242,12 +245,14 @@ def engine_options(
     """
     _choice(durability, get_args(Durability), "durability")
     _choice(overwrite, get_args(Overwrite), "overwrite")
+    _choice(layout, get_args(Layout), "layout")
     _choice(on_error, get_args(OnError), "on_error")
     return Options(
         workers=_workers(workers),
         memory=parse_size(memory, "memory"),
         durability=durability,
         overwrite=overwrite,
+        layout=layout,
         journal=journal,
         max_retries=_at_least(max_retries, 0, "max_retries"),
         retry_timeout=_seconds(retry_timeout, "retry_timeout"),

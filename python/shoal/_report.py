@@ -65,6 +65,7 @@ class Report:
         seconds: Wall time of this run.
         retries: Requests made again after a failure.
         unverified: Objects whose length the source could not tell.
+        wasted: Bytes received that became no object: broken bodies, answers asked for again, comparisons.
         duplicates: Of `skipped`: names met before.
         complete: The listing has ended and everything in it is committed.
         completed_before: When an earlier run had completed the job, so that there was nothing to do; else None.
@@ -88,6 +89,7 @@ class Report:
     seconds: float
     retries: int
     unverified: int
+    wasted: int
     duplicates: int
     complete: bool
     completed_before: datetime | None

@@ -22,5 +22,5 @@ pub use error::{Class, Error, HostId, Kind, Result};
 pub use name::Name;
 pub use object::{ObjectMeta, Payload};
 pub use options::TransferOptions;
-pub use partition::{Cursor, Key, Partition};
+pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
 pub use report::{Counts, Failure, Progress, Report};

@@ -35,6 +35,10 @@ impl Key {
     }
 }
 
+/// Numbers from here on belong to partitions of objects that are tried again later, counted down from the far end anew in
+/// each run; they say nothing of a place in the listing.
+pub const RETRIED_FROM: u64 = 1 << 63;
+
 /// An ordered, resumable run of objects.
 #[derive(Clone, Debug)]
 pub struct Partition {

@@ -52,6 +52,8 @@ pub struct Report {
     pub retries: u64,
     /// Objects whose length the source could not tell.
     pub unverified: u64,
+    /// Bytes received that became no object: broken bodies, answers asked for again, comparisons.
+    pub wasted: u64,
     /// Of `run.skipped`: names met before.
     pub duplicates: u64,
     /// Listing finished and everything in it committed.

@@ -117,6 +117,7 @@ fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> R
         ("include".to_owned(), options.include.join(" ")),
         ("exclude".to_owned(), options.exclude.join(" ")),
         ("overwrite".to_owned(), options.overwrite.as_str().to_owned()),
+        ("layout".to_owned(), options.layout.as_str().to_owned()),
     ];
     if options.journal.is_some() {
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
@@ -158,7 +159,7 @@ pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Si
     if scheme.is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())) {
         return Err(unknown("no sink has this form"));
     }
-    let dir = DirOptions { durability: options.durability, overwrite: options.overwrite };
+    let dir = DirOptions { durability: options.durability, overwrite: options.overwrite, layout: options.layout };
     Ok(Arc::new(DirSink::new(Path::new(text), dir)?))
 }
 

@@ -6,13 +6,16 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use shoal_engine::options::Durability;
+use shoal_engine::options::{Durability, Layout};
 use shoal_engine::sink::Sink;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::testing::faults::FailingSink;
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, Name, TransferOptions};
+
+/// Objects in a partition.
+const PARTITION: usize = 7;
 
 type Pages = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
 
@@ -49,14 +52,14 @@ fn listing(random: &mut fastrand::Rng) -> Pages {
     pages
 }
 
-fn run(pages: &Pages, destination: &Path, cut: Option<(u64, bool)>) -> Outcome {
-    let source = MemorySource::new(pages.clone(), 7).answering(fate);
-    let dir = DirOptions { durability: Durability::None, ..DirOptions::default() };
+fn run(pages: &Pages, destination: &Path, layout: Layout, cut: Option<(u64, bool)>) -> Outcome {
+    let source = MemorySource::new(pages.clone(), PARTITION).answering(fate);
+    let dir = DirOptions { durability: Durability::None, layout, ..DirOptions::default() };
     let mut sink: Arc<dyn Sink> = Arc::new(DirSink::new(destination, dir).unwrap());
     if let Some((operations, after)) = cut {
         sink = Arc::new(FailingSink::new(sink, operations, after));
     }
-    let options = TransferOptions { durability: Durability::None, ..TransferOptions::default() };
+    let options = TransferOptions { durability: Durability::None, layout, ..TransferOptions::default() };
     Transfer::new(Arc::new(source), sink, options).run(&mut |_| ControlFlow::Continue(()))
 }
 
@@ -75,7 +78,7 @@ fn tree(root: &Path, below: &Path, files: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
     }
 }
 
-fn cut_off_at_random_and_resumed(seed: u64) {
+fn cut_off_at_random_and_resumed(seed: u64, layout: Layout) {
     let mut random = fastrand::Rng::with_seed(seed);
     let pages = listing(&mut random);
     let directory = tempfile::tempdir().unwrap();
@@ -84,7 +87,7 @@ fn cut_off_at_random_and_resumed(seed: u64) {
     loop {
         sessions += 1;
         let cut = (sessions < 12).then(|| (random.u64(1..60), random.bool()));
-        let outcome = run(&pages, &destination, cut);
+        let outcome = run(&pages, &destination, layout, cut);
         let report = &outcome.report;
         match &outcome.error {
             None => break,
@@ -92,11 +95,37 @@ fn cut_off_at_random_and_resumed(seed: u64) {
         }
         assert!(report.run.balanced() && report.total.balanced(), "seed {seed}: {report:?}");
     }
-    check(seed, &pages, &destination, run(&pages, &destination, None));
+    check(seed, &pages, &destination, layout, run(&pages, &destination, layout, None));
+}
+
+/// What the tree of the layout `partition` says of names: each file lies in a partition that lists it, or among those
+/// tried again later, and there only if some partition lacks it.
+fn without_partitions(seed: u64, pages: &Pages, found: BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let partitions: Vec<_> = pages.iter().flat_map(|page| page.chunks(PARTITION)).collect();
+    let mut names = BTreeMap::new();
+    for (path, bytes) in &found {
+        let text = std::str::from_utf8(path).unwrap();
+        let mut parts = text.splitn(4, '/');
+        let place = [parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap()];
+        let name = parts.next().unwrap().as_bytes();
+        let listed = |seq: usize| partitions[seq].iter().any(|(other, _)| other == name);
+        match place {
+            ["00", "0000", leaf] => assert!(listed(leaf.parse().unwrap()), "seed {seed}: {text}"),
+            ["retried", _, _] => {
+                let there = |seq: &usize| found.contains_key(&[format!("00/0000/{seq:02}/").as_bytes(), name].concat());
+                let lacking = (0..partitions.len()).filter(|&seq| listed(seq)).any(|seq| !there(&seq));
+                assert!(lacking, "seed {seed}: {text} is there twice");
+            }
+            _ => panic!("seed {seed}: {text}"),
+        }
+        let before = names.insert(name.to_vec(), bytes.clone());
+        assert!(before.is_none_or(|before| before == *bytes), "seed {seed}: {text}");
+    }
+    names
 }
 
 /// The run after the last one changes nothing, and what is there is what the dictionary says.
-fn check(seed: u64, pages: &Pages, destination: &Path, outcome: Outcome) {
+fn check(seed: u64, pages: &Pages, destination: &Path, layout: Layout, outcome: Outcome) {
     assert!(outcome.error.is_none() && outcome.report.completed_before.is_some(), "seed {seed}");
     let total = outcome.report.total;
     let entries: Vec<_> = pages.iter().flatten().collect();
@@ -105,6 +134,7 @@ fn check(seed: u64, pages: &Pages, destination: &Path, outcome: Outcome) {
         entries.iter().filter(|(name, _)| good(name)).map(|e| (*e).clone()).collect();
     let mut found = BTreeMap::new();
     tree(destination, Path::new(""), &mut found);
+    let found = if layout == Layout::Names { found } else { without_partitions(seed, pages, found) };
     assert_eq!(found, wanted, "seed {seed}");
     assert!(total.balanced() && total.unfinished == 0, "seed {seed}: {total:?}");
     assert_eq!(total.listed, entries.len() as u64, "seed {seed}: {total:?}");
@@ -116,11 +146,20 @@ fn check(seed: u64, pages: &Pages, destination: &Path, outcome: Outcome) {
     assert!(left.is_empty(), "seed {seed}: {left:?}");
 }
 
-#[test]
-fn a_run_cut_off_anywhere_resumes_to_what_the_dictionary_says() {
+fn every_seed(layout: Layout) {
     let first = std::env::var("SHOAL_MODEL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let count = std::env::var("SHOAL_MODEL_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(30);
     for seed in first..first + count {
-        cut_off_at_random_and_resumed(seed);
+        cut_off_at_random_and_resumed(seed, layout);
     }
+}
+
+#[test]
+fn a_run_cut_off_anywhere_resumes_to_what_the_dictionary_says() {
+    every_seed(Layout::Names);
+}
+
+#[test]
+fn with_a_directory_for_each_partition_too() {
+    every_seed(Layout::Partition);
 }

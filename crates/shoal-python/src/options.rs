@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::TransferOptions;
-use shoal_engine::options::{Durability, Overwrite, Workers};
+use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
 
 /// A word such as `"auto"`, or a number.
@@ -25,6 +25,7 @@ pub struct Options {
     memory: u64,
     durability: String,
     overwrite: String,
+    layout: String,
     journal: Option<PathBuf>,
     max_retries: u32,
     retry_timeout: f64,
@@ -91,6 +92,10 @@ impl Options {
                 .into_iter()
                 .find(|choice| choice.as_str() == self.overwrite)
                 .ok_or_else(|| unknown("overwrite", &self.overwrite))?,
+            layout: [Layout::Names, Layout::Partition]
+                .into_iter()
+                .find(|choice| choice.as_str() == self.layout)
+                .ok_or_else(|| unknown("layout", &self.layout))?,
             journal: self.journal.clone(),
             max_retries: self.max_retries,
             retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
@@ -142,6 +147,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         memory,
         durability,
         overwrite,
+        layout,
         journal,
         max_retries,
         retry_timeout,
@@ -163,6 +169,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("memory", memory)?;
     all.set_item("durability", durability.as_str())?;
     all.set_item("overwrite", overwrite.as_str())?;
+    all.set_item("layout", layout.as_str())?;
     all.set_item("journal", journal)?;
     all.set_item("max_retries", max_retries)?;
     all.set_item("retry_timeout", retry_timeout.as_secs_f64())?;

@@ -19,6 +19,7 @@ COMMANDS = {
     "copy": "Copy every object of a source into a directory; resumes.",
     "serve": "Serve a directory, or made-up objects, to be copied.",
     "status": "Say what is done, what failed and why.",
+    "bench": "Measure every strategy for a job on this machine.",
 }
 
 
@@ -60,6 +61,7 @@ Examples:
   shoal copy http://files.local:8080 out/     one file for each object; again to resume
   shoal status out/                           what is done, and what failed
   shoal serve --synthetic 1000000:100         something to try it on
+  shoal bench copy                            every way to do it, on this machine
 
 \b
 Exit codes:

@@ -128,6 +128,7 @@ def report_fields(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 6),
         "retries": report.retries,
         "unverified": report.unverified,
+        "wasted": report.wasted,
         "duplicates": report.duplicates,
         "complete": report.complete,
         "completed_before": report.completed_before and report.completed_before.isoformat(),
@@ -195,6 +196,8 @@ def _other_counts(report: Report) -> list[str]:
         said.append(f"{report.unfinished:,} unfinished")
     if report.unverified:
         said.append(f"{report.unverified:,} of unknown length, not verified")
+    if report.wasted:
+        said.append(f"{size_text(report.wasted)} received in vain")
     if report.retries:
         said.append(f"{report.retries:,} {'retry' if report.retries == 1 else 'retries'}")
     if report.paused >= 1:

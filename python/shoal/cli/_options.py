@@ -88,6 +88,12 @@ _FLAGS = [
         type=click.Choice(get_args(_options.Overwrite)),
     ),
     _option(
+        "layout",
+        "Where objects lie in a directory: names = under their own names, partition = under the number of their "
+        "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
+        type=click.Choice(get_args(_options.Layout)),
+    ),
+    _option(
         "journal",
         "Keep the journal here instead of in DST/.shoal; how null: can have one.",
         type=click.Path(path_type=Path),

@@ -190,7 +190,10 @@ impl Run {
         report.resumed_from = resume.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
-        report.workers_reason = concurrency.reason().to_owned();
+        report.workers_reason = match shared.source.depth() {
+            1 => concurrency.reason().to_owned(),
+            depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
+        };
         report.complete = error.is_none();
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
@@ -359,6 +362,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &St
         total,
         retries: sums.retries + shared.listing_retries.load(Relaxed),
         unverified: sums.unverified,
+        wasted: sums.wasted,
         duplicates: sums.duplicates,
         durability: started.durability.clone(),
         publish: started.publish.clone(),

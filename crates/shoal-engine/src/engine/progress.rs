@@ -12,6 +12,7 @@ pub(crate) struct LaneCounters {
     pub failed: AtomicU64,
     pub duplicates: AtomicU64,
     pub unverified: AtomicU64,
+    pub wasted: AtomicU64,
     pub retries: AtomicU64,
     pub in_flight: AtomicU64,
 }
@@ -35,6 +36,7 @@ pub(crate) struct Sums {
     pub failed: u64,
     pub duplicates: u64,
     pub unverified: u64,
+    pub wasted: u64,
     pub retries: u64,
     pub in_flight: u64,
 }
@@ -66,6 +68,7 @@ impl Counters {
             sums.failed += lane.failed.load(Relaxed);
             sums.duplicates += lane.duplicates.load(Relaxed);
             sums.unverified += lane.unverified.load(Relaxed);
+            sums.wasted += lane.wasted.load(Relaxed);
             sums.retries += lane.retries.load(Relaxed);
             sums.in_flight += lane.in_flight.load(Relaxed);
         }

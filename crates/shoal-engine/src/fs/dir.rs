@@ -96,6 +96,11 @@ impl Dir {
         }
     }
 
+    /// Makes a directory that was not there; `EEXIST` otherwise.
+    pub(crate) fn make_new(&self, component: &[u8], access: Access) -> Result<()> {
+        rustix::fs::mkdirat(&self.0, component, access.directory())
+    }
+
     /// Creates a file that was not there.
     pub(crate) fn create(&self, name: &[u8], access: Access) -> Result<OwnedFd> {
         self.enter(name, NEW_FILE, access.file())
@@ -162,9 +167,20 @@ impl Dir {
         }
     }
 
-    /// Moves a file to a name and replaces what had it. A link there is replaced, not followed.
+    /// Moves a file to a name and replaces what had it; a link there is replaced, not followed. Of a directory: only to
+    /// a free name or over an empty directory, `ENOTEMPTY`, `EEXIST` or `ENOTDIR` otherwise.
     pub(crate) fn rename_over(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
         rustix::fs::renameat(&self.0, from, &to.0, name)
+    }
+
+    /// Lets two names change places, in one step.
+    pub(crate) fn exchange(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
+        rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::EXCHANGE)
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, name: &[u8]) -> Result<()> {
+        rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)
     }
 
     /// Removes a file.

@@ -162,7 +162,7 @@ impl Trouble {
                 };
                 let why = format!("its directory takes no more names, though {} bytes{inodes} are free", free.bytes);
                 let hint = "many names in one directory fill its index: layout=\"partition\" \
-                            spreads them over directories, once this version has it";
+                            spreads them over directories (in another destination)";
                 return (why, Some(hint.into()));
             }
             _ => format!("no space left, though {} bytes seem free{needed}", free.bytes),

@@ -60,15 +60,16 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
     let mut open = Connection::open(client, || exchange.stalled()).await?;
     open.widen(E::WHOLE_MAX + HEAD_MAX);
     let mut reader = Reader::new(Trust::Order, client.wants_type, E::WHOLE_MAX);
-    let mut first = 0;
+    let (depth, mut asked, mut first) = (client.pipelining.depth(OBJECTS).min(OBJECTS), 0, 0);
     for (at, object) in seen.iter().enumerate() {
-        let number = open.queue(client, |out| out.extend_from_slice(&object.target));
-        first = if at == 0 { number } else { first };
-    }
-    open.restart_watch();
-    for (at, object) in seen.iter().enumerate() {
+        for ahead in &seen[asked..seen.len().min(at + depth)] {
+            let number = open.queue(client, |out| out.extend_from_slice(&ahead.target));
+            first = if asked == 0 { number } else { first };
+            asked += 1;
+        }
+        open.restart_watch();
         loop {
-            match open.next_answer(&mut reader, first + at as u64, at + 1 < seen.len())? {
+            match open.next_answer(&mut reader, first + at as u64, at + 1 < asked)? {
                 Answer::More(needed) => open.fill_for(needed, "in the comparison").await?,
                 Answer::Whole { head, body } => {
                     let end = body.end;

@@ -11,7 +11,7 @@ use tokio::io::ReadBuf;
 use super::body::{Framing, Step};
 use super::head::{self, Head};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
-use super::request_id::{Echo, RequestIds};
+use super::request_id::RequestIds;
 use super::stream::Stream;
 use super::watch::Watch;
 use super::{Client, connect, tls};
@@ -91,11 +91,9 @@ impl<C: Fn() -> Duration> Connection<C> {
                     self.start += length;
                     if head.status / 100 != 1 {
                         self.watch.head_done();
-                        return match head.echo {
-                            Echo::Wrong => Err(Error::new(Kind::Protocol, "this is the answer to another request")
-                                .hint("a proxy may be in the way; --pipeline off sends no request ids")),
-                            Echo::Right | Echo::Missing => Ok(head),
-                        };
+                        // A wrong id (a cache that replays one, say) proves nothing against an answer to the only request
+                        // there is: it is taken like an answer without, and nothing is sent ahead on its strength.
+                        return Ok(head);
                     }
                     (interim, seen) = (interim + 1, 0);
                     if interim > INTERIM_MAX {

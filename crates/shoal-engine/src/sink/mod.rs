@@ -4,8 +4,8 @@
 //! - `start` is called once, before anything else; `writer` once per lane, on that lane's thread, and the writer stays there.
 //! - A **slot** is one open partition (or a part of one: a partition may be open on several lanes at once, each with its
 //!   own share of the objects). `open` … `put`/`begin` … then `seal` or `discard`, exactly once.
-//! - After `put` or `ObjectWriter::finish` returns `Ok(Put::Written)`, a reader sees the whole object or nothing; after an
-//!   error it sees nothing of it. An error of class `Run` ends the run.
+//! - After `put` or `ObjectWriter::finish` returns `Ok(Put::Written)`, a reader sees the whole object or (at the latest
+//!   until `sync` names its partition) nothing; after an error it sees nothing of it. An error of class `Run` ends the run.
 //! - `sync` is called from one thread, never again after it returned an error. What it names as durable survives a power
 //!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
 

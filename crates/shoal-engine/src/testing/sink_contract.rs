@@ -28,32 +28,47 @@ pub fn run(make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> O
 /// # Panics
 /// When the sink breaks its contract.
 pub fn run_in(base: &Path, make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
-    let suite = Suite { base, make: &make, read_back: &read_back };
-    for promise in [
-        whole_objects_arrive,
-        objects_in_pieces_arrive,
-        an_unfinished_object_leaves_nothing,
-        two_slots_are_open_at_once,
-        a_discarded_slot_is_gone_and_its_number_free,
-        parts_of_a_partition_are_written_by_two_writers,
-        odd_legal_names_are_kept_byte_for_byte,
-        the_first_of_a_name_stays,
-        leftovers_of_a_run_that_was_cut_off_are_replaced,
-        what_another_run_finished_is_not_replaced,
-        sync_names_what_was_sealed,
-    ] {
-        let scratch = Scratch::new(suite.base);
-        promise(&suite, &scratch.0);
-    }
+    Suite { base, make: &make, read_back: &read_back, across: true }.run();
 }
+
+/// Runs the suite for a sink that keeps each partition apart from the others, so that the same name may come in several.
+///
+/// # Panics
+/// When the sink breaks its contract.
+pub fn run_apart(make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
+    Suite { base: &std::env::temp_dir(), make: &make, read_back: &read_back, across: false }.run();
+}
+
+const PROMISES: &[fn(&Suite<'_>, &Path)] = &[
+    whole_objects_arrive,
+    objects_in_pieces_arrive,
+    an_unfinished_object_leaves_nothing,
+    two_slots_are_open_at_once,
+    a_discarded_slot_is_gone_and_its_number_free,
+    parts_of_a_partition_are_written_by_two_writers,
+    odd_legal_names_are_kept_byte_for_byte,
+    the_first_of_a_name_stays,
+    leftovers_of_a_run_that_was_cut_off_are_replaced,
+    what_another_run_finished_is_not_replaced,
+    sync_names_what_was_sealed,
+];
 
 struct Suite<'a> {
     base: &'a Path,
     make: &'a dyn Fn(&Path) -> Arc<dyn Sink>,
     read_back: &'a dyn Fn(&Path) -> Option<Objects>,
+    /// A name in one partition is known in the others.
+    across: bool,
 }
 
 impl Suite<'_> {
+    fn run(&self) {
+        for promise in PROMISES {
+            let scratch = Scratch::new(self.base);
+            promise(self, &scratch.0);
+        }
+    }
+
     fn begin(&self, path: &Path, first_began: Option<i128>) -> (Arc<dyn Sink>, i128) {
         let sink = (self.make)(path);
         let started = sink.start(&Start { first_began }).expect("start");
@@ -88,8 +103,8 @@ fn whole_objects_arrive(suite: &Suite<'_>, path: &Path) {
     assert_eq!(large.expect("put"), Put::Written);
     let sealed = writer.seal(0).expect("seal");
     assert_eq!((sealed.seq, sealed.objects, sealed.bytes), (7, 3, 100_005));
-    suite.expect(path, &[(b"a", b"alpha"), (b"deep/er/b", b""), (b"deep/c", &[9; 100_000])]);
     settle(&*sink, vec![sealed], &[7]);
+    suite.expect(path, &[(b"a", b"alpha"), (b"deep/er/b", b""), (b"deep/c", &[9; 100_000])]);
 }
 
 fn objects_in_pieces_arrive(suite: &Suite<'_>, path: &Path) {
@@ -209,9 +224,10 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
     }
     let (sink, _) = suite.begin(path, None);
     let (mut one, mut two) = (sink.writer(0).expect("writer"), sink.writer(1).expect("writer"));
+    let (second, third) = if suite.across { (1, 2) } else { (0, 0) }; // or other parts of the same partition
     one.open(0, &partition(0), Mode::Fresh).expect("open");
-    two.open(0, &partition(1), Mode::Fresh).expect("open");
-    one.open(1, &partition(2), Mode::Again).expect("open");
+    two.open(0, &partition(second), Mode::Fresh).expect("open");
+    one.open(1, &partition(third), Mode::Again).expect("open");
     assert_eq!(put(&mut *one, 0, b"same", b"first"), Put::Written);
     assert_eq!(put(&mut *one, 0, b"same", b"within a partition"), Put::Duplicate);
     assert_eq!(put(&mut *two, 0, b"same", b"across partitions"), Put::Duplicate);
@@ -222,7 +238,7 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
     }
     let sealed = vec![one.seal(0).expect("seal"), two.seal(0).expect("seal"), one.seal(1).expect("seal")];
     assert_eq!(sealed.iter().map(|part| part.objects).collect::<Vec<_>>(), [1, 0, 0]);
-    settle(&*sink, sealed, &[0, 1, 2]);
+    settle(&*sink, sealed, if suite.across { &[0, 1, 2] } else { &[0] });
     suite.expect(path, &[(b"same", b"first")]);
 }
 
@@ -264,13 +280,14 @@ fn what_another_run_finished_is_not_replaced(suite: &Suite<'_>, path: &Path) {
     settle(&*sink, vec![sealed], &[0]);
     drop((writer, sink));
 
-    // The same name again, in a partition never handed out before: a duplicate of the joined run.
-    let (sink, _) = suite.begin(path, Some(first_began));
-    let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(9), Mode::Fresh).expect("open");
-    assert_eq!(put(&mut *writer, 0, b"done", b"listed again"), Put::Duplicate);
-    writer.discard(0);
-    drop((writer, sink));
+    if suite.across {
+        // The same name again, in a partition never handed out before: a duplicate of the joined run.
+        let (sink, _) = suite.begin(path, Some(first_began));
+        let mut writer = sink.writer(0).expect("writer");
+        writer.open(0, &partition(9), Mode::Fresh).expect("open");
+        assert_eq!(put(&mut *writer, 0, b"done", b"listed again"), Put::Duplicate);
+        writer.discard(0);
+    }
 
     // A run of its own, which did not write it: a stranger's object.
     let (sink, _) = suite.begin(path, None);

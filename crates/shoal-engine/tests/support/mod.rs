@@ -68,7 +68,7 @@ impl Run {
 }
 
 pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {
-    DirOptions { durability, overwrite }
+    DirOptions { durability, overwrite, ..DirOptions::default() }
 }
 
 pub fn partition(seq: u64) -> Partition {

@@ -319,6 +319,10 @@ impl Lane for Handle {
         self.0.stalled.get()
     }
 
+    fn wasted(&self, bytes: u64) {
+        super::progress::add(&self.0.counters().wasted, bytes);
+    }
+
     fn note(&self, text: &str) {
         self.0.shared.note(text);
     }

@@ -1,28 +1,33 @@
-//! `DirSink`: a directory, one file for each object, under the object's own name (layout `names`).
+//! `DirSink`: a directory, one file for each object, under the object's own name (layout `names`) or in a directory for
+//! each partition (layout `partition`).
 //!
 //! How a name comes to be: an object that is complete in memory, under a name that nothing has, is created there
 //! directly; a crash may leave a part of it, which the journal does not know and the next run replaces. Objects that
-//! come in pieces, and all that replace a file, are written in `.shoal/tmp/` and renamed.
+//! come in pieces, and all that replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all
+//! objects are created in a directory in `.shoal/tmp/`, which is renamed as a whole before the barrier.
 //!
 //! Here: the sink and its barrier. `session.rs`: what `start` finds out. `writer.rs`: a lane's part. `stream.rs`:
-//! objects in pieces. `temp.rs`: temporary files. `parents.rs`: directories below the destination. Not here: the
-//! journal and its lock, which also live in `.shoal`.
+//! objects in pieces. `partition.rs`: the directory of a partition. `temp.rs`: temporary files. `sweep.rs`: how they
+//! go. `parents.rs`: directories below the destination. Not here: the journal and its lock, which also live in `.shoal`.
 
 mod parents;
+mod partition;
 mod session;
 mod stream;
+mod sweep;
 mod temp;
 mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use self::partition::Part;
 use self::session::Session;
 use self::writer::DirWriter;
 use super::{Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
-use crate::options::{Durability, Overwrite};
+use crate::options::{Durability, Layout, Overwrite};
 
 /// Where journal and temporary files live in a destination.
 const SHOAL_DIR: &str = ".shoal";
@@ -34,6 +39,8 @@ pub struct DirOptions {
     pub durability: Durability,
     /// What happens to a file that shoal did not write.
     pub overwrite: Overwrite,
+    /// Where objects lie.
+    pub layout: Layout,
 }
 
 /// A directory as destination.
@@ -47,6 +54,14 @@ pub struct DirSink {
 /// The directories, as paths below the destination, whose entries a slot has changed; `""` is the destination. Paths,
 /// not fds: a batch may touch 20,000 of them. Bounded by the objects of a batch.
 type Touched = BTreeSet<Box<[u8]>>;
+
+/// What a sealed slot keeps for the barrier.
+enum Held {
+    /// Directories to sync.
+    Touched(Touched),
+    /// A directory to publish.
+    Directory(Arc<Part>),
+}
 
 impl DirSink {
     /// A sink for this directory; nothing is made or opened before [`Sink::start`].
@@ -94,16 +109,22 @@ impl Sink for DirSink {
     fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
         let mut durable = BTreeSet::new();
         let mut touched = Touched::new();
+        let mut parts = BTreeMap::new();
         for part in sealed {
             durable.insert(part.seq);
-            if let Some(more) = part.held.and_then(|held| held.downcast::<Touched>().ok()) {
-                touched.extend(*more);
+            match part.held.and_then(|held| held.downcast::<Held>().ok()).map(|held| *held) {
+                Some(Held::Touched(more)) => touched.extend(more),
+                Some(Held::Directory(directory)) => drop(parts.insert(part.seq, directory)),
+                None => {}
             }
         }
         if durable.is_empty() {
             return Ok(Settled::default());
         }
-        let reach = self.session()?.sync(touched)?;
+        let session = self.session()?;
+        let replaced = partition::publish(session, &parts, &mut touched)?;
+        let reach = session.sync(touched)?;
+        partition::delete(session, &replaced);
         Ok(Settled { durable: durable.into_iter().collect(), reach })
     }
 }

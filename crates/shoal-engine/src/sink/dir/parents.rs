@@ -1,4 +1,4 @@
-//! The directories below the destination, made and opened one component at a time, some of them kept open.
+//! The directories below the destination (or below one of its own), made and opened one component at a time, some of them kept open.
 //!
 //! What is kept is the fd, never the knowledge that a path is safe: a directory that was checked once and replaced by a
 //! link afterwards is simply not looked up again. Not here: files.
@@ -7,40 +7,49 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::session::{Parent, Session};
+use super::session::{Parent, Session, joined};
 use crate::error::Result;
 use crate::fs::dir::Access;
 use crate::fs::error::Doing;
 use crate::name::Name;
 
 /// Directories kept open by one writer: what a few open partitions touch at a time, and cheap in fds.
-const KEPT_MAX: usize = 64;
+pub(super) const KEPT_BY_WRITER: usize = 64;
+/// Directories kept open within one partition: a writer may have many of these open.
+pub(super) const KEPT_BY_PARTITION: usize = 8;
 
-/// A writer's open directories.
+/// Open directories below one.
 pub(super) struct Parents {
     session: Arc<Session>,
+    base: Arc<Parent>,
+    kept_max: usize,
     /// The last used first.
     kept: Vec<Arc<Parent>>,
 }
 
 impl Parents {
-    pub(super) fn new(session: Arc<Session>) -> Parents {
-        Parents { session, kept: Vec::new() }
+    pub(super) fn new(session: Arc<Session>, base: Arc<Parent>, kept_max: usize) -> Parents {
+        Parents { session, base, kept_max, kept: Vec::new() }
     }
 
-    /// The directory in which `name` lies, made where it is missing.
+    /// The directory that all of them lie in.
+    pub(super) fn base(&self) -> &Arc<Parent> {
+        &self.base
+    }
+
+    /// The directory `path` below the base, made where it is missing; errors are those of `name`, which is to lie there.
     ///
     /// # Errors
     /// [`crate::Kind::NameConflict`] where a component is a file or a link; what making a directory may answer.
-    pub(super) fn of(&mut self, name: &Name) -> Result<Arc<Parent>> {
-        let Some(path) = name.split().0 else {
-            return Ok(self.session.root.clone());
+    pub(super) fn of(&mut self, path: Option<&[u8]>, name: &Name) -> Result<Arc<Parent>> {
+        let Some(path) = path else {
+            return Ok(self.base.clone());
         };
         if let Some(parent) = self.recall(path) {
             return Ok(parent);
         }
         let ends = memchr::memchr_iter(b'/', path).chain([path.len()]);
-        let mut parent = self.session.root.clone();
+        let mut parent = self.base.clone();
         for end in ends {
             let prefix = &path[..end];
             parent = match self.recall(prefix) {
@@ -59,9 +68,17 @@ impl Parents {
     }
 
     fn recall(&mut self, path: &[u8]) -> Option<Arc<Parent>> {
-        let at = self.kept.iter().position(|parent| *parent.path == *path)?;
+        let at = self.kept.iter().position(|parent| parent.path[self.above()..] == *path)?;
         self.kept[..=at].rotate_right(1);
         Some(self.kept[0].clone())
+    }
+
+    /// How much of a kept directory's path leads to the base.
+    fn above(&self) -> usize {
+        match self.base.path.len() {
+            0 => 0,
+            length => length + 1,
+        }
     }
 
     /// Opens the last component of `path`, which lies in `parent`.
@@ -75,10 +92,12 @@ impl Parents {
                 .and_then(|()| parent.dir.open(component).map_err(Doing::Open.failed())),
             other => other.map_err(Doing::Open.failed()),
         };
-        let next = opened
-            .and_then(|dir| self.session.parent(dir, path))
-            .map_err(|trouble| self.session.directory_error(trouble, parent, path, name))?;
-        if self.kept.len() == KEPT_MAX {
+        let path = joined(&self.base.path, path);
+        let mut next = opened
+            .and_then(|dir| self.session.parent(dir, &path))
+            .map_err(|trouble| self.session.directory_error(trouble, parent, &path, name))?;
+        next.ours = parent.ours;
+        if self.kept.len() == self.kept_max {
             self.kept.pop();
         }
         self.kept.insert(0, Arc::new(next));

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::partition::Parts;
+use super::sweep::sweep;
 use super::{DirOptions, SHOAL_DIR, Touched, temp};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Access, Dir, Place, has_mounts_below, make_path, resolved};
@@ -18,7 +20,7 @@ use crate::fs::error::{Doing, Trouble};
 use crate::fs::file::survive_size_limit;
 use crate::fs::sync::{Barrier, FileSystem, file_system, free, sync_directory, syncfs};
 use crate::name::Name;
-use crate::options::{Durability, Overwrite};
+use crate::options::{Durability, Layout, Overwrite};
 use crate::sink::collision::{Began, Owner};
 use crate::sink::{Mode, Reach, Start, Started};
 
@@ -45,6 +47,8 @@ pub(super) struct Parent {
     pub barrier: Barrier,
     /// It lies on another mount than `.shoal/tmp`, so that temporary files must lie beside the final ones.
     pub elsewhere: bool,
+    /// It lies in a partition's directory that is not published yet: all files in it are of this session.
+    pub ours: bool,
 }
 
 /// A mount below the destination on which something was written.
@@ -61,7 +65,7 @@ struct Mount {
 pub(super) struct Session {
     /// The destination's absolute path, for messages.
     path: PathBuf,
-    options: DirOptions,
+    pub options: DirOptions,
     /// The destination, opened before the first write and kept: only such a fd reports what write-back lost.
     pub root: Arc<Parent>,
     place: Place,
@@ -71,8 +75,10 @@ pub(super) struct Session {
     pub tmp: Dir,
     /// The mode of a new file: 0666 less the umask, or as the directory's default ACL has it.
     pub file_mode: u32,
-    began: Began,
+    pub began: Began,
     mounts: Mutex<Vec<Mount>>,
+    /// Partitions whose directories are not published yet.
+    pub parts: Parts,
     /// A forked child has copies of the fds; dropping those must not unlock for the parent.
     pid: u32,
 }
@@ -117,19 +123,20 @@ impl Session {
         let started = Started {
             began: session_began,
             durability: durability_words(options.durability, barrier, system),
-            publish: "new names directly; objects in pieces and replacements by temporary file and rename".into(),
+            publish: publish_words(options.layout).into(),
             notes,
         };
         let session = Session {
             path: path.to_owned(),
             options,
-            root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false }),
+            root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false, ours: false }),
             place,
             mounts_below: has_mounts_below(&resolved(path)),
             tmp,
             file_mode,
             began: Began { first, session: session_began, clock_went_back },
             mounts: Mutex::default(),
+            parts: Parts::default(),
             pid: std::process::id(),
         };
         Ok((session, started))
@@ -143,7 +150,7 @@ impl Session {
             false => self.root.barrier,
             true => self.barrier_elsewhere(&dir, place)?,
         };
-        Ok(Parent { dir, path: path.into(), barrier, elsewhere })
+        Ok(Parent { dir, path: path.into(), barrier, elsewhere, ours: false })
     }
 
     fn barrier_elsewhere(&self, dir: &Dir, place: Place) -> Result<Barrier, Trouble> {
@@ -172,7 +179,7 @@ impl Session {
             Err(errno) => return Err(self.error(Doing::Look.failed()(errno), parent, name, 0)),
         };
         let refused = |kind, why: &str| {
-            let path = self.shown(name.as_bytes());
+            let path = self.shown(&joined(&parent.path, name.split().1));
             Err(Error::new(kind, format!("cannot create \"{path}\": {why}")).on(&name.to_string()))
         };
         if look.kind.is_symlink() {
@@ -185,6 +192,9 @@ impl Session {
         if !look.kind.is_file() {
             return refused(Kind::NameConflict, "something that is not a file stands in its place");
         }
+        if parent.ours {
+            return Ok(Taken::Duplicate);
+        }
         match self.began.owner(look.born, mode) {
             Owner::Ours => Ok(Taken::Duplicate),
             Owner::Leftover => Ok(Taken::Replace),
@@ -196,31 +206,14 @@ impl Session {
 
     /// Makes all that was written before this call, and the names in the touched directories, durable.
     pub(super) fn sync(&self, touched: Touched) -> Result<Reach> {
-        let at = |path: &[u8]| {
-            let path = self.below(path);
-            move |trouble: Trouble| trouble.of_run(&path, self.root.dir.as_fd())
-        };
-        // An object's name is durable only with the names of the directories that lead to it.
-        let mut directories = Touched::new();
-        for path in &touched {
-            let mut rest: &[u8] = path;
-            while directories.insert(rest.into()) && !rest.is_empty() {
-                rest = memchr::memrchr(b'/', rest).map_or(b"", |cut| &rest[..cut]);
-            }
-        }
-        for path in &directories {
-            match path.is_empty() {
-                true => sync_directory(&self.root.dir),
-                false => self.reopen(path).and_then(sync_directory),
-            }
-            .map_err(at(path))?;
-        }
+        self.sync_names(&self.root, &touched)?;
+        let at = |trouble: Trouble| trouble.of_run(&self.path, self.root.dir.as_fd());
         if self.root.barrier == Barrier::Syncfs {
-            syncfs(&self.root.dir).map_err(at(b""))?;
+            syncfs(&self.root.dir).map_err(at)?;
         }
         let mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
         for kept in mounts.iter().filter_map(|mount| mount.kept.as_ref()) {
-            syncfs(kept).map_err(at(b""))?;
+            syncfs(kept).map_err(at)?;
         }
         let alone = mounts.is_empty() && !self.mounts_below;
         let anywhere = |barrier| self.root.barrier == barrier || mounts.iter().any(|mount| mount.barrier == barrier);
@@ -232,13 +225,34 @@ impl Session {
         })
     }
 
-    /// Opens a directory below the destination once more, for `fsync`.
-    fn reopen(&self, path: &[u8]) -> Result<Dir, Trouble> {
+    /// Makes the names in the touched directories durable, all of which lie in `base`: an object's name is durable only
+    /// with the names of the directories that lead to it.
+    pub(super) fn sync_names(&self, base: &Parent, touched: &Touched) -> Result<()> {
+        let above = if base.path.is_empty() { 0 } else { base.path.len() + 1 };
+        let mut directories = Touched::new();
+        for path in touched {
+            let mut rest: &[u8] = path.get(above..).unwrap_or_default();
+            while directories.insert(rest.into()) && !rest.is_empty() {
+                rest = memchr::memrchr(b'/', rest).map_or(b"", |cut| &rest[..cut]);
+            }
+        }
+        for path in &directories {
+            match path.is_empty() {
+                true => sync_directory(&base.dir),
+                false => self.reopen(&base.dir, path).and_then(sync_directory),
+            }
+            .map_err(|trouble| trouble.of_run(&self.below(&joined(&base.path, path)), base.dir.as_fd()))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a directory once more, for the barrier.
+    pub(super) fn reopen(&self, base: &Dir, path: &[u8]) -> Result<Dir, Trouble> {
         let mut tries = 0;
         'again: loop {
             let mut dir: Option<Dir> = None;
             for component in path.split(|&byte| byte == b'/') {
-                match dir.as_ref().unwrap_or(&self.root.dir).open(component) {
+                match dir.as_ref().unwrap_or(base).open(component) {
                     Ok(next) => dir = Some(next),
                     // The lanes hold them all just now; waiting costs less than a lost batch.
                     Err(Errno::MFILE | Errno::NFILE) if tries < OPEN_TRIES => {
@@ -255,7 +269,7 @@ impl Session {
 
     /// The error of an object, with its name and the path it was to have.
     pub(super) fn error(&self, trouble: Trouble, parent: &Parent, name: &Name, need: u64) -> Error {
-        let path = self.below(name.as_bytes());
+        let path = self.below(&joined(&parent.path, name.split().1));
         let error = trouble.at(&path, parent.dir.as_fd(), need);
         let error = match (trouble.doing, trouble.errno) {
             // Nothing can be made in the destination: every other flat name would fail the same way.
@@ -288,15 +302,25 @@ impl Session {
         error.on(&name.to_string())
     }
 
-    fn below(&self, path: &[u8]) -> PathBuf {
+    /// The whole path, for messages.
+    pub(super) fn below(&self, path: &[u8]) -> PathBuf {
         match path.is_empty() {
             true => self.path.clone(),
             false => self.path.join(std::ffi::OsStr::from_bytes(path)),
         }
     }
 
-    fn shown(&self, path: &[u8]) -> String {
+    /// The same, safe to show.
+    pub(super) fn shown(&self, path: &[u8]) -> String {
         crate::display::escape(self.below(path).as_os_str().as_bytes())
+    }
+}
+
+/// The path of `rest` in a directory.
+pub(super) fn joined(directory: &[u8], rest: &[u8]) -> Vec<u8> {
+    match directory.is_empty() || rest.is_empty() {
+        true => [directory, rest].concat(),
+        false => [directory, b"/", rest].concat(),
     }
 }
 
@@ -340,27 +364,6 @@ fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
                 .hint("shoal keeps its own files there and follows no link: remove it")
         }
         errno => at(Doing::Open)(errno),
-    })
-}
-
-/// Removes what dead runs left in the directory of temporary files: regular files under names of our pattern. The journal's
-/// lock keeps other runs out, but only of the same journal, so a lock on the directory itself decides.
-fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
-    let alone = tmp.lock_alone(); // where a file system has no locks, the journal's must do
-    let mut swept = 0u64;
-    if alone {
-        let dead = |name: &[u8]| temp::is_ours(name) && tmp.look(name).is_ok_and(|look| look.kind.is_file());
-        tmp.names(|name| match dead(name) {
-            true => tmp.remove(name).map(|()| swept += 1),
-            false => Ok(()),
-        })
-        .map_err(|errno| Doing::Look.failed()(errno).at_start(path, tmp.as_fd()))?;
-    }
-    tmp.lock_together(); // until the session is dropped
-    Ok(match (alone, swept) {
-        (false, _) => Some("another run writes to this destination: temporary files were left alone".into()),
-        (true, 0) => None,
-        (true, count) => Some(format!("removed {count} temporary files of a run that was cut off")),
     })
 }
 
@@ -413,6 +416,15 @@ fn durability_words(asked: Durability, barrier: Barrier, system: FileSystem) -> 
         (_, Barrier::Nothing) => format!("batch: nothing to sync on {}", system.name),
         (_, Barrier::Syncfs) => "batch: one syncfs for up to 20,000 objects".into(),
         (_, Barrier::Each) => "file: each file and its directory synced".into(),
+    }
+}
+
+fn publish_words(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Names => "new names directly; objects in pieces and replacements by temporary file and rename",
+        Layout::Partition => {
+            "partitions whole, each by one rename of its directory; objects tried again later directly, under retried/"
+        }
     }
 }
 

@@ -1,6 +1,8 @@
-//! An object that comes in pieces: a temporary file until its last piece is there.
+//! An object that comes in pieces: a temporary file until its last piece is there. Where its directory is not published
+//! yet, it has its own name from the beginning.
 
 use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,13 +12,36 @@ use super::session::{Parent, Session, Taken};
 use super::temp::Temp;
 use super::writer::{Slot, check_length};
 use crate::error::Result;
-use crate::fs::error::Trouble;
+use crate::fs::dir::Access;
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::file;
 use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::object::ObjectMeta;
 use crate::sink::{ObjectWriter, Put};
 
-pub(super) struct Stream {
+/// Begins an object.
+pub(super) fn begin(
+    session: &Arc<Session>,
+    slot: &Rc<RefCell<Slot>>,
+    parent: Arc<Parent>,
+    name: &Name,
+    meta: &ObjectMeta,
+) -> Result<Box<dyn ObjectWriter>> {
+    if parent.ours {
+        match parent.dir.create(name.split().1, Access::Usual) {
+            Ok(file) => return Ok(Box::new(Direct::new(session, slot.clone(), parent, name, meta, file))),
+            Err(Errno::EXIST) => {} // told apart when its last piece is there
+            Err(errno) => {
+                let need = meta.size.unwrap_or(0);
+                return Err(session.error(Doing::Create.failed()(errno), &parent, name, need));
+            }
+        }
+    }
+    Ok(Box::new(Stream::new(session, slot.clone(), parent, name, meta)?))
+}
+
+struct Stream {
     session: Arc<Session>,
     slot: Rc<RefCell<Slot>>,
     parent: Arc<Parent>,
@@ -27,7 +52,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(
+    fn new(
         session: &Arc<Session>,
         slot: Rc<RefCell<Slot>>,
         parent: Arc<Parent>,
@@ -84,5 +109,61 @@ impl ObjectWriter for Stream {
             self.slot.borrow_mut().wrote(&self.parent, self.bytes);
         }
         Ok(put)
+    }
+}
+
+/// A file under its final name in a directory that nobody sees yet. Dropped before its end, it is removed.
+struct Direct {
+    session: Arc<Session>,
+    slot: Rc<RefCell<Slot>>,
+    parent: Arc<Parent>,
+    name: Name,
+    meta: ObjectMeta,
+    file: Option<OwnedFd>,
+    bytes: u64,
+    whole: bool,
+}
+
+impl Direct {
+    fn new(
+        session: &Arc<Session>,
+        slot: Rc<RefCell<Slot>>,
+        parent: Arc<Parent>,
+        name: &Name,
+        meta: &ObjectMeta,
+        file: OwnedFd,
+    ) -> Direct {
+        let (session, name, meta) = (session.clone(), name.clone(), meta.clone());
+        Direct { session, slot, parent, name, meta, file: Some(file), bytes: 0, whole: false }
+    }
+}
+
+impl ObjectWriter for Direct {
+    fn write(&mut self, piece: &[u8]) -> Result<()> {
+        let file = self.file.as_ref().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
+        file.and_then(|file| file::write_all(file.as_fd(), piece)).map_err(|trouble| {
+            let rest = self.meta.size.map_or(0, |size| size.saturating_sub(self.bytes));
+            self.session.error(trouble, &self.parent, &self.name, rest.max(piece.len() as u64))
+        })?;
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Put> {
+        check_length(&self.name, &self.meta, self.bytes)?;
+        let file = self.file.take().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
+        file.and_then(|file| file::fill(file, &[], self.parent.barrier == Barrier::Each))
+            .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
+        self.whole = true;
+        self.slot.borrow_mut().wrote(&self.parent, self.bytes);
+        Ok(Put::Written)
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        if !self.whole {
+            let _ = self.parent.dir.remove(self.name.split().1);
+        }
     }
 }

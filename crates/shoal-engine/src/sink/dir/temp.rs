@@ -14,20 +14,31 @@ use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 
 const PREFIX: &[u8] = b".shoal-";
+/// Of files, and of the directories of partitions that are not published.
 const SUFFIX: &[u8] = b".tmp";
+const DIRECTORY_SUFFIX: &[u8] = b".dir";
 /// 16 hexadecimal digits between the two.
 const DIGITS: usize = 16;
 const LENGTH: usize = PREFIX.len() + DIGITS + SUFFIX.len();
 /// Names tried before giving up; one in 2^64 is taken.
 const TRIES: u32 = 8;
 
-type TempName = [u8; LENGTH];
+pub(super) type TempName = [u8; LENGTH];
 
 /// A name for a temporary file.
 pub(super) fn random_name() -> TempName {
+    named_at_random(SUFFIX)
+}
+
+/// A name for a directory that is not published, or not any more.
+pub(super) fn random_directory_name() -> TempName {
+    named_at_random(DIRECTORY_SUFFIX)
+}
+
+fn named_at_random(suffix: &[u8]) -> TempName {
     let mut name = [0; LENGTH];
     name[..PREFIX.len()].copy_from_slice(PREFIX);
-    name[LENGTH - SUFFIX.len()..].copy_from_slice(SUFFIX);
+    name[LENGTH - suffix.len()..].copy_from_slice(suffix);
     let number = fastrand::u64(..);
     for (at, digit) in name[PREFIX.len()..][..DIGITS].iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(number >> (4 * at)) as usize & 15];
@@ -37,7 +48,16 @@ pub(super) fn random_name() -> TempName {
 
 /// Whether a name is one that [`random_name`] makes.
 pub(super) fn is_ours(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+    has_digits(name, SUFFIX)
+}
+
+/// The same for [`random_directory_name`].
+pub(super) fn is_our_directory(name: &[u8]) -> bool {
+    has_digits(name, DIRECTORY_SUFFIX)
+}
+
+fn has_digits(name: &[u8], suffix: &[u8]) -> bool {
+    let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(suffix));
     digits.is_some_and(|digits| {
         digits.len() == DIGITS && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
     })
@@ -181,7 +201,8 @@ mod tests {
     #[test]
     fn only_names_of_our_own_making_are_swept() {
         for _ in 0..1000 {
-            assert!(is_ours(&random_name()));
+            assert!(is_ours(&random_name()) && !is_our_directory(&random_name()));
+            assert!(is_our_directory(&random_directory_name()) && !is_ours(&random_directory_name()));
         }
         for name in ["journal.db", ".shoal-.tmp", ".shoal-0123456789abcdeg.tmp", ".shoal-0123456789abcdef.tmp2", "x"] {
             assert!(!is_ours(name.as_bytes()), "{name}");

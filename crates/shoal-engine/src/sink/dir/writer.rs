@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Touched;
-use super::parents::Parents;
+use super::parents::{KEPT_BY_PARTITION, KEPT_BY_WRITER, Parents};
+use super::partition::{Part, retried_place};
 use super::session::{Parent, Session, Taken};
-use super::stream::Stream;
+use super::stream;
 use super::temp::Temp;
+use super::{Held, Touched};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Access;
 use crate::fs::error::{Doing, Trouble};
@@ -23,7 +24,8 @@ use crate::fs::file;
 use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
-use crate::partition::Partition;
+use crate::options::Layout;
+use crate::partition::{Partition, RETRIED_FROM};
 use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
 
 /// A partition, or a part of one, that is being written.
@@ -33,6 +35,17 @@ pub(super) struct Slot {
     objects: u64,
     bytes: u64,
     touched: Touched,
+    home: Home,
+}
+
+/// Where the objects of a slot lie.
+enum Home {
+    /// Under their own names.
+    Names,
+    /// Under `retried/`.
+    Retried,
+    /// In the partition's directory, which is opened with its first object.
+    Partition { part: Arc<Part>, inside: Option<Parents> },
 }
 
 impl Slot {
@@ -55,28 +68,64 @@ pub(super) struct DirWriter {
 
 impl DirWriter {
     pub(super) fn new(session: Arc<Session>) -> DirWriter {
-        DirWriter { parents: Parents::new(session.clone()), session, slots: HashMap::new() }
+        let parents = Parents::new(session.clone(), session.root.clone(), KEPT_BY_WRITER);
+        DirWriter { parents, session, slots: HashMap::new() }
     }
 
     fn slot(&self, slot: u32) -> Result<&Rc<RefCell<Slot>>> {
         self.slots.get(&slot).ok_or_else(|| unopened(slot))
     }
 
+    fn home(&self, seq: u64) -> Home {
+        match self.session.options.layout {
+            Layout::Names => Home::Names,
+            Layout::Partition if seq >= RETRIED_FROM => Home::Retried,
+            Layout::Partition => Home::Partition { part: self.session.parts.of(&self.session, seq), inside: None },
+        }
+    }
+
+    /// The directory of `name`, made where it is missing.
+    fn parent(&mut self, slot: &mut Slot, name: &Name) -> Result<Arc<Parent>> {
+        let path = name.split().0;
+        match &mut slot.home {
+            Home::Names => self.parents.of(path, name),
+            Home::Retried => self.parents.of(Some(&retried_place(name)), name),
+            Home::Partition { inside: Some(inside), .. } => inside.of(path, name),
+            Home::Partition { part, inside } => {
+                let base = part.enter(&mut self.parents, name, slot.mode)?;
+                inside.insert(Parents::new(self.session.clone(), base, KEPT_BY_PARTITION)).of(path, name)
+            }
+        }
+    }
+
+    /// Closes the directories that are kept open and can be opened again; whether there were any.
+    fn forget(&mut self, slot: &mut Slot) -> bool {
+        let inside = match &mut slot.home {
+            Home::Partition { inside: Some(inside), .. } => inside.forget(),
+            _ => false,
+        };
+        self.parents.forget() || inside
+    }
+
     /// Runs `write` with the directory of `name`; once more with every directory opened anew where one of those kept
     /// open may be what it fails on: it was removed meanwhile, or they take the last file descriptors.
     fn with_parent<T>(
         &mut self,
+        slot: &Rc<RefCell<Slot>>,
         name: &Name,
         mut write: impl FnMut(&Arc<Session>, Arc<Parent>) -> Result<T>,
     ) -> Result<T> {
         let mut attempt = |writer: &mut Self| {
-            let parent = writer.parents.of(name)?;
+            let parent = writer.parent(&mut slot.borrow_mut(), name)?;
             write(&writer.session, parent)
         };
         let result = attempt(self);
         let kept_ones = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match &result {
-            Err(error) if error.os_error().is_some_and(|errno| kept_ones.contains(&errno)) && self.parents.forget() => {
+            Err(error)
+                if error.os_error().is_some_and(|errno| kept_ones.contains(&errno))
+                    && self.forget(&mut slot.borrow_mut()) =>
+            {
                 attempt(self)
             }
             _ => result,
@@ -86,7 +135,8 @@ impl DirWriter {
 
 impl Writer for DirWriter {
     fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
-        let fresh = Slot { seq: partition.seq, mode, objects: 0, bytes: 0, touched: Touched::new() };
+        let (seq, home) = (partition.seq, self.home(partition.seq));
+        let fresh = Slot { seq, mode, objects: 0, bytes: 0, touched: Touched::new(), home };
         match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
             None => Ok(()),
             Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
@@ -97,7 +147,7 @@ impl Writer for DirWriter {
         let bytes = payload.as_slice();
         check_length(name, meta, bytes.len() as u64)?;
         let slot = self.slot(slot)?.clone();
-        self.with_parent(name, |session, parent| {
+        self.with_parent(&slot, name, |session, parent| {
             let put = store(session, &parent, name, bytes, slot.borrow().mode)?;
             if put == Put::Written {
                 slot.borrow_mut().wrote(&parent, bytes.len() as u64);
@@ -108,25 +158,33 @@ impl Writer for DirWriter {
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let slot = self.slot(slot)?.clone();
-        self.with_parent(name, |session, parent| {
-            Ok(Box::new(Stream::new(session, slot.clone(), parent, name, meta)?) as Box<dyn ObjectWriter>)
-        })
+        self.with_parent(&slot, name, |session, parent| stream::begin(session, &slot, parent, name, meta))
     }
 
     fn seal(&mut self, slot: u32) -> Result<Sealed> {
         let closed = self.slots.remove(&slot).ok_or_else(|| unopened(slot))?;
         let mut closed = closed.borrow_mut();
         let touched = std::mem::take(&mut closed.touched);
+        let held = match std::mem::replace(&mut closed.home, Home::Names) {
+            Home::Partition { part, inside } => {
+                if let Some(inside) = inside.filter(|_| !touched.is_empty()) {
+                    self.session.sync_names(inside.base(), &touched)?;
+                }
+                Some(Held::Directory(part))
+            }
+            Home::Names | Home::Retried => (!touched.is_empty()).then_some(Held::Touched(touched)),
+        };
         Ok(Sealed {
             seq: closed.seq,
             objects: closed.objects,
             bytes: closed.bytes,
-            held: (!touched.is_empty()).then(|| Box::new(touched) as Box<dyn Any + Send>),
+            held: held.map(|held| Box::new(held) as Box<dyn Any + Send>),
         })
     }
 
     fn discard(&mut self, slot: u32) {
-        // What is in place stays: the journal does not know it, so it is a leftover for the next run.
+        // What is in place stays: the journal does not know it, so it is a leftover for the next run. A partition's
+        // directory goes with its last slot.
         self.slots.remove(&slot);
     }
 }

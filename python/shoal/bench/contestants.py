@@ -1,0 +1,87 @@
+"""What a contestant is: how it is called and started, and why it may not run. Not here: any one of them (`jobs/`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["shoal", "strategy", "peer", "limit"]
+Layout = Literal["names", "partition"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run.
+
+    Attributes:
+        url: The service.
+        directory: Where the files go; None: nowhere.
+        names: The names to fetch, in the order of the listing; for programs that cannot list.
+        count: How many of them.
+        scratch: A directory for what has to be prepared before the time begins.
+    """
+
+    url: str
+    directory: Path | None
+    names: list[str]
+    count: int
+    scratch: Path
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One row of a table.
+
+    Attributes:
+        key: What `--only` names.
+        title: What the table says.
+        kind: Ours, a strategy of the studies, a program people use, or what the machine can do.
+        command: Makes the command line of a run; what it prepares is not timed.
+        workers: Requests at once, where that is fixed.
+        layout: How it lays out its files.
+        share: Part of the objects that is about a second's work.
+        published: The study's seconds for each request.
+        needs: Python modules and programs that must be there.
+        into: Where it can write.
+        rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
+        note: What a reader must know of the row.
+    """
+
+    key: str
+    title: str
+    kind: Kind
+    command: Callable[[Task], list[str]]
+    workers: int | None = None
+    layout: Layout = "names"
+    share: float = 1.0
+    published: float | None = None
+    needs: tuple[str, ...] = ()
+    into: tuple[str, ...] = ("files",)
+    durable: Literal["both", "only", "never"] = "both"
+    rate: Callable[[str], float] | None = None
+    note: str = ""
+
+    def missing(self) -> str | None:
+        """Returns why it cannot run here; None: it can."""
+        for need in self.needs:
+            if need.endswith("()"):
+                if shutil.which(need[:-2]) is None:
+                    return f"{need[:-2]} is not installed"
+            elif importlib.util.find_spec(need) is None:
+                return f"the Python package {need} is not installed"
+        return None
+
+
+def version_of(program: str) -> str:
+    """Returns the first line a program says of its version; empty if it is not there."""
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    flag = "-v" if program == "wrk" else "--version"
+    done = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=10)
+    return (done.stdout or done.stderr).partition("\n")[0].strip()

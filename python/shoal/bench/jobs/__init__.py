@@ -1,0 +1,1 @@
+"""The contestants of each job, one file a job."""

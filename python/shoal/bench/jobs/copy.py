@@ -1,0 +1,173 @@
+"""The contestants of `shoal bench copy`: shoal, the strategies of the study, programs people use, the machine's limits.
+
+The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are for 16 cores and another machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.bench.contestants import Contestant, Layout, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BENCH = Path(__file__).parent.parent
+# Part of the objects that is about a second's work, from what each does on two cores (requests a second: 1,200 for a
+# new connection each time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop).
+SHARES = {"synchronous": 0.02, "session": 0.03, "threads": 0.03, "processes": 0.05, "event_loop": 0.15, "combo": 1.0}
+TITLES = {
+    "synchronous": "requests, a new connection each",
+    "session": "requests, one session",
+    "threads": "{} threads",
+    "processes": "process pool, a page each",
+    "event_loop": "asyncio + uvloop + aiohttp",
+    "combo": "combo: processes x event loop",
+}
+
+
+def _shoal(key: str, title: str, *options: str, layout: Layout = "names", **more: object) -> Contestant:
+    def command(task: Task) -> list[str]:
+        where = str(task.directory) if task.directory else "null:"
+        first = [sys.executable, "-m", "shoal", "copy", task.url, where, "--json", "--quiet"]
+        return [*first, *(["--layout", layout] if task.directory else []), *options]
+
+    return Contestant(key, title, "shoal", command, layout=layout, **more)  # type: ignore[arg-type]
+
+
+def _script(path: Path, layout: Layout, workers: int | None) -> Callable[[Task], list[str]]:
+    def command(task: Task) -> list[str]:
+        given = ["--workers", str(workers)] if workers else []
+        where = str(task.directory) if task.directory else "null:"
+        return [sys.executable, str(path), task.url, where, "--limit", str(task.count), "--layout", layout, *given]
+
+    return command
+
+
+def _constants(path: Path) -> dict[str, Any]:
+    """Reads the constants of a strategy without running it: what it imports may not be installed."""
+    found = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name) and target.id in ("PUBLISHED", "REQUIRES"):
+                found[target.id] = ast.literal_eval(node.value)
+    return found
+
+
+def _strategies() -> list[Contestant]:
+    found = []
+    for name in importlib.import_module("shoal.bench.strategies.copy").ORDER:
+        path = BENCH / "strategies" / "copy" / f"{name}.py"
+        constants = _constants(path)
+        needs = tuple(str(name) for name in constants["REQUIRES"])
+        published = {int(workers): float(seconds) for workers, seconds in dict(constants["PUBLISHED"]).items()}
+        counts = [10, 100] if name == "threads" else [0]
+        for workers in counts:
+            key = f"{name}-{workers}" if workers else name.replace("_", "-")
+            seconds = published.get(workers) or next(iter(published.values()), None)
+            found.append(
+                Contestant(
+                    key,
+                    TITLES[name].format(workers),
+                    "strategy",
+                    _script(path, "names", workers or None),
+                    share=SHARES[name],
+                    published=seconds,
+                    needs=needs,
+                )
+            )
+    return found
+
+
+def _curl(task: Task) -> list[str]:
+    lines = (f'url = "{task.url}/get/{name}"\noutput = "{task.directory}/{name}"\n' for name in task.names)
+    config = task.scratch / "curl.conf"
+    config.write_text("".join(lines))
+    return ["curl", "-s", "--parallel", "--parallel-max", "64", "-K", str(config)]
+
+
+def _aria2c(task: Task) -> list[str]:
+    urls = task.scratch / "aria2c.txt"
+    urls.write_text("".join(f"{task.url}/get/{name}\n  out={name}\n" for name in task.names))
+    return ["aria2c", "-q", "-j16", "-x1", "--file-allocation=none", f"--dir={task.directory}", f"--input-file={urls}"]
+
+
+def _wrk(task: Task) -> list[str]:
+    return ["wrk", "-t1", "-c64", "-d2s", f"{task.url}/get/{task.names[0]}"]
+
+
+def _wrk_rate(printed: str) -> float:
+    found = re.search(r"Requests/sec:\s*([0-9.]+)", printed)
+    return float(found[1]) if found else 0.0
+
+
+def contestants() -> list[Contestant]:
+    """Returns every contestant, in the order in which they take turns."""
+    limit = BENCH / "limits" / "copy.py"
+    none = ("--durability", "none")
+    cores = len(os.sched_getaffinity(0))
+    both, never = ("files", "null"), "never"
+    return [
+        _shoal("shoal", "shoal copy", *none, into=both, durable=never),
+        _shoal("shoal-partition", "shoal copy --layout partition", *none, layout="partition", durable=never),
+        _shoal("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off", into=both, durable=never),
+        _shoal("shoal-batch", "shoal copy", durable="only"),
+        _shoal("shoal-batch-partition", "shoal copy --layout partition", layout="partition", durable="only"),
+        _shoal("shoal-1", "shoal copy --workers 1", *none, "--workers", "1", share=0.15, workers=1, durable=never),
+        Contestant(
+            "limit",
+            "bare loop: pipelined GET + create",
+            "limit",
+            _script(limit, "names", None),
+            workers=cores * 64,
+            into=both,
+            note="no checks, no journal, not resumable; the listing is not in its time",
+        ),
+        Contestant(
+            "limit-partition",
+            "the same, a directory per 100",
+            "limit",
+            _script(limit, "partition", None),
+            workers=cores * 64,
+            layout="partition",
+            note="no checks, no journal, not resumable; the listing is not in its time",
+        ),
+        Contestant(
+            "curl",
+            "curl --parallel",
+            "peer",
+            _curl,
+            workers=64,
+            needs=("curl()",),
+            note="given the names: no listing in its time",
+        ),
+        Contestant(
+            "aria2c",
+            "aria2c -j16",
+            "peer",
+            _aria2c,
+            workers=16,
+            share=0.03,
+            needs=("aria2c()",),
+            note="given the names: no listing in its time",
+        ),
+        Contestant(
+            "wrk",
+            "wrk -t1 -c64, one at a time",
+            "limit",
+            _wrk,
+            workers=64,
+            needs=("wrk()",),
+            into=("null",),
+            rate=_wrk_rate,
+            note="asks for one object again and again, keeps nothing",
+        ),
+        *_strategies(),
+    ]

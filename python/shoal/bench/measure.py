@@ -1,0 +1,109 @@
+"""Runs one command and looks at what it took. Not here: what it wrote (`verify.py`), whose turn it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shoal._errors import RunError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMEOUT = 1800.0  # seconds; the slowest strategy needs a few
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run took.
+
+    Attributes:
+        seconds: Its time: what the program says of its own work, where it does (starting an interpreter is not the
+            job), else the time of the process; with a sync, that too.
+        cpu: Seconds of processor time, user and system, of the process and all its children.
+        rss: Bytes of memory at the peak of its largest process.
+        code: Its exit code.
+        printed: What it printed.
+        said: The line of JSON it ended with, if it did.
+    """
+
+    seconds: float
+    cpu: float
+    rss: int
+    code: int
+    printed: str
+    said: dict[str, Any]
+
+
+# A process counts the memory of the one that started it as its own peak until it runs its own program. The lab, with
+# all the names, is large; so something small (9 MiB, the least that a row can show) starts each command, and says what
+# it took on its standard error's last line.
+LAUNCHER = """
+import json, os, sys, time
+began = time.perf_counter()
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+seconds = time.perf_counter() - began
+code = os.waitstatus_to_exitcode(status)
+took = [seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, code]
+os.write(2, b"\\n" + json.dumps(took).encode())
+"""
+
+
+def run(command: list[str], sync: Path | None) -> Measured:
+    """Runs a command to its end; with `sync`, what it wrote there is made durable inside its time.
+
+    Raises:
+        RunError: It could not be started.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
+        with subprocess.Popen(
+            launcher, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True
+        ) as process:
+            try:
+                process.wait(TIMEOUT)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        printed, talk = _read(out), _read(err)
+    talk, _, took = talk.rpartition("\n")
+    if process.returncode != 0:
+        raise RunError(f"{command[0]} could not be started: {took}")
+    seconds, cpu, rss, code = json.loads(took)
+    said = _last_json(printed)
+    seconds = float(said.get("seconds", seconds))
+    if sync is not None:
+        began = time.perf_counter()
+        sync_file_system(sync)
+        seconds += time.perf_counter() - began
+    return Measured(seconds, cpu, rss, code, printed if code == 0 else (talk or printed), said)
+
+
+def sync_file_system(path: Path) -> None:
+    """Makes all that was written to a file system durable."""
+    subprocess.run(["sync", "-f", str(path)], check=True, timeout=TIMEOUT)
+
+
+def _read(file: Any) -> str:
+    file.seek(0)
+    data: bytes = file.read()
+    return data.decode("utf-8", "replace")
+
+
+def _last_json(printed: str) -> dict[str, Any]:
+    for line in reversed(printed.splitlines()):
+        if line.startswith("{"):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            return found if isinstance(found, dict) else {}
+    return {}

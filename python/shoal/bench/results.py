@@ -1,0 +1,143 @@
+"""What came of a contest: rows, their trials, and how they compare. Not here: how it is printed (`table.py`)."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+NOISY = 0.30  # a spread above this says more about the machine than about the row
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one contestant; times in seconds, memory in bytes."""
+
+    round: int
+    objects: int
+    seconds: float
+    cpu: float
+    rss: int
+    workers: int | None = None
+
+    @property
+    def rate(self) -> float:
+        """Objects a second."""
+        return self.objects / self.seconds
+
+
+@dataclass
+class Row:
+    """One contestant and its trials.
+
+    Attributes:
+        key: What `--only` names.
+        title: What the table says.
+        kind: "shoal", "strategy", "peer" or "limit".
+        layout: How its files lie.
+        published: The study's seconds for each request, if it is one of its strategies.
+        note: What a reader must know.
+        missing: Why it was not run.
+        trials: The rounds that count, in order.
+    """
+
+    key: str
+    title: str
+    kind: str
+    layout: str
+    published: float | None = None
+    note: str = ""
+    missing: str | None = None
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Objects a second, the median of the trials; 0 if there is none."""
+        return statistics.median(trial.rate for trial in self.trials) if self.trials else 0.0
+
+    @property
+    def spread(self) -> float:
+        """Difference between the fastest and the slowest trial, as a part of the median."""
+        rates = [trial.rate for trial in self.trials]
+        return (max(rates) - min(rates)) / self.rate if rates else 0.0
+
+    @property
+    def cpu_per_object(self) -> float:
+        """Seconds of processor time for an object, the median of the trials."""
+        return statistics.median(trial.cpu / trial.objects for trial in self.trials) if self.trials else 0.0
+
+    @property
+    def rss(self) -> int:
+        """Bytes of memory at the peak, the largest of the trials."""
+        return max((trial.rss for trial in self.trials), default=0)
+
+    @property
+    def workers(self) -> int | None:
+        """Objects worked on at once, of the last trial."""
+        return self.trials[-1].workers if self.trials else None
+
+
+@dataclass
+class Results:
+    """A table that was measured.
+
+    Attributes:
+        job: The job, such as "copy".
+        settings: What was asked for.
+        machine: What it ran on.
+        rows: The contestants, fastest first, those that could not run at the end.
+        base: The key of the row that the others are compared with.
+    """
+
+    job: str
+    settings: dict[str, Any]
+    machine: dict[str, str]
+    rows: list[Row]
+    base: str
+
+    def row(self, key: str) -> Row:
+        """Returns a row by its key.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for row in self.rows:
+            if row.key == key:
+                return row
+        raise KeyError(key)
+
+    def ratio(self, key: str, other: str) -> float | None:
+        """Returns how many times as fast one row is as another: the median over the rounds, pair by pair."""
+        mine = {trial.round: trial.rate for trial in self.row(key).trials}
+        theirs = {trial.round: trial.rate for trial in self.row(other).trials}
+        pairs = [mine[number] / theirs[number] for number in mine.keys() & theirs.keys()]
+        return statistics.median(pairs) if pairs else None
+
+    @property
+    def noisy(self) -> list[str]:
+        """The titles of rows whose trials differ by more than 30 %."""
+        return [row.title for row in self.rows if row.spread > NOISY]
+
+    def to_json(self) -> str:
+        """Returns everything as JSON, with the version of its form as `schema`."""
+        ran = [row for row in self.rows if row.trials]
+        rows = [
+            {
+                **asdict(row),
+                "rate": row.rate,
+                "spread": row.spread,
+                "cpu_per_object": row.cpu_per_object,
+                "faster_than": {other.key: self.ratio(row.key, other.key) for other in ran} if row.trials else {},
+            }
+            for row in self.rows
+        ]
+        parts = {"schema": SCHEMA, "job": self.job, "settings": self.settings, "machine": self.machine}
+        return json.dumps({**parts, "base": self.base, "noisy": self.noisy, "rows": rows}, indent=1)
+
+    def table(self) -> str:
+        """Returns the table as text, at most 120 columns wide."""
+        from shoal.bench.table import text
+
+        return text(self)

@@ -1,0 +1,128 @@
+"""The lab: who takes part, what is compared, what a wrong answer costs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shoal as package
+import shoal.bench
+from shoal.bench import contest, verify
+from shoal.bench.contestants import Contestant, Task
+
+if TYPE_CHECKING:
+    from conftest import Command, Service
+
+COPY = importlib.import_module("shoal.bench.jobs.copy")
+
+
+def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp_path: Path) -> None:
+    done = shoal.run(
+        *("bench", "copy", "--only", "shoal,shoal-partition,shoal-off,shoal-1", "--count", "300", "--trials", "2"),
+        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "every byte compared" in done.stdout
+    turns = [line.partition(": ")[2] for line in done.stderr.splitlines()]
+    assert len(turns) == 12
+    assert turns[:4] == turns[4:8] == turns[8:], "in turn, after a round that does not count"
+    assert list((tmp_path / "there").iterdir()) == [], "what was written is removed at the end"
+
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["schema"], results["job"], results["base"]) == (1, "copy", "shoal")
+    rows = {row["key"]: row for row in results["rows"]}
+    assert set(rows) == {"shoal", "shoal-partition", "shoal-off", "shoal-1"}
+    for row in rows.values():
+        assert [trial["round"] for trial in row["trials"]] == [1, 2]
+        assert all(trial["seconds"] > 0 and trial["cpu"] > 0 and trial["rss"] > 0 for trial in row["trials"])
+    assert rows["shoal-1"]["trials"][0]["objects"] == 45, "slow rows get fewer objects"
+    assert rows["shoal"]["faster_than"]["shoal"] == 1
+
+
+def test_bench_copy_into_null_counts_every_byte(shoal: Command) -> None:
+    done = shoal.run("bench", "copy", "--into", "null", "--only", "shoal,shoal-off", "--count", "200", "--trials", "1")
+    assert done.returncode == 0, done.stderr
+    assert "a billion" in done.stdout
+
+
+def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:
+    results = shoal.bench.copy(
+        count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
+    )
+    assert all(row.trials for row in results.rows)
+    with pytest.raises(package.ConfigError, match="no contestant is left"):
+        shoal.bench.copy(durable=True, only=["shoal"], directory=tmp_path)
+
+
+def test_the_list_names_everybody_and_what_they_lack(shoal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    shoal.environment["PATH"] = "/nowhere"
+    done = shoal.run("bench", "copy", "--list")
+    keys = [line.split()[0] for line in done.stdout.splitlines()]
+    assert {"shoal", "curl", "limit", "combo", "threads-10", "threads-100"} <= set(keys)
+    assert "curl is not installed" in done.stdout
+    null = shoal.run("bench", "copy", "--list", "--into", "null")
+    assert "wrk is not installed" in null.stdout
+
+
+def test_an_unknown_contestant_is_a_clear_error(shoal: Command) -> None:
+    done = shoal.run("bench", "copy", "--only", "curly")
+    assert done.returncode == 2
+    assert "no contestant 'curly'" in done.stderr
+    assert "curl," in done.stderr
+
+
+def harmful(key: str, harm: str) -> Contestant:
+    """A contestant that copies rightly and then does harm to what it wrote."""
+    script = f"""
+import subprocess, sys, pathlib
+subprocess.run([sys.executable, "-m", "shoal", "copy", sys.argv[1], sys.argv[2], "-q"], check=True)
+target = pathlib.Path(sys.argv[2])
+{harm}
+"""
+
+    def command(task: Task) -> list[str]:
+        return [sys.executable, "-c", script, task.url, str(task.directory)]
+
+    return Contestant(key, key, "peer", command)
+
+
+HARMS = {
+    "a wrong byte": "(target / 'object-000000007').write_bytes(b'object-000000007\\n' * 5 + b'object-000000006')",
+    "a file too few": "(target / 'object-000000007').unlink()",
+    "a file too many": "(target / 'object-000000007~').write_bytes(b'')",
+    "a short file": "(target / 'object-000000007').write_bytes(b'object')",
+    "an exit code": "sys.exit(7)",
+}
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_a_fast_wrong_answer_ends_the_bench(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", HARMS[what])])
+    with pytest.raises(package.RunError, match=r"object-000000007|ended with code 7"):
+        shoal.bench.copy(count=20, trials=1, directory=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_expected_is_what_the_service_serves(service: Service, tmp_path: Path) -> None:
+    served = service(synthetic="30:100")
+    package.copy(served.url, tmp_path / "out")
+    names = contest._names(served.url, 30)
+    assert verify.fault(tmp_path / "out", names, 100, partitioned=False) is None
+    package.copy(served.url, tmp_path / "apart", layout="partition")
+    assert verify.fault(tmp_path / "apart", names, 100, partitioned=True) is None
+
+
+def test_trials_are_compared_pair_by_pair() -> None:
+    def row(key: str, seconds: list[float]) -> shoal.bench.Row:
+        trials = [shoal.bench.Trial(number, 100, time, 0.1, 1) for number, time in enumerate(seconds, 1)]
+        return shoal.bench.Row(key, key, "peer", "names", trials=trials)
+
+    rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
+    results = shoal.bench.Results("copy", {}, {}, rows, "a")
+    assert results.ratio("a", "b") == 2
+    assert results.noisy == ["a", "b"], "a machine that becomes four times as slow is said to be noisy"
