@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
@@ -389,7 +389,7 @@ def odd_service() -> Iterator[str]:
     server.server_close()
 
 
-ODD: dict[str, Any] = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items", "next_field": "cursor"}
+ODD = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items", "next_field": "cursor"}
 
 
 def test_a_service_that_speaks_differently_is_described_by_list_get(odd_service: str, tmp_path: Path) -> None:

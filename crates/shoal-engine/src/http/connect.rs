@@ -28,7 +28,7 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
     if client.received
         && let Some(bad) = addresses.iter().find(|address| is_inside(address.ip()))
     {
-        let why = format!("a redirect leads to {}, an address inside this machine's own network", bad.ip());
+        let why = format!("{} is an address inside this machine's own network", bad.ip());
         return Err(failed(client, Kind::BadAnswer, why).hint("no option allows that: no server may lead there"));
     }
     let mut last = failed(client, Kind::Connect, "the name has no address".into());
@@ -83,7 +83,10 @@ fn is_inside(address: IpAddr) -> bool {
 }
 
 fn failed(client: &Client, kind: Kind, why: String) -> Error {
-    Error::new(kind, why).on(&client.address.shown())
+    let shown = client.address.shown();
+    // A failure of an object names the object; that another host is to blame is said nowhere else.
+    let why = if client.received { format!("{why}, at \"{shown}\" where a redirect leads") } else { why };
+    Error::new(kind, why).on(&shown)
 }
 
 fn kind(error: &io::Error) -> Kind {

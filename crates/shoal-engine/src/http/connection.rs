@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) struct Connection<C> {
     /// The peer said that it has no more to send, and nothing is missing of what it sent.
     ended: bool,
     wants_type: bool,
+    /// It is not to the service itself but to another host, to which a redirect led.
+    pub(super) elsewhere: Option<Arc<Client>>,
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
@@ -70,12 +73,13 @@ impl<C: Fn() -> Duration> Connection<C> {
             closed: false,
             ended: false,
             wants_type: client.wants_type,
+            elsewhere: None,
         })
     }
 
-    /// Sends a request and reads the head of its answer.
-    pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
-        let number = self.queue(client, target);
+    /// Sends a request, with further header lines, and reads the head of its answer.
+    pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+        let number = self.queue_with(client, extra, target);
         self.received = 0;
         self.watch.head();
         let (mut interim, mut seen) = (0, 0);
@@ -110,10 +114,14 @@ impl<C: Fn() -> Duration> Connection<C> {
 
     /// Adds a request to those that the next reading sends; its number on this connection.
     pub fn queue(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.queue_with(client, b"", target)
+    }
+
+    fn queue_with(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let number = self.asked;
         self.asked += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
-        client.request(&mut self.request, id, target);
+        client.request(&mut self.request, id, extra, target);
         number
     }
 

@@ -41,6 +41,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    pub fn new(secure: bool, host: String, port: Option<u16>) -> Address {
+        let port = port.unwrap_or(default_port(secure));
+        Address { secure, host, port, base: String::new(), authorization: None }
+    }
+
+    /// Whether both have the same scheme, host and port, so that what is meant for the one may be sent to the other.
+    pub fn is_same_origin(&self, other: &Address) -> bool {
+        (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The port where none is named.
+    pub fn default_port(&self) -> u16 {
+        default_port(self.secure)
+    }
+
     /// Parses what a user typed.
     ///
     /// # Errors
@@ -59,8 +74,7 @@ impl Address {
             Some((user, host_port)) => (Some(user), host_port),
             None => (None, authority),
         };
-        let (host, port) = split_port(host_port, default_port(secure))
-            .ok_or_else(|| refused(text, "its host or port is not valid"))?;
+        let (host, port) = split_port(host_port).ok_or_else(|| refused(text, "its host or port is not valid"))?;
         let authorization = match user {
             Some(user) => {
                 let plain =
@@ -69,13 +83,14 @@ impl Address {
             }
             None => None,
         };
-        Ok(Address { secure, host, port, base: base.trim_end_matches('/').to_owned(), authorization })
+        let base = base.trim_end_matches('/').to_owned();
+        Ok(Address { base, authorization, ..Address::new(secure, host, port) })
     }
 
     /// `host:port` as it stands in a `Host` field and in messages.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
+        if self.port == self.default_port() { host } else { format!("{host}:{}", self.port) }
     }
 
     /// `http://host:port/base`, without secrets.
@@ -123,7 +138,8 @@ fn default_port(secure: bool) -> u16 {
     if secure { 443 } else { 80 }
 }
 
-fn split_port(text: &str, default: u16) -> Option<(String, u16)> {
+/// A host, without brackets, and its port if one is named.
+pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;
@@ -135,9 +151,11 @@ fn split_port(text: &str, default: u16) -> Option<(String, u16)> {
         || !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
     legal.then_some(())?;
     let port = match port {
-        None => default,
+        None => None,
         // Digits only: `parse` would take a sign.
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().ok().filter(|&port| port != 0)?,
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(port.parse().ok().filter(|&port| port != 0)?)
+        }
         Some(_) => return None,
     };
     Some((host.to_owned(), port))

@@ -16,7 +16,7 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{Address, Client, Pipelining, Tls, valid_field};
+use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, plain_fields, valid_field};
 use crate::partition::{Cursor, Partition};
 
 /// How a list/get service is spoken to.
@@ -128,6 +128,7 @@ impl ListGet {
             connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
             tls,
             received: false,
+            allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
         };
@@ -137,11 +138,8 @@ impl ListGet {
 
 /// The header lines of every request, and the empty line behind them.
 fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http::Secret> {
-    let mut lines = format!("Host: {}\r\nAccept-Encoding: identity\r\n", address.authority());
     let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    if !has("user-agent") {
-        lines.push_str(concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n"));
-    }
+    let mut lines = plain_fields(address, !has("user-agent"));
     if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
         lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
     }
