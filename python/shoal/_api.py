@@ -26,6 +26,7 @@ from shoal._options import (
     Workers,
     engine_options,
     header_pairs,
+    hosts,
     pipeline_depth,
 )
 
@@ -44,6 +45,9 @@ def list_get(
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     expect_type: str | None = None,
     encode_slash: bool = False,
+    ca_file: Path | None = None,
+    insecure: bool = False,
+    allow_host: str | Sequence[str] = (),
     pipeline: Pipeline = "auto",
 ) -> ListGet:
     """Describes a list/get service, for use as the source of `shoal.copy`.
@@ -52,7 +56,7 @@ def list_get(
     with the bytes of an object. A plain URL given to `shoal.copy` stands for `list_get(url)`.
 
     Args:
-        url: Where the service is: `http://host:port`, with a base path if it has one.
+        url: Where the service is: `http://host:port` or `https://host:port`, with a base path if it has one.
         list_path: The path that answers with a page of names.
         get_path: The path that answers with an object; `{name}` is replaced by its name.
         names_field: The field of a page that holds the names.
@@ -63,6 +67,11 @@ def list_get(
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. By default an object is saved as sent.
         encode_slash: Send `/` inside a name as `%2F`.
+        ca_file: A file of certificates (PEM) that are trusted besides those of the machine.
+        insecure: Trust any certificate. Whoever is in between can then read and change everything, headers too; the
+            report says so.
+        allow_host: Other hosts (`"host"` or `"host:port"`) to which a redirect may lead. Your headers are not sent
+            there. By default a redirect is followed only where it stays with the same scheme, host and port.
         pipeline: Whether requests are sent before the answers to earlier ones are there. `"auto"`: where each answer
             echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that no answer can be taken for another.
             A number from 2 to 256: so many on one connection wherever no id says otherwise, after 16 objects came the
@@ -72,7 +81,7 @@ def list_get(
         A value for `shoal.copy`.
 
     Raises:
-        ConfigError: A header that HTTP does not allow, or a `pipeline` that is none.
+        ConfigError: A header that HTTP does not allow, a host that is none, or a `pipeline` that is none.
 
     Example:
         >>> shoal.list_get("http://files.local:8080", names_field="names").names_field
@@ -88,6 +97,9 @@ def list_get(
         headers=header_pairs(headers),
         expect_type=expect_type,
         encode_slash=encode_slash,
+        ca_file=ca_file,
+        insecure=bool(insecure),
+        allow_host=hosts(allow_host),
         pipeline=pipeline_depth(pipeline),
     )
 

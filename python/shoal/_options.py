@@ -64,6 +64,9 @@ class ListGetOptions(TypedDict):
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
     encode_slash: bool
+    ca_file: Path | None
+    insecure: bool
+    allow_host: tuple[str, ...]
     pipeline: Pipeline
 
 
@@ -81,6 +84,9 @@ class ListGet:
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
     encode_slash: bool
+    ca_file: Path | None
+    insecure: bool
+    allow_host: tuple[str, ...]
     pipeline: Pipeline
 
     def __repr__(self) -> str:
@@ -102,6 +108,9 @@ class ListGet:
             headers=self.headers,
             expect_type=self.expect_type,
             encode_slash=self.encode_slash,
+            ca_file=self.ca_file,
+            insecure=self.insecure,
+            allow_host=self.allow_host,
             pipeline=self.pipeline,
         )
 
@@ -174,6 +183,19 @@ def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
         if type(pattern) is not str or not pattern:
             raise ConfigError(f"{option} holds something that is not a pattern: {pattern!r}")
     return patterns
+
+
+def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns hosts as a tuple. What a host is, the engine says.
+
+    Raises:
+        ConfigError: One of them is not text.
+    """
+    given = (value,) if isinstance(value, str) else tuple(value)
+    for host in given:
+        if type(host) is not str or not host:
+            raise ConfigError(f"allow_host holds something that is not a host: {host!r}")
+    return given
 
 
 def _workers(value: Workers) -> Workers:

@@ -16,16 +16,14 @@ TOKEN, COOKIE = "bearer-token-93ac", "cookie-value-5e02"
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_a_redirect_of_an_object_is_a_failure_and_is_not_followed(
+def test_a_redirect_of_an_object_to_elsewhere_is_a_failure_and_is_not_followed(
     shoal_command: Shoal, fault_server: MakeServer, code: int
 ) -> None:
     elsewhere = fault_server({"moved": b"not for you"}).start()
     targets = {
         "moved": f"{elsewhere.url}/get/moved",
-        "here": "/get/plain-0000",
         "metadata": "http://169.254.169.254/latest/meta-data/",
         "file": "file:///etc/passwd",
-        "nowhere": "",
     }
     server = fault_server({**dict.fromkeys(targets, b"x"), **numbered(10)})
     for name, location in targets.items():
@@ -38,7 +36,7 @@ def test_a_redirect_of_an_object_is_a_failure_and_is_not_followed(
     assert all(len(server.asked(name)) == 1 for name in targets)
 
 
-def test_a_redirect_of_the_listing_ends_the_run_and_is_not_followed(
+def test_a_redirect_of_the_listing_to_elsewhere_ends_the_run_and_is_not_followed(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
     elsewhere = fault_server(numbered(5)).start()

@@ -165,6 +165,13 @@ impl Error {
         self
     }
 
+    /// The same, as an error of another kind: whose failure it is depends on what was asked for.
+    #[must_use]
+    pub(crate) fn into_kind(mut self, kind: Kind) -> Error {
+        self.0.kind = kind;
+        self
+    }
+
     /// How often it was tried, and for how long.
     #[must_use]
     pub fn after(mut self, tries: u32, time: Duration) -> Error {

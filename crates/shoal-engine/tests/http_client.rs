@@ -294,12 +294,12 @@ fn every_status_has_its_consequence() {
 }
 
 #[test]
-fn a_redirect_is_named_without_its_secrets_and_not_followed() {
-    let wire = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://me:pw@h/x?token=1\r\n\r\n".to_vec();
+fn a_redirect_to_another_host_is_named_without_its_secrets_and_not_followed() {
+    let wire = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://h/x?token=1\r\n\r\n".to_vec();
     let (outcome, _) = copy(&serve_wire(wire), ListGetOptions::default(), 1);
     let reason = &outcome.report.failures[0].reason;
-    assert!(reason.contains("h/x") && reason.contains("302"), "{reason}");
-    assert!(!reason.contains("pw") && !reason.contains("token"), "{reason}");
+    assert!(reason.contains("http://h\"") && reason.contains("302"), "{reason}");
+    assert!(!reason.contains("token"), "{reason}");
 }
 
 #[test]

@@ -227,7 +227,11 @@ fn a_listing_that_is_refused_says_what_to_do() {
         ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "--header"),
         ("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "--header"),
         ("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", Kind::Listing, "--list-path"),
-        ("HTTP/1.1 302 There\r\nLocation: http://h/?t=secret\r\nContent-Length: 0\r\n\r\n", Kind::Listing, "redirects"),
+        (
+            "HTTP/1.1 302 There\r\nLocation: http://h/?t=secret\r\nContent-Length: 0\r\n\r\n",
+            Kind::Listing,
+            "--allow-host",
+        ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", Kind::Listing, "--list-path"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"names\":[\"a\"]}", Kind::Listing, "--names-field"),
         (page, Kind::Listing, "gzip"),

@@ -55,6 +55,9 @@ pub struct ListGet {
     headers: Vec<(String, String)>,
     expect_type: Option<String>,
     encode_slash: bool,
+    ca_file: Option<PathBuf>,
+    insecure: bool,
+    allow_host: Vec<String>,
     pipeline: NumberOrWord,
 }
 
@@ -121,6 +124,9 @@ impl Options {
             connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
             expect_type: own.expect_type,
             encode_slash: own.encode_slash,
+            ca_file: own.ca_file,
+            insecure: own.insecure,
+            allow_host: own.allow_host,
             pipeline: match own.pipeline {
                 NumberOrWord::Count(depth) => Pipeline::Depth(depth),
                 NumberOrWord::Word(word) if word == "auto" => Pipeline::Auto,
@@ -192,6 +198,9 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
         connect_timeout,
         expect_type,
         encode_slash,
+        ca_file,
+        insecure,
+        allow_host,
         pipeline,
     } = ListGetOptions::default();
     all.set_item("list_path", list_path)?;
@@ -204,6 +213,9 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
     all.set_item("connect_timeout", connect_timeout.as_secs_f64())?;
     all.set_item("expect_type", expect_type)?;
     all.set_item("encode_slash", encode_slash)?;
+    all.set_item("ca_file", ca_file)?;
+    all.set_item("insecure", insecure)?;
+    all.set_item("allow_host", allow_host)?;
     match pipeline {
         Pipeline::Auto => all.set_item("pipeline", "auto"),
         Pipeline::Off => all.set_item("pipeline", "off"),

@@ -146,6 +146,19 @@ _LIST_GET_FLAGS = [
     _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
     _option("encode_slash", "Send / inside a name as %2F."),
     _option(
+        "ca_file",
+        "Certificates (PEM) that are trusted besides those of this machine.",
+        type=click.Path(path_type=Path),
+        metavar="PEM",
+    ),
+    _option("insecure", "Trust any certificate: whoever is in between can read and change everything."),
+    _option(
+        "allow_host",
+        "Follow redirects to this other host too, without the headers given here.",
+        multiple=True,
+        metavar="HOST[:PORT]",
+    ),
+    _option(
         "pipeline",
         "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve does), "
         "N = so many even without ids, once 16 objects came the same both ways, off = one at a time.",
@@ -163,6 +176,9 @@ LIST_GET_NAMES = (
     "headers",
     "expect_type",
     "encode_slash",
+    "ca_file",
+    "insecure",
+    "allow_host",
     "pipeline",
 )
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
+
 use super::commit::{DEFERRED_MAX, Message};
 use super::frontier::Frontier;
 use super::open::{Open, Origin};
@@ -59,11 +61,18 @@ pub(crate) fn run(shared: &Arc<Shared>, known: Known) {
     }
 }
 
-fn list(shared: &Arc<Shared>, mut known: Known) -> Result<()> {
+fn list(shared: &Arc<Shared>, known: Known) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::new(Kind::Internal, format!("no event loop for the listing: {e}")))?;
+    let result = list_on(&runtime, shared, known);
+    // Not dropped: that would wait for a name that is being looked up, for as long as its server takes.
+    runtime.shutdown_background();
+    result
+}
+
+fn list_on(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Result<()> {
     if known.relist && !runtime.block_on(verify_behind(shared, &known))? {
         shared.note("what was committed is no longer listed in the same way: everything is fetched again");
         known.forget();

@@ -168,7 +168,7 @@ impl Run {
             out_of_files: AtomicU64::new(0),
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
-            notes: Mutex::new([resume.notes.clone(), started.notes.clone()].concat()),
+            notes: Mutex::new([resume.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
             committer: sender,
             source,

@@ -7,8 +7,9 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Client;
+use super::asking::{Kept, ask};
 use super::connection::Connection;
-use super::drive::{answer, ask};
+use super::drive::answer;
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
 use super::reader::{Answer, HEAD_MAX, Reader, Trust};
@@ -28,7 +29,7 @@ struct Seen {
 /// Fetches the next objects one at a time, as ever, then the same ones pipelined, and says what came of it.
 pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
     let recorder = Recorder { exchange, target: RefCell::default(), seen: RefCell::default() };
-    let mut kept = None;
+    let mut kept = Kept::default();
     for _ in 0..TRIES {
         if recorder.seen.borrow().len() == OBJECTS {
             break;
@@ -38,8 +39,8 @@ pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
             // So few objects are not worth it.
             Next::Wait | Next::Stop => break,
         };
-        match ask(client, kept.take(), || exchange.stalled(), |out| recorder.target(&job, out)).await {
-            Ok((open, head)) => kept = answer(open, &recorder, job, head, false).await,
+        match ask(client, &mut kept, || exchange.stalled(), b"", |out| recorder.target(&job, out)).await {
+            Ok((open, head)) => kept.put(answer(open, &recorder, job, head, false).await),
             Err(error) => exchange.failed(job, error),
         }
     }

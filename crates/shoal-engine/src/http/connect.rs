@@ -1,36 +1,43 @@
 //! Making a connection: resolving the name, trying every address, each for `connect_timeout` at the most.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Client;
+use super::stream::Stream;
 use crate::error::{Error, Kind, Result};
 
-/// A new connection to the service.
+/// A new connection to the service, with TLS where its address says so.
 ///
 /// # Errors
-/// [`Kind::Connect`] with the last address's cause, [`Kind::OutOfFiles`].
-pub(crate) async fn connect(client: &Client) -> Result<TcpStream> {
+/// [`Kind::Connect`] with the last address's cause, [`Kind::OutOfFiles`]; [`Kind::Tls`] for a service that is not to be
+/// trusted; [`Kind::BadAnswer`] where a server led to an address that no server may lead to.
+pub(super) async fn connect(client: &Client) -> Result<Stream> {
     let host = (client.address.host.as_str(), client.address.port);
-    let began = Instant::now();
     let lookup = timeout(client.connect_timeout, tokio::net::lookup_host(host)).await;
     let addresses: Vec<_> = match lookup {
         Err(_) => return Err(failed(client, Kind::Connect, "the name was not resolved in time".into())),
         Ok(Err(e)) => return Err(failed(client, kind(&e), format!("the name could not be resolved: {e}"))),
         Ok(Ok(addresses)) => addresses.collect(),
     };
+    // Here and not earlier: a name may stand for another address each time it is asked for.
+    if client.received
+        && let Some(bad) = addresses.iter().find(|address| is_inside(address.ip()))
+    {
+        let why = format!("{} is an address inside this machine's own network", bad.ip());
+        return Err(failed(client, Kind::BadAnswer, why).hint("no option allows that: no server may lead there"));
+    }
     let mut last = failed(client, Kind::Connect, "the name has no address".into());
     for address in addresses {
-        match timeout(client.connect_timeout, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Small requests must not wait for the answer to the one before (Nagle).
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
-            Ok(Err(e)) => last = failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()),
+        let began = Instant::now();
+        match timeout(client.connect_timeout, connect_to(client, address)).await {
+            Ok(Err(error)) if error.kind() != Kind::Connect => return Err(error),
+            Ok(Err(error)) => last = error,
+            Ok(Ok(stream)) => return Ok(stream),
             Err(_) => {
                 let why = format!("no connection within {:.1} s", began.elapsed().as_secs_f64());
                 last = failed(client, Kind::Connect, why);
@@ -40,8 +47,46 @@ pub(crate) async fn connect(client: &Client) -> Result<TcpStream> {
     Err(last)
 }
 
+async fn connect_to(client: &Client, address: SocketAddr) -> Result<Stream> {
+    let stream =
+        TcpStream::connect(address).await.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
+    // Small requests must not wait for the answer to the one before (Nagle).
+    let _ = stream.set_nodelay(true);
+    if client.address.secure {
+        client.tls.shake_hands(&client.address, stream).await
+    } else {
+        Ok(Stream::Plain(stream))
+    }
+}
+
+/// Addresses that a server has no business to lead to, whatever name they go by: link-local ones, where clouds keep their
+/// machines' credentials, and those that are nobody's.
+fn is_inside(address: IpAddr) -> bool {
+    /// Where a cloud keeps them beyond the link.
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    let v4 = |address: Ipv4Addr| {
+        address.is_link_local() || address.octets()[0] == 0 || address.is_broadcast() || address.is_multicast()
+    };
+    match address {
+        IpAddr::V4(address) => v4(address),
+        IpAddr::V6(address) => {
+            let [a, b, .., y, z] = address.segments();
+            let embedded = Ipv4Addr::from((u32::from(y) << 16) | u32::from(z));
+            let nat64 = a == 0x64 && b == 0xff9b;
+            address.is_unicast_link_local()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || address == METADATA
+                || (address.to_ipv4_mapped().is_some() || nat64) && v4(embedded)
+        }
+    }
+}
+
 fn failed(client: &Client, kind: Kind, why: String) -> Error {
-    Error::new(kind, why).on(&client.address.shown())
+    let shown = client.address.shown();
+    // A failure of an object names the object; that another host is to blame is said nowhere else.
+    let why = if client.received { format!("{why}, at \"{shown}\" where a redirect leads") } else { why };
+    Error::new(kind, why).on(&shown)
 }
 
 fn kind(error: &io::Error) -> Kind {
@@ -56,5 +101,22 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset while connecting".to_owned(),
         _ => format!("no connection: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_server_leads_to_where_machines_keep_their_credentials() {
+        for inside in
+            ["169.254.169.254", "0.0.0.0", "fe80::1", "::", "::ffff:169.254.1.1", "64:ff9b::a9fe:a9fe", "fd00:ec2::254"]
+        {
+            assert!(is_inside(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1", "2001:db8::1", "::ffff:192.0.2.1"] {
+            assert!(!is_inside(outside.parse().unwrap()), "{outside}");
+        }
     }
 }

@@ -3,19 +3,19 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 
 use super::body::{Framing, Step};
 use super::head::{self, Head};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
+use super::stream::Stream;
 use super::watch::Watch;
-use super::{Client, connect};
+use super::{Client, connect, tls};
 use crate::error::{Error, Kind, Result};
 
 /// First size of a read buffer, in bytes: the head and body of a small object, many times over.
@@ -29,7 +29,7 @@ const IN_BODY: &str = "in the middle of the body";
 
 /// A connection with its read buffer and its deadlines. `C` tells how long its thread has been busy otherwise.
 pub(crate) struct Connection<C> {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
     /// Unread bytes are `buffer[start..end]`.
     start: usize,
@@ -47,7 +47,11 @@ pub(crate) struct Connection<C> {
     received: u64,
     /// The last reading failed because the peer closed or reset the connection.
     closed: bool,
+    /// The peer said that it has no more to send, and nothing is missing of what it sent.
+    ended: bool,
     wants_type: bool,
+    /// It is not to the service itself but to another host, to which a redirect led.
+    pub(super) elsewhere: Option<Arc<Client>>,
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
@@ -67,13 +71,15 @@ impl<C: Fn() -> Duration> Connection<C> {
             pieces: Vec::new(),
             received: 0,
             closed: false,
+            ended: false,
             wants_type: client.wants_type,
+            elsewhere: None,
         })
     }
 
-    /// Sends a request and reads the head of its answer.
-    pub async fn ask(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
-        let number = self.queue(client, target);
+    /// Sends a request, with further header lines, and reads the head of its answer.
+    pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+        let number = self.queue_with(client, extra, target);
         self.received = 0;
         self.watch.head();
         let (mut interim, mut seen) = (0, 0);
@@ -108,10 +114,14 @@ impl<C: Fn() -> Duration> Connection<C> {
 
     /// Adds a request to those that the next reading sends; its number on this connection.
     pub fn queue(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.queue_with(client, b"", target)
+    }
+
+    fn queue_with(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let number = self.asked;
         self.asked += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
-        client.request(&mut self.request, id, target);
+        client.request(&mut self.request, id, extra, target);
         number
     }
 
@@ -213,9 +223,8 @@ impl<C: Fn() -> Duration> Connection<C> {
                     }
                 }
                 Step::More => match self.fill(IN_BODY).await {
-                    Err(error) if matches!(framing, Framing::Close) && self.closed && !error_is_reset(&error) => {
-                        return Ok(None);
-                    }
+                    // A reset, or an end that TLS was not told of, is no end of a body.
+                    Err(_) if matches!(framing, Framing::Close) && self.ended => return Ok(None),
                     other => other?,
                 },
             }
@@ -268,10 +277,8 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// Nothing has come since the last answer, not even the end.
-    pub fn is_quiet(&self) -> bool {
-        let mut byte = [0];
-        self.start == self.end
-            && matches!(self.stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    pub fn is_quiet(&mut self) -> bool {
+        self.start == self.end && self.stream.is_quiet()
     }
 
     /// The connection broke before a byte of the answer came.
@@ -315,7 +322,7 @@ impl<C: Fn() -> Duration> Connection<C> {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn> {
         let mut unsent = None;
         while self.sent < self.request.len() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.request[self.sent..]) {
+            match self.stream.poll_write(context, &self.request[self.sent..]) {
                 Poll::Ready(Ok(0)) => unsent = Some(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(bytes)) => self.sent += bytes,
                 Poll::Ready(Err(error)) => unsent = Some(error),
@@ -326,10 +333,13 @@ impl<C: Fn() -> Duration> Connection<C> {
                 self.sent = 0;
             }
         }
+        if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
+            unsent = Some(error);
+        }
         let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
-        match Pin::new(&mut self.stream).poll_read(context, &mut free) {
+        match self.stream.poll_read(context, &mut free) {
             Poll::Ready(Ok(())) if free.filled().is_empty() => {
-                self.closed = true;
+                (self.closed, self.ended) = (true, true);
                 Poll::Ready(unsent.map_or(Turn::Closed, Turn::Broken))
             }
             Poll::Ready(Ok(())) => {
@@ -373,7 +383,11 @@ pub(crate) enum Gathered {
 }
 
 fn disconnected(error: &io::Error, place: &str) -> Error {
+    if let Some(refused) = tls::refused_later(error) {
+        return refused;
+    }
     let what = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the connection was cut (no TLS close_notify)".to_owned(),
         io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
         io::ErrorKind::BrokenPipe => "the connection was closed".to_owned(),
         _ => format!("the connection broke ({error})"),
@@ -384,9 +398,4 @@ fn disconnected(error: &io::Error, place: &str) -> Error {
 /// In the middle of a body the server has answered, if badly: that says more about the object than about the server.
 fn broken_at(place: &str) -> Kind {
     if place == IN_BODY { Kind::ShortBody } else { Kind::Disconnected }
-}
-
-/// A reset is no end of a body, even of one that ends with the connection.
-fn error_is_reset(error: &Error) -> bool {
-    error.os_error().is_some() || error.kind() != Kind::ShortBody
 }

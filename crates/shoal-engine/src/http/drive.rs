@@ -1,10 +1,11 @@
 //! Taking jobs and answering them one at a time over one connection after the other. Not here: one connection
-//! (`connection.rs`), requests sent ahead (`pipeline.rs`), what the owner is told (`exchange.rs`).
+//! (`connection.rs`), asking (`asking.rs`), requests sent ahead (`pipeline.rs`), what the owner is told (`exchange.rs`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Client;
+use super::asking::{Kept, ask};
 use super::compare::compare;
 use super::connection::{Connection, Gathered};
 use super::exchange::{Exchange, Next, Plan};
@@ -12,13 +13,13 @@ use super::head::Head;
 use super::pipeline::pipeline;
 use super::reader::Trust;
 use super::request_id::Echo;
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 /// Takes jobs and answers them over one connection after the other until told to stop: the first of each connection
 /// alone, then, where that is safe, with requests sent ahead.
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
     let clock = || exchange.stalled();
-    let mut kept = None;
+    let mut kept = Kept::default();
     // To be asked one at a time, before any other.
     let mut alone = VecDeque::new();
     loop {
@@ -33,7 +34,7 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
                 Next::Job(job) => job,
             },
         };
-        let (open, head) = match ask(client, kept.take(), clock, |out| exchange.target(&job, out)).await {
+        let (open, head) = match ask(client, &mut kept, clock, b"", |out| exchange.target(&job, out)).await {
             Ok(answered) => answered,
             Err(error) => {
                 exchange.failed(job, error);
@@ -41,7 +42,7 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
             }
         };
         let echo = head.echo;
-        kept = answer(open, exchange, job, head, false).await;
+        kept.put(answer(open, exchange, job, head, false).await);
         if !alone.is_empty() {
             continue;
         }
@@ -58,32 +59,9 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
         if client.pipelining.depth(exchange.depth()) > 1
             && let Some(open) = kept.take()
         {
-            kept = pipeline(client, exchange, open, trust, &mut alone).await;
+            kept.put(pipeline(client, exchange, open, trust, &mut alone).await);
         }
     }
-}
-
-/// Sends a request over the kept connection, or over a fresh one, and reads the head of its answer.
-///
-/// A kept connection may be closed by the server in the moment the request is sent. When it ends before a byte of an
-/// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
-pub(crate) async fn ask<C: Fn() -> Duration>(
-    client: &Client,
-    kept: Option<Box<Connection<C>>>,
-    clock: C,
-    target: impl Fn(&mut Vec<u8>),
-) -> Result<(Box<Connection<C>>, Head)> {
-    // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
-    if let Some(mut kept) = kept.filter(|kept| kept.is_quiet()) {
-        match kept.ask(client, &target).await {
-            Ok(head) => return Ok((kept, head)),
-            Err(_) if kept.is_untouched() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut fresh = Box::new(Connection::open(client, clock).await?);
-    let head = fresh.ask(client, &target).await?;
-    Ok((fresh, head))
 }
 
 /// Reads an object's body and hands it in. The connection, if it can be used again. `more`: further requests are

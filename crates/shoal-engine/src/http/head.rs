@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
 
 use super::body::Framing;
+use super::redirect::{Location, Refusal};
 use super::request_id::{self, Echo};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -27,7 +28,9 @@ pub(crate) struct Head {
     /// Only where the client `wants_type`.
     pub content_type: Option<String>,
     /// Only with 3xx.
-    pub location: Option<String>,
+    pub location: Option<Location>,
+    /// Why the redirect that this is was not followed.
+    pub refusal: Option<Refusal>,
     /// Only with 429 and 5xx; capped at 120 s.
     pub retry_after: Option<Duration>,
 }
@@ -38,6 +41,21 @@ impl Head {
         match self.framing {
             Framing::Length(length) => Some(length),
             _ => None,
+        }
+    }
+
+    /// The object is elsewhere.
+    pub fn is_redirect(&self) -> bool {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308)
+    }
+
+    /// What is wrong with an answer of 3xx: `kind` is whose failure it is.
+    pub fn misled(&self, kind: Kind) -> Error {
+        let why = self.refusal.as_ref().map_or("that has no place here", |refusal| &refusal.why);
+        let error = Error::new(kind, format!("the answer is a redirect ({}) {why}", self.status));
+        match self.refusal.as_ref().and_then(|refusal| refusal.hint.as_ref()) {
+            Some(hint) => error.hint(hint),
+            None => error,
         }
     }
 
@@ -74,7 +92,10 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
     let framing = reading.framing()?;
     let close = reading.close || matches!(framing, Framing::Close);
     let Reading { echo, encoding, content_type, location, retry_after, .. } = reading;
-    Ok(Some((Head { status, framing, close, echo, encoding, content_type, location, retry_after }, length)))
+    Ok(Some((
+        Head { status, framing, close, echo, encoding, content_type, location, refusal: None, retry_after },
+        length,
+    )))
 }
 
 #[derive(Default)]
@@ -87,7 +108,7 @@ struct Reading<'a> {
     chunked: bool,
     encoding: Option<String>,
     content_type: Option<String>,
-    location: Option<String>,
+    location: Option<Location>,
     retry_after: Option<Duration>,
 }
 
@@ -124,10 +145,7 @@ impl Reading<'_> {
                 self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
             }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
-                // A query can carry a signature or token: it is nobody's to see.
-                let shown = value.split(|&byte| byte == b'?').next().unwrap_or_default();
-                let after = shown.iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
-                self.location = Some(escape(&shown[after..]));
+                self.location = Some(Location(value.trim_ascii().to_vec()));
             }
             11 if self.status >= 429 && name.eq_ignore_ascii_case("retry-after") => {
                 self.retry_after = retry_after(value, SystemTime::now());

@@ -1,13 +1,15 @@
-//! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, no automatic redirects.
+//! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, redirects only by rules of its own
+//! (`redirect.rs`).
 //!
-//! Here: addresses (`url.rs`), connecting (`connect.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
+//! Here: addresses (`url.rs`), connecting (`connect.rs`, `tls.rs`, `stream.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
 //! (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in answers: one at a time
-//! (`drive.rs`, speaking to its owner through `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how
+//! (`drive.rs`, asking through `asking.rs`, speaking to its owner through `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how
 //! many is `pipelining.rs`, whose answer it is `request_id.rs`, reading them `reader.rs`). Not here: what an answer means; sources say that.
 //!
 //! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB, trailers
 //! of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`; everything else streams.
 
+mod asking;
 mod body;
 mod compare;
 mod connect;
@@ -20,19 +22,25 @@ mod head;
 mod pipeline;
 mod pipelining;
 mod reader;
+mod redirect;
 mod request_id;
+mod stream;
+mod tls;
 mod url;
 mod watch;
 
-pub(crate) use connection::Connection;
-pub(crate) use drive::{ask, drive};
+pub(crate) use asking::{Kept, ask};
+pub(crate) use drive::drive;
 pub(crate) use exchange::{Exchange, Next, Plan};
 pub(crate) use head::Head;
 pub use pipelining::Pipeline;
 pub(crate) use pipelining::Pipelining;
+pub(crate) use redirect::AllowedHost;
 pub(crate) use request_id::FIELD as REQUEST_ID;
+pub(crate) use tls::Tls;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What all connections to one service share.
@@ -45,6 +53,12 @@ pub(crate) struct Client {
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
+    /// Whom its TLS trusts.
+    pub tls: Arc<Tls>,
+    /// Its address came from a server, not from the user.
+    pub received: bool,
+    /// Other hosts to which redirects may lead.
+    pub allowed: Vec<AllowedHost>,
     /// Whether requests to it are sent ahead.
     pub pipelining: Pipelining,
     /// Keep the `Content-Type` of answers: only for those who look at it.
@@ -52,8 +66,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Appends a GET request for `target` (path and query, encoded), with its id if it has one.
-    pub fn request(&self, out: &mut Vec<u8>, id: &[u8], target: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a GET request for `target` (path and query, encoded), with its id if it has one and further
+    /// header lines.
+    pub fn request(&self, out: &mut Vec<u8>, id: &[u8], extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) {
         out.extend_from_slice(b"GET ");
         target(out);
         out.extend_from_slice(b" HTTP/1.1\r\n");
@@ -64,6 +79,28 @@ impl Client {
             out.extend_from_slice(id);
             out.extend_from_slice(b"\r\n");
         }
+        out.extend_from_slice(extra);
         out.extend_from_slice(b"\r\n");
     }
+
+    /// The client of another host, to which a redirect leads: none of what the user gave for this one is sent there.
+    fn elsewhere(&self, address: Address) -> Client {
+        Client {
+            fields: Secret::new(plain_fields(&address, true)),
+            timeout: self.timeout,
+            connect_timeout: self.connect_timeout,
+            tls: self.tls.clone(),
+            received: !self.address.is_same_origin(&address),
+            allowed: Vec::new(),
+            pipelining: Pipelining::new(Pipeline::Off),
+            wants_type: self.wants_type,
+            address,
+        }
+    }
+}
+
+/// The header lines that every service gets.
+pub(crate) fn plain_fields(address: &Address, with_agent: bool) -> String {
+    let agent = if with_agent { concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n") } else { "" };
+    format!("Host: {}\r\nAccept-Encoding: identity\r\n{agent}", address.authority())
 }

@@ -26,9 +26,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// `http://host:port/base`, taken apart.
+/// `http://host:port/base` or `https://…`, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
+    /// TLS.
+    pub secure: bool,
     /// Host name or address, without brackets.
     pub host: String,
     pub port: u16,
@@ -39,17 +41,30 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    pub fn new(secure: bool, host: String, port: Option<u16>) -> Address {
+        let port = port.unwrap_or(default_port(secure));
+        Address { secure, host, port, base: String::new(), authorization: None }
+    }
+
+    /// Whether both have the same scheme, host and port, so that what is meant for the one may be sent to the other.
+    pub fn is_same_origin(&self, other: &Address) -> bool {
+        (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The port where none is named.
+    pub fn default_port(&self) -> u16 {
+        default_port(self.secure)
+    }
+
     /// Parses what a user typed.
     ///
     /// # Errors
     /// [`Kind::Config`] saying what is wrong with it; never with the user or password in the text.
     pub fn parse(text: &str) -> Result<Address> {
         let Some((scheme, rest)) = text.split_once("://") else { return Err(refused(text, "it has no scheme")) };
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(refused(text, "https is not built in yet").hint("use http, or a local proxy that speaks TLS"));
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
-            return Err(refused(text, "its scheme is not http"));
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
+            return Err(refused(text, "its scheme is neither http nor https"));
         }
         if rest.contains(['?', '#']) || rest.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(refused(text, "it has a query, a fragment or white space"));
@@ -68,25 +83,35 @@ impl Address {
             }
             None => None,
         };
-        Ok(Address { host, port, base: base.trim_end_matches('/').to_owned(), authorization })
+        let base = base.trim_end_matches('/').to_owned();
+        Ok(Address { base, authorization, ..Address::new(secure, host, port) })
     }
 
     /// `host:port` as it stands in a `Host` field and in messages.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 80 { host } else { format!("{host}:{}", self.port) }
+        if self.port == self.default_port() { host } else { format!("{host}:{}", self.port) }
     }
 
     /// `http://host:port/base`, without secrets.
     pub fn shown(&self) -> String {
-        escape(format!("http://{}{}", self.authority(), self.base).as_bytes())
+        escape(format!("{}{}", self.origin(), self.base).as_bytes())
+    }
+
+    /// `http://host:port`.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", if self.secure { "https" } else { "http" }, self.authority())
     }
 
     /// A proxy variable that applies to this address, if one does; rules as curl's.
     pub fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         // HTTP_PROXY in capitals can be set by a request to a CGI program (httpoxy): curl ignores it, and so do we.
-        let found = ["http_proxy", "all_proxy", "ALL_PROXY"].into_iter().find(|name| set(name).is_some())?;
+        let variables = match self.secure {
+            false => ["http_proxy", "all_proxy", "ALL_PROXY"].as_slice(),
+            true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
+        };
+        let found = variables.iter().copied().find(|name| set(name).is_some())?;
         let exempt = set("no_proxy").or_else(|| set("NO_PROXY")).unwrap_or_default();
         let host = self.host.to_ascii_lowercase();
         let is_exempt = exempt.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
@@ -106,21 +131,34 @@ fn refused(text: &str, why: &str) -> Error {
     let text = if scheme.is_empty() { shown.to_owned() } else { format!("{scheme}://{shown}") };
     Error::new(Kind::Config, format!("not the address of a service: {why}"))
         .on(&escape(text.as_bytes()))
-        .hint("it is written http://host:port or http://host:port/base")
+        .hint("it is written http://host:port or https://host:port/base")
 }
 
-fn split_port(text: &str) -> Option<(String, u16)> {
+fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
+}
+
+/// A host, without brackets, and its port if one is named.
+pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;
-        (host, rest.strip_prefix(':').or(rest.is_empty().then_some("80"))?)
+        (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
     } else {
-        text.split_once(':').unwrap_or((text, "80"))
+        text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)))
     };
     let legal = host.parse::<IpAddr>().is_ok()
         || !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
     legal.then_some(())?;
-    Some((host.to_owned(), port.parse().ok().filter(|&port| port != 0)?))
+    let port = match port {
+        None => None,
+        // Digits only: `parse` would take a sign.
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(port.parse().ok().filter(|&port| port != 0)?)
+        }
+        Some(_) => return None,
+    };
+    Some((host.to_owned(), port))
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
@@ -181,21 +219,15 @@ mod tests {
         assert_eq!(address.authorization.unwrap().reveal(), "Basic dTpwQHNz");
         assert_eq!(Address::parse("http://[::1]:81").unwrap().authority(), "[::1]:81");
         assert_eq!(Address::parse("http://h").unwrap().authority(), "h");
+        assert_eq!(Address::parse("HTTPS://h/x").unwrap().shown(), "https://h/x");
+        assert_eq!(Address::parse("https://h:80").unwrap().shown(), "https://h:80");
+        assert_eq!(Address::parse("https://[::1]").unwrap().port, 443);
     }
 
     #[test]
     fn what_is_no_address_is_refused_without_the_password() {
-        let bad = [
-            "ftp://h",
-            "http://",
-            "http://h:x",
-            "http://h:0",
-            "http://a b",
-            "http://h/?q",
-            "h:80",
-            "https://h",
-            "http://[::g]",
-        ];
+        let bad =
+            ["ftp://h", "http://", "http://h:x", "http://h:0", "http://a b", "http://h/?q", "h:80", "http://[::g]"];
         for text in bad {
             assert!(Address::parse(text).is_err(), "{text}");
         }
@@ -222,6 +254,9 @@ mod tests {
         };
         assert_eq!(address.proxy(with(&[("http_proxy", "x")])), Some("http_proxy"));
         assert_eq!(address.proxy(with(&[("HTTP_PROXY", "x")])), None);
+        let secure = Address::parse("https://files.example.com").unwrap();
+        assert_eq!(secure.proxy(with(&[("http_proxy", "x")])), None);
+        assert_eq!(secure.proxy(with(&[("HTTPS_PROXY", "x")])), Some("HTTPS_PROXY"));
         assert_eq!(address.proxy(with(&[("http_proxy", "x"), ("no_proxy", "other, .example.com")])), None);
         assert_eq!(address.proxy(with(&[("all_proxy", "x"), ("no_proxy", "ample.com")])), Some("all_proxy"));
     }

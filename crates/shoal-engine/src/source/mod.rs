@@ -50,6 +50,10 @@ pub trait Source: Send + Sync {
     fn depth(&self) -> usize {
         1
     }
+    /// What the user should know before it starts, for the report.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true

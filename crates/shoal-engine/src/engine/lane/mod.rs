@@ -105,6 +105,8 @@ impl LaneState {
         });
         drop(local); // tasks of the fetcher, and with them their bodies, end before their slots are discarded
         state.discard();
+        // Not dropped: that would wait for a name that is being looked up, for as long as its server takes.
+        runtime.shutdown_background();
         result
     }
 

@@ -196,10 +196,7 @@ fn refusal(service: &Service, head: &Head) -> Option<Error> {
         403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),
         429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),
         408 | 500..=599 => error(Kind::ServerError, format!("the service answered {status}")),
-        300..=399 => {
-            let to = head.location.as_deref().unwrap_or("nowhere");
-            error(Kind::BadAnswer, format!("a redirect to \"{to}\" ({status}), which is not followed"))
-        }
+        300..=399 => Some(head.misled(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the service answered {status}")),
     }
 }

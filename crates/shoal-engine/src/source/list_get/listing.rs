@@ -8,7 +8,7 @@ use super::loops::Loops;
 use super::page::{self, Cut};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Connection, Head, ask, encode_name};
+use crate::http::{Head, Kept, ask, encode_name};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -53,7 +53,7 @@ type Clock = fn() -> Duration;
 /// A listing under way.
 pub(super) struct Pages {
     service: Arc<Service>,
-    connection: Option<Box<Connection<Clock>>>,
+    kept: Kept<Clock>,
     /// The page at hand.
     cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
@@ -73,7 +73,14 @@ impl Pages {
             })?,
         };
         let from_journal = place.token.is_some();
-        Ok(Pages { service, connection: None, cut: None, place: Some(place), from_journal, loops: Loops::default() })
+        Ok(Pages {
+            service,
+            kept: Kept::default(),
+            cut: None,
+            place: Some(place),
+            from_journal,
+            loops: Loops::default(),
+        })
     }
 
     /// Asks for the next page.
@@ -97,13 +104,16 @@ impl Pages {
     async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let kept = self.connection.take();
-        let (mut open, head) = ask(&service.client, kept, clock, |out| target(&service, place, out)).await?;
+        let asking = ask(&service.client, &mut self.kept, clock, b"", |out| target(&service, place, out)).await;
+        let (mut open, head) = asking.map_err(|error| match error.kind() {
+            Kind::BadAnswer => error.into_kind(Kind::Listing),
+            _ => error,
+        })?;
         self.check(&head, place)?;
         let close = head.close;
         match open.body(head, PAGE_MAX).await? {
             Some(json) => {
-                self.connection = (!close).then_some(open);
+                self.kept.put((!close).then_some(open));
                 Ok(json)
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
@@ -132,13 +142,7 @@ impl Pages {
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
                 .hint("its path is given with --list-path"),
-            300..=399 => {
-                let to = head.location.as_deref().unwrap_or("nowhere");
-                Error::new(
-                    Kind::Listing,
-                    format!("the service redirects its listing to \"{to}\" ({status}), which is not followed"),
-                )
-            }
+            300..=399 => head.misled(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };
         Err(error.retry_after(head.retry_after))

@@ -8,6 +8,7 @@ mod listing;
 mod loops;
 mod page;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{Address, Client, Pipelining, valid_field};
+use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, plain_fields, valid_field};
 use crate::partition::{Cursor, Partition};
 
 /// How a list/get service is spoken to.
@@ -41,6 +42,12 @@ pub struct ListGetOptions {
     pub expect_type: Option<String>,
     /// Encode `/` in names too.
     pub encode_slash: bool,
+    /// A file of certificates (PEM) to trust besides those of the platform.
+    pub ca_file: Option<PathBuf>,
+    /// Trust any certificate: whoever is in between reads and changes everything.
+    pub insecure: bool,
+    /// Other hosts, as `host` or `host:port`, to which a redirect may lead; nothing secret is sent there.
+    pub allow_host: Vec<String>,
     /// When requests are sent before the answers to earlier ones are there.
     pub pipeline: Pipeline,
 }
@@ -58,6 +65,9 @@ impl Default for ListGetOptions {
             connect_timeout: Duration::from_secs(10),
             expect_type: None,
             encode_slash: false,
+            ca_file: None,
+            insecure: false,
+            allow_host: Vec::new(),
             pipeline: Pipeline::Auto,
         }
     }
@@ -76,10 +86,10 @@ struct Service {
 pub struct ListGet(Arc<Service>);
 
 impl ListGet {
-    /// The service at `url` (`http://host:port[/base]`). Nothing is sent yet.
+    /// The service at `url` (`http://host:port[/base]`, or `https://`). Nothing is sent yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an address or option that makes no sense, and where a proxy variable would apply.
+    /// [`Kind::Config`] for an address or option that makes no sense, for certificates that cannot be read, and where a proxy variable would apply.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         let address = Address::parse(url)?;
         if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
@@ -106,12 +116,19 @@ impl ListGet {
                     .compile_matcher(),
             ),
         };
+        let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
+        if address.secure || options.ca_file.is_some() {
+            tls.prepare()?;
+        }
         let fields = fields(&address, &options.headers)?;
         let client = Client {
             address,
             fields,
             timeout: options.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            tls,
+            received: false,
+            allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
         };
@@ -121,11 +138,8 @@ impl ListGet {
 
 /// The header lines of every request, and the empty line behind them.
 fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http::Secret> {
-    let mut lines = format!("Host: {}\r\nAccept-Encoding: identity\r\n", address.authority());
     let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    if !has("user-agent") {
-        lines.push_str(concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n"));
-    }
+    let mut lines = plain_fields(address, !has("user-agent"));
     if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
         lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
     }
@@ -176,6 +190,11 @@ impl Source for ListGet {
 
     fn depth(&self) -> usize {
         self.0.client.pipelining.proven_depth(usize::MAX)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let insecure = "--insecure: no certificate was looked at; whoever is in between can read and change everything";
+        self.0.options.insecure.then(|| insecure.to_owned()).into_iter().collect()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

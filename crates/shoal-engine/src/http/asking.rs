@@ -1,0 +1,139 @@
+//! Asking for one thing: over a connection that was kept, or over a fresh one, and on to where a redirect leads. Not here:
+//! where it may lead (`redirect.rs`), what is asked and what becomes of the answer (`drive.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Client;
+use super::connection::Connection;
+use super::head::Head;
+use super::redirect::{self, REDIRECTS_MAX, Refusal};
+use super::request_id::Echo;
+use crate::error::Result;
+
+/// The connections that are kept between one request and the next: one to the service, and one to the last other host that
+/// a redirect has led to.
+pub(crate) struct Kept<C> {
+    home: Option<Box<Connection<C>>>,
+    away: Option<Box<Connection<C>>>,
+}
+
+impl<C> Default for Kept<C> {
+    fn default() -> Self {
+        Kept { home: None, away: None }
+    }
+}
+
+impl<C: Fn() -> Duration> Kept<C> {
+    /// Keeps a connection that can be used again.
+    pub fn put(&mut self, open: Option<Box<Connection<C>>>) {
+        match open {
+            Some(open) if open.elsewhere.is_some() => self.away = Some(open),
+            Some(open) => self.home = Some(open),
+            None => {}
+        }
+    }
+
+    /// The connection to the service.
+    pub fn take(&mut self) -> Option<Box<Connection<C>>> {
+        self.home.take()
+    }
+
+    fn take_away(&mut self, to: &Client) -> Option<Box<Connection<C>>> {
+        self.away
+            .take()
+            .filter(|open| open.elsewhere.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address)))
+    }
+}
+
+/// Sends a request and reads the head of its answer, which is a redirect only if it is one that is not followed. `extra`:
+/// header lines for this request alone, which are no secrets.
+///
+/// # Errors
+/// Those of making a connection and of reading from it.
+pub(crate) async fn ask<C: Fn() -> Duration + Clone>(
+    client: &Client,
+    kept: &mut Kept<C>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C>>, Head)> {
+    let (open, head) = once(client, kept.take(), clock.clone(), extra, &target).await?;
+    if !head.is_redirect() {
+        return Ok((open, head));
+    }
+    let mut asked = Vec::new();
+    target(&mut asked);
+    follow(client, kept, clock, extra, (open, head), asked).await
+}
+
+async fn follow<C: Fn() -> Duration + Clone>(
+    client: &Client,
+    kept: &mut Kept<C>,
+    clock: C,
+    extra: &[u8],
+    (mut open, mut head): (Box<Connection<C>>, Head),
+    mut target: Vec<u8>,
+) -> Result<(Box<Connection<C>>, Head)> {
+    // Once the service is left, nothing secret is sent any more, not even when another host leads back to it.
+    let mut elsewhere: Option<Arc<Client>> = None;
+    let mut followed = 0;
+    while head.is_redirect() {
+        let at = elsewhere.as_deref().unwrap_or(client);
+        let place = if followed == REDIRECTS_MAX {
+            Err(Refusal::too_many())
+        } else {
+            redirect::follow(&client.address, &client.allowed, &at.address, &target, head.location.as_ref())
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(refusal) => {
+                head.refusal = Some(refusal);
+                break;
+            }
+        };
+        if !at.address.is_same_origin(&place.address) {
+            elsewhere = Some(Arc::new(client.elsewhere(place.address)));
+        }
+        let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
+        kept.put(reusable.then_some(open));
+        (target, followed) = (place.target, followed + 1);
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
+        (open, head) = match &elsewhere {
+            None => once(client, kept.take(), clock.clone(), extra, write).await?,
+            Some(other) => {
+                let away = kept.take_away(other);
+                let (mut open, head) = once(other, away, clock.clone(), extra, write).await?;
+                open.elsewhere = Some(other.clone());
+                (open, head)
+            }
+        };
+        // Where every object is a redirect, requests sent ahead would all be sent twice.
+        head.echo = Echo::Missing;
+    }
+    Ok((open, head))
+}
+
+/// Sends a request over the kept connection, or over a fresh one, and reads the head of its answer.
+///
+/// A kept connection may be closed by the server in the moment the request is sent. When it ends before a byte of an
+/// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
+async fn once<C: Fn() -> Duration>(
+    client: &Client,
+    kept: Option<Box<Connection<C>>>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C>>, Head)> {
+    // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
+    if let Some(mut kept) = kept.and_then(|mut kept| kept.is_quiet().then_some(kept)) {
+        match kept.ask(client, extra, &target).await {
+            Ok(head) => return Ok((kept, head)),
+            Err(_) if kept.is_untouched() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut fresh = Box::new(Connection::open(client, clock).await?);
+    let head = fresh.ask(client, extra, &target).await?;
+    Ok((fresh, head))
+}

@@ -1,0 +1,236 @@
+//! TLS: whom to trust, the handshake, and what its failures mean. Not here: TCP (`connect.rs`), reading (`stream.rs`).
+//!
+//! TLS 1.2 and 1.3. Trusted are the roots of the platform, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, and one
+//! file of the user's besides. A failure to trust is permanent: asking again would not change it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::stream::Stream;
+use super::url::Address;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// Whom a client trusts, and the sessions that its connections can resume. The roots are read when they are first needed:
+/// it takes milliseconds.
+#[derive(Default)]
+pub(crate) struct Tls {
+    /// A file of further roots, in PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Trust anybody.
+    pub insecure: bool,
+    config: OnceLock<Arc<ClientConfig>>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("ca_file", &self.ca_file).field("insecure", &self.insecure).finish()
+    }
+}
+
+impl Tls {
+    pub fn new(ca_file: Option<PathBuf>, insecure: bool) -> Tls {
+        Tls { ca_file, insecure, config: OnceLock::new() }
+    }
+
+    /// Reads the roots, if they are not read yet.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] when there is none to trust.
+    pub fn prepare(&self) -> Result<Arc<ClientConfig>> {
+        if let Some(config) = self.config.get() {
+            return Ok(config.clone());
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = self.roots()?;
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| Error::new(Kind::Internal, format!("TLS cannot be set up: {e}")))?;
+        let mut config = match roots {
+            Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(TrustAnybody(provider)))
+                .with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Of two threads that come at once one is too late; both must share the sessions.
+        Ok(self.config.get_or_init(|| Arc::new(config)).clone())
+    }
+
+    /// `None`: anybody is trusted.
+    fn roots(&self) -> Result<Option<RootCertStore>> {
+        let mut roots = RootCertStore::empty();
+        if let Some(path) = &self.ca_file {
+            let found = rustls_native_certs::load_certs_from_paths(Some(path), None);
+            let config = |why: String| {
+                Error::new(Kind::Config, why)
+                    .on(&escape(path.as_os_str().as_encoded_bytes()))
+                    .hint("--ca-file is a file of certificates in PEM: -----BEGIN CERTIFICATE-----")
+            };
+            if let Some(error) = found.errors.first() {
+                return Err(config(format!("the certificates to trust cannot be read: {error}")));
+            }
+            if roots.add_parsable_certificates(found.certs).0 == 0 {
+                return Err(config("there is no certificate in the file".to_owned()));
+            }
+        }
+        if self.insecure {
+            return Ok(None);
+        }
+        let found = rustls_native_certs::load_native_certs();
+        let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = format!("this machine has no certificates to trust{}", escape(why.as_bytes()));
+            let hint = "install them (the package ca-certificates), name them in SSL_CERT_FILE, or give --ca-file PEM";
+            return Err(Error::new(Kind::Config, why).hint(hint));
+        }
+        Ok(Some(roots))
+    }
+
+    /// Shakes hands.
+    ///
+    /// # Errors
+    /// [`Kind::Tls`] where the peer is not to be trusted; [`Kind::Connect`] where the connection broke.
+    pub(super) async fn shake_hands(&self, address: &Address, stream: TcpStream) -> Result<Stream> {
+        let name = ServerName::try_from(address.host.clone())
+            .map_err(|_| Error::new(Kind::Tls, "no certificate can be for a host of this name").on(&address.shown()))?;
+        match TlsConnector::from(self.prepare()?).connect(name, stream).await {
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
+            Err(error) => Err(failed(address, &error)),
+        }
+    }
+}
+
+/// Why a handshake failed.
+fn failed(address: &Address, error: &io::Error) -> Error {
+    let on = address.shown();
+    match cause(error) {
+        Some(cause) => refused(cause, &address.host).unwrap_or_else(|| {
+            Error::new(Kind::Connect, format!("the TLS handshake failed: {}", escape(cause.to_string().as_bytes())))
+        }),
+        None => Error::new(Kind::Connect, format!("the connection broke in the TLS handshake: {error}"))
+            .errno(error.raw_os_error()),
+    }
+    .on(&on)
+}
+
+/// The permanent failure behind an error that came after the handshake, if there is one: with TLS 1.3 a server looks at the
+/// client's certificate only then.
+pub(super) fn refused_later(error: &io::Error) -> Option<Error> {
+    match cause(error)? {
+        cause @ rustls::Error::AlertReceived(_) => refused(cause, ""),
+        _ => None,
+    }
+}
+
+fn cause(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What makes trying again pointless; `None`: nothing.
+fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
+    use rustls::Error as Tls;
+    let (why, hint) = match cause {
+        Tls::InvalidCertificate(why) => bad_certificate(why, host),
+        Tls::AlertReceived(AlertDescription::ProtocolVersion) | Tls::PeerIncompatible(_) => {
+            (format!("the server speaks no TLS that is safe, 1.2 or 1.3 ({cause})"), "only the server can change that")
+        }
+        Tls::AlertReceived(AlertDescription::CertificateRequired) => {
+            ("the server asks for a client's certificate (mutual TLS), and shoal has none to show".to_owned(), "")
+        }
+        // What a server says in a moment of weakness.
+        Tls::AlertReceived(
+            AlertDescription::InternalError | AlertDescription::CloseNotify | AlertDescription::UserCanceled,
+        ) => return None,
+        Tls::AlertReceived(alert) => (format!("the server refuses this client ({alert:?})"), ""),
+        Tls::InvalidMessage(_) => ("the server's answer is not TLS".to_owned(), "does it speak http:// on this port?"),
+        Tls::NoApplicationProtocol | Tls::PeerMisbehaved(_) => (format!("no TLS with this server: {cause}"), ""),
+        _ => return None,
+    };
+    let error = Error::new(Kind::Tls, escape(why.as_bytes()));
+    Some(if hint.is_empty() { error } else { error.hint(hint) })
+}
+
+fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str) {
+    const RENEW: &str =
+        "the server needs a new certificate, or this machine's clock is wrong; --insecure trusts it all the same";
+    const TRUST: &str =
+        "if it is yours, name the certificate that signed it with --ca-file PEM; --insecure trusts anybody";
+    const NAME: &str = "give the address under a name that the certificate has; --insecure trusts it all the same";
+    let date = |time: &UnixTime| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    match why {
+        CertificateError::Expired => ("the server's certificate has expired".to_owned(), RENEW),
+        CertificateError::ExpiredContext { not_after, .. } => {
+            (format!("the server's certificate has expired, on {}", date(not_after)), RENEW)
+        }
+        CertificateError::NotValidYet => ("the server's certificate is not valid yet".to_owned(), RENEW),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            (format!("the server's certificate is not valid before {}", date(not_before)), RENEW)
+        }
+        CertificateError::NotValidForName => {
+            (format!("the server's certificate is for another host than \"{host}\""), NAME)
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let presented = presented.join(", ");
+            (format!("the server's certificate is for another host than \"{host}\": {presented}"), NAME)
+        }
+        CertificateError::UnknownIssuer => {
+            ("the server's certificate is signed by nobody that this machine trusts (unknown issuer)".to_owned(), TRUST)
+        }
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            "the server's certificate is self-signed, and one for signing others, which no server may show".to_owned(),
+            "sign a certificate for the server with it, and name it with --ca-file PEM; --insecure trusts anybody",
+        ),
+        other => (format!("the server's certificate cannot be trusted: {other}"), TRUST),
+    }
+}
+
+/// Takes every certificate. What is signed with it is still looked at: a handshake that does not add up is refused.
+#[derive(Debug)]
+struct TrustAnybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
