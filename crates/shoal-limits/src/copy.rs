@@ -1,8 +1,10 @@
 //! The job `copy`: pipelined GET, then open, write and close, on one thread a core.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -89,33 +91,35 @@ fn listing(address: SocketAddr) -> io::Result<Vec<String>> {
 
 fn fetch(job: &Copy, names: &[String], root: Option<&OwnedFd>, next: &AtomicUsize) -> io::Result<u64> {
     let mut connection = Connection::open(job.address)?;
+    let (mut run, mut own) = (names[..0].iter(), None);
+    let mut unanswered: VecDeque<(&str, Option<Rc<OwnedFd>>)> = VecDeque::new();
     let mut bytes = 0;
     loop {
-        let from = next.fetch_add(RUN, Relaxed);
-        let Some(run) = names.get(from..names.len().min(from + RUN)).filter(|run| !run.is_empty()) else {
-            return Ok(bytes);
-        };
-        let own = match (root, job.layout) {
-            (Some(root), Layout::Partition) => Some(partition(root, from / RUN)?),
-            _ => None,
-        };
-        let into = own.as_ref().or(root);
-        let mut asked = 0;
-        for (answered, name) in run.iter().enumerate() {
-            // Half the depth at a time, so that requests leave in bunches.
-            if asked - answered <= job.depth / 2 && asked < run.len() {
-                let until = run.len().min(answered + job.depth);
-                run[asked..until].iter().for_each(|name| connection.ask(&["/get/", name]));
-                connection.send()?;
-                asked = until;
+        // Half the depth at a time, so that requests leave in bunches; on to the next run before this one is answered.
+        if unanswered.len() <= job.depth / 2 {
+            while unanswered.len() < job.depth {
+                let Some(name) = run.next() else {
+                    let from = next.fetch_add(RUN, Relaxed);
+                    let Some(more) = names.get(from..names.len().min(from + RUN)) else { break };
+                    run = more.iter();
+                    own = match (root, job.layout) {
+                        (Some(root), Layout::Partition) => Some(Rc::new(partition(root, from / RUN)?)),
+                        _ => None,
+                    };
+                    continue;
+                };
+                connection.ask(&["/get/", name]);
+                unanswered.push_back((name, own.clone()));
             }
-            let body = connection.answer()?;
-            bytes += body.len() as u64;
-            if let Some(directory) = into {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let file = openat(directory, name.as_str(), flags, Mode::from_raw_mode(0o666))?;
-                rustix::io::write(&file, body)?;
-            }
+            connection.send()?;
+        }
+        let Some((name, own)) = unanswered.pop_front() else { return Ok(bytes) };
+        let body = connection.answer()?;
+        bytes += body.len() as u64;
+        if let Some(directory) = own.as_deref().or(root) {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let file = openat(directory, name, flags, Mode::from_raw_mode(0o666))?;
+            rustix::io::write(&file, body)?;
         }
     }
 }
