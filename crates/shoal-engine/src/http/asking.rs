@@ -88,7 +88,7 @@ async fn follow<C: Fn() -> Duration + Clone>(
         let place = match place {
             Ok(place) => place,
             Err(refusal) => {
-                head.refusal = Some(refusal);
+                head.refusal = Some(Box::new(refusal));
                 break;
             }
         };

@@ -40,7 +40,7 @@ pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
             Next::Wait | Next::Stop => break,
         };
         match ask(client, &mut kept, || exchange.stalled(), b"", |out| recorder.target(&job, out)).await {
-            Ok((open, head)) => kept.put(answer(open, &recorder, job, head, false).await),
+            Ok((open, head)) => kept.put(answer(client, open, &recorder, job, head, false).await),
             Err(error) => exchange.failed(job, error),
         }
     }

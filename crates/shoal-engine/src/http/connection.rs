@@ -156,6 +156,14 @@ impl<C: Fn() -> Duration> Connection<C> {
         self.start == self.end
     }
 
+    /// What tells how long its thread has been busy otherwise.
+    pub fn clock(&self) -> C
+    where
+        C: Clone,
+    {
+        self.watch.clock()
+    }
+
     /// The answer that is awaited now has its whole time before it.
     pub fn restart_watch(&mut self) {
         self.watch.head();

@@ -10,6 +10,7 @@ use super::compare::compare;
 use super::connection::{Connection, Gathered};
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
+use super::large::large;
 use super::pipeline::pipeline;
 use super::reader::Trust;
 use super::request_id::Echo;
@@ -42,7 +43,7 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
             }
         };
         let echo = head.echo;
-        kept.put(answer(open, exchange, job, head, false).await);
+        kept.put(answer(client, open, exchange, job, head, false).await);
         if !alone.is_empty() {
             continue;
         }
@@ -66,7 +67,8 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
 
 /// Reads an object's body and hands it in. The connection, if it can be used again. `more`: further requests are
 /// unanswered on it, so an answer may stand behind the body; behind a large one it is not waited for.
-pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
+pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
+    client: &Client,
     mut open: Box<Connection<C>>,
     exchange: &E,
     job: E::Job,
@@ -82,7 +84,10 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
         }
         Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
             Ok(gathered) => match (gathered, surplus(&open, &head, more)) {
-                (Gathered::Larger, _) => stream_out(&mut open, exchange, job, &mut head, more).await,
+                (Gathered::Larger, _) => {
+                    let kept = large(client, open, exchange, job, &mut head, more).await;
+                    return kept.filter(|_| !head.close);
+                }
                 (_, Some(error)) => {
                     exchange.failed(job, error);
                     false
@@ -102,44 +107,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration>(
     (reusable && !head.close).then_some(open)
 }
 
-/// Hands a larger body in piece by piece, first what has come of it already.
-async fn stream_out<E: Exchange, C: Fn() -> Duration>(
-    open: &mut Connection<C>,
-    exchange: &E,
-    job: E::Job,
-    head: &mut Head,
-    more: bool,
-) -> bool {
-    let mut body = match exchange.begin(&job, head) {
-        Ok(body) => body,
-        Err(error) => {
-            exchange.failed(job, error);
-            return false;
-        }
-    };
-    let mut result = match open.gathered(&Gathered::Pieces) {
-        [] => Ok(()),
-        pieces => exchange.piece(&mut body, pieces),
-    };
-    open.forget_pieces();
-    // The budget counts this much for every object in flight.
-    open.widen(E::WHOLE_MAX);
-    while result.is_ok() {
-        result = match open.piece(&mut head.framing).await {
-            Ok(Some(piece)) => exchange.piece(&mut body, open.bytes(piece)),
-            Ok(None) => break,
-            Err(error) => Err(error),
-        };
-    }
-    if let (Ok(()), Some(error)) = (&result, surplus(open, head, more)) {
-        result = Err(error);
-    }
-    let reusable = result.is_ok() && !more;
-    exchange.finished(job, body, result);
-    reusable
-}
-
 /// Bytes behind the end of an answer that nobody asked for.
-fn surplus<C: Fn() -> Duration>(open: &Connection<C>, head: &Head, more: bool) -> Option<Error> {
+pub(super) fn surplus<C: Fn() -> Duration>(open: &Connection<C>, head: &Head, more: bool) -> Option<Error> {
     if more && open.rest_may_begin() { None } else { open.surplus(head) }
 }

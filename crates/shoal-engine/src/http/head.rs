@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::body::Framing;
 use super::redirect::{Location, Refusal};
 use super::request_id::{self, Echo};
+use super::resume::Version;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
@@ -13,6 +14,9 @@ use crate::error::{Error, Kind, Result};
 const FIELDS_MAX: usize = 100;
 /// Longest a server may ask us to wait.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+/// Larger bodies may be gone on with when they break off, in bytes.
+const VERSION_FROM: u64 = 64 << 10;
 
 /// What an answer says about itself.
 #[derive(Debug)]
@@ -30,7 +34,9 @@ pub(crate) struct Head {
     /// Only with 3xx.
     pub location: Option<Location>,
     /// Why the redirect that this is was not followed.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<Box<Refusal>>,
+    /// Which bytes these are of which version; only of large or partial answers.
+    pub version: Option<Box<Version>>,
     /// Only with 429 and 5xx; capped at 120 s.
     pub retry_after: Option<Duration>,
 }
@@ -90,10 +96,17 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         reading.field(field.name, field.value, wants_type)?;
     }
     let framing = reading.framing()?;
+    // Small objects are most of all there are, and nobody goes on with them.
+    let version = matches!(framing, Framing::Length(length) if length > VERSION_FROM) || status == 206;
+    let version = version.then(|| {
+        let mut version = Box::<Version>::default();
+        answer.headers.iter().for_each(|field| version.field(field.name, field.value));
+        version
+    });
     let close = reading.close || matches!(framing, Framing::Close);
     let Reading { echo, encoding, content_type, location, retry_after, .. } = reading;
     Ok(Some((
-        Head { status, framing, close, echo, encoding, content_type, location, refusal: None, retry_after },
+        Head { status, framing, close, echo, encoding, content_type, location, refusal: None, version, retry_after },
         length,
     )))
 }

@@ -19,11 +19,13 @@ mod exchange;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
 mod head;
+mod large;
 mod pipeline;
 mod pipelining;
 mod reader;
 mod redirect;
 mod request_id;
+mod resume;
 mod stream;
 mod tls;
 mod url;

@@ -24,7 +24,7 @@ const AHEAD: &str = "with requests unanswered";
 
 /// Takes jobs and answers them over this connection for as long as requests can be sent ahead on it. The connection, if it
 /// can still be used, with nothing unanswered; what must be asked one at a time is added to `alone`.
-pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration>(
+pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
     client: &Client,
     exchange: &E,
     open: Box<Connection<C>>,
@@ -66,7 +66,7 @@ struct Line<'a, E: Exchange, C> {
     sending: bool,
 }
 
-impl<E: Exchange, C: Fn() -> Duration> Line<'_, E, C> {
+impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     /// Hands in what has come, sends what may be sent, and reads once; false when this connection is done with pipelining.
     async fn turn(&mut self) -> bool {
         let Some(needed) = self.read().await else { return false };
@@ -190,7 +190,7 @@ impl<E: Exchange, C: Fn() -> Duration> Line<'_, E, C> {
             self.alone.push_back(job);
         } else {
             open.consume(body);
-            self.open = answer(open, self.exchange, job, head, !self.unanswered.is_empty()).await;
+            self.open = answer(self.client, open, self.exchange, job, head, !self.unanswered.is_empty()).await;
         }
         match &mut self.open {
             Some(open) => open.restart_watch(),

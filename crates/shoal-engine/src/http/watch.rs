@@ -51,6 +51,14 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 
+    /// What tells how long the thread has been busy.
+    pub fn clock(&self) -> C
+    where
+        C: Clone,
+    {
+        self.clock.clone()
+    }
+
     fn now(&self) -> Duration {
         self.origin.elapsed().saturating_sub((self.clock)().saturating_sub(self.stalled_at_origin))
     }

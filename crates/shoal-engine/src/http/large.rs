@@ -1,0 +1,158 @@
+//! A large body: handed in piece by piece, and gone on with where it broke off. Not here: when that is safe (`resume.rs`).
+
+use std::time::Duration;
+
+use super::Client;
+use super::asking::{Kept, ask};
+use super::connection::{Connection, Gathered};
+use super::drive::surplus;
+use super::exchange::{Exchange, Plan};
+use super::head::Head;
+use super::resume::{Resume, Verdict};
+use crate::error::{Error, Kind, Result};
+
+/// Hands a body in, first what has come of it already. The connection, if it can be used again. `more`: see `answer`.
+pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
+    client: &Client,
+    mut open: Box<Connection<C>>,
+    exchange: &E,
+    job: E::Job,
+    head: &mut Head,
+    more: bool,
+) -> Option<Box<Connection<C>>> {
+    let mut large = match exchange.begin(&job, head) {
+        Ok(body) => Large { client, exchange, body: Some(body), job: &job, have: 0, length: head.length() },
+        Err(error) => {
+            exchange.failed(job, error);
+            return None;
+        }
+    };
+    let resume = Resume::of(head);
+    let begun = match open.gathered(&Gathered::Pieces) {
+        [] => Ok(()),
+        pieces => large.take(pieces),
+    };
+    open.forget_pieces();
+    let result = match begun {
+        Ok(()) => large.pour(&mut open, head, more).await,
+        Err(error) => Err(error),
+    };
+    let (result, kept) = match (result, resume) {
+        (Ok(()), _) => (Ok(()), (!more).then_some(open)),
+        (Err(error), Some(resume)) => {
+            let clock = open.clock();
+            drop(open);
+            (large.go_on(resume, error, clock).await, None)
+        }
+        (Err(error), None) => (Err(error), None),
+    };
+    match (large.body, result) {
+        (Some(body), result) => exchange.finished(job, body, result),
+        (None, Err(error)) => exchange.failed(job, error),
+        (None, Ok(())) => exchange.failed(job, Error::new(Kind::Internal, "a large object came to nothing")),
+    }
+    kept
+}
+
+/// An object on its way.
+struct Large<'a, E: Exchange> {
+    client: &'a Client,
+    exchange: &'a E,
+    job: &'a E::Job,
+    /// `None`: it was to begin again, and could not.
+    body: Option<E::Body>,
+    /// Bytes of it that were handed in.
+    have: u64,
+    /// Bytes that it has altogether, where the service said.
+    length: Option<u64>,
+}
+
+impl<E: Exchange> Large<'_, E> {
+    fn take(&mut self, piece: &[u8]) -> Result<()> {
+        let have = self.have + piece.len() as u64;
+        if self.length.is_some_and(|length| have > length) {
+            return Err(Error::new(Kind::Protocol, "more bytes came than were announced"));
+        }
+        match &mut self.body {
+            Some(body) => self.exchange.piece(body, piece)?,
+            None => return Ok(()),
+        }
+        self.have = have;
+        Ok(())
+    }
+
+    /// Hands in what comes until the end of the answer.
+    async fn pour<C: Fn() -> Duration>(&mut self, open: &mut Connection<C>, head: &mut Head, more: bool) -> Result<()> {
+        // The budget counts this much for every object in flight.
+        open.widen(E::WHOLE_MAX);
+        while let Some(piece) = open.piece(&mut head.framing).await? {
+            self.take(open.bytes(piece))?;
+        }
+        if let Some(error) = surplus(open, head, more) {
+            return Err(error);
+        }
+        match self.length {
+            Some(length) if length != self.have => {
+                Err(Error::new(Kind::ShortBody, format!("{} of {length} bytes came", self.have)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks for the rest, on a connection of its own, for as long as that makes sense.
+    async fn go_on<C: Fn() -> Duration + Clone>(&mut self, resume: Resume, error: Error, clock: C) -> Result<()> {
+        let (mut resume, mut error) = (resume, error);
+        while let Some(pause) = resume.pause(&error) {
+            tokio::time::sleep(pause).await;
+            let fields = resume.fields(self.have);
+            let target = |out: &mut Vec<u8>| self.exchange.target(self.job, out);
+            let (mut open, mut head) =
+                match ask(self.client, &mut Kept::default(), clock.clone(), &fields, target).await {
+                    Ok(answered) => answered,
+                    Err(e) => {
+                        error = e;
+                        continue;
+                    }
+                };
+            let mut renewed = None;
+            match resume.judge(self.have, &head)? {
+                Verdict::Rest => {}
+                Verdict::Whole => {
+                    self.begin_again(&head)?;
+                    renewed = Some(Resume::of(&head));
+                }
+                Verdict::Changed => {
+                    self.exchange.wasted(self.have);
+                    self.have = 0;
+                    error = Error::new(Kind::ShortBody, "the object was replaced while it was fetched");
+                    continue;
+                }
+            }
+            match self.pour(&mut open, &mut head, false).await {
+                Ok(()) => return Ok(()),
+                Err(e) => error = e,
+            }
+            if let Some(fresh) = renewed {
+                match fresh {
+                    Some(fresh) => resume = fresh.after(&resume),
+                    None => break,
+                }
+            }
+        }
+        Err(error)
+    }
+
+    /// The whole comes once more, or an answer that is not the object.
+    fn begin_again(&mut self, head: &Head) -> Result<()> {
+        if let Plan::Refuse(error) = self.exchange.head(self.job, head) {
+            return Err(error);
+        }
+        self.exchange.wasted(self.have);
+        // Before the next one is begun: there is one of a name at a time.
+        self.body = None;
+        self.have = 0;
+        self.length = head.length();
+        self.body = Some(self.exchange.begin(self.job, head)?);
+        Ok(())
+    }
+}

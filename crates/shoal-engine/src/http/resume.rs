@@ -1,0 +1,251 @@
+//! Whether a large body that broke off can be gone on with, and whether what comes then belongs to it. Pure: the asking is
+//! done in `large.rs`.
+//!
+//! Two parts are put together only where the service says, with a strong validator (RFC 9110, 8.8.1), that they are of the
+//! same bytes: an entity tag that is not weak, or a date of change that was long past when the first answer was sent.
+
+use std::time::{Duration, SystemTime};
+
+use super::body::Framing;
+use super::head::Head;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// How often one object is gone on with before it counts as failed, and how long each time waits: a service that closed a
+/// connection may have more to do than to answer at once.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2)];
+/// A date of change tells versions apart when it was so long past: clocks have whole seconds, and are not all right.
+const SETTLED: Duration = Duration::from_secs(60);
+/// Longest validator that is sent back, in bytes.
+const VALIDATOR_MAX: usize = 1024;
+
+/// What an answer says about the version of its object and the part that it holds. Only of large or partial answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    etag: Option<Vec<u8>>,
+    modified: Option<Vec<u8>>,
+    date: Option<Vec<u8>>,
+    range: Option<Vec<u8>>,
+    /// A field stood there twice, with two values.
+    ambiguous: bool,
+}
+
+impl Version {
+    /// Takes note of a field, if it is one that says something of this.
+    pub fn field(&mut self, name: &str, value: &[u8]) {
+        let place = match name.len() {
+            4 if name.eq_ignore_ascii_case("etag") => &mut self.etag,
+            4 if name.eq_ignore_ascii_case("date") => &mut self.date,
+            13 if name.eq_ignore_ascii_case("last-modified") => &mut self.modified,
+            13 if name.eq_ignore_ascii_case("content-range") => &mut self.range,
+            _ => return,
+        };
+        let value = value.trim_ascii().to_vec();
+        self.ambiguous |= place.as_ref().is_some_and(|other| *other != value);
+        *place = Some(value);
+    }
+
+    fn validator(&self) -> Option<Validator> {
+        if self.ambiguous {
+            return None;
+        }
+        if let Some(etag) = &self.etag {
+            let is_strong = etag.len() >= 2 && etag.len() <= VALIDATOR_MAX && etag[0] == b'"' && etag.ends_with(b"\"");
+            return is_strong.then(|| Validator::Tag(etag.clone()));
+        }
+        let time = |text: &[u8]| httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok();
+        let (modified, date): (SystemTime, SystemTime) = (time(self.modified.as_ref()?)?, time(self.date.as_ref()?)?);
+        let is_settled = date.duration_since(modified).is_ok_and(|age| age >= SETTLED);
+        is_settled.then(|| self.modified.clone().map(Validator::Date)).flatten()
+    }
+
+    fn has(&self, validator: &Validator) -> bool {
+        !self.ambiguous
+            && match validator {
+                Validator::Tag(etag) => self.etag.as_ref() == Some(etag),
+                Validator::Date(modified) => self.modified.as_ref() == Some(modified),
+            }
+    }
+
+    /// First and last byte of the part, and the length of the whole.
+    fn part(&self) -> Option<(u64, u64, u64)> {
+        let text = std::str::from_utf8(self.range.as_ref()?).ok()?;
+        let (range, total) = text.strip_prefix("bytes ")?.trim_ascii().split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        // Digits only: `parse` would take a sign.
+        let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        Some((number(first)?, number(last)?, number(total)?))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Validator {
+    Tag(Vec<u8>),
+    Date(Vec<u8>),
+}
+
+/// What an answer to a request for the rest is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The rest.
+    Rest,
+    /// No part: the whole, or an error.
+    Whole,
+    /// The object is another one now; it must be asked for from the start.
+    Changed,
+}
+
+/// How one object is gone on with.
+pub(super) struct Resume {
+    validator: Validator,
+    length: u64,
+    encoding: Option<String>,
+    tries: usize,
+}
+
+impl Resume {
+    /// For an object whose first answer this is; `None` where nothing would show that a part belongs to it.
+    pub fn of(head: &Head) -> Option<Resume> {
+        let (Framing::Length(length), 200, Some(version)) = (&head.framing, head.status, &head.version) else {
+            return None;
+        };
+        Some(Resume { validator: version.validator()?, length: *length, encoding: head.encoding.clone(), tries: 0 })
+    }
+
+    /// How long to wait before the rest is asked for; `None` where that would not help, or has not.
+    pub fn pause(&mut self, error: &Error) -> Option<Duration> {
+        let helps = matches!(error.kind(), Kind::Disconnected | Kind::ShortBody | Kind::Timeout | Kind::Connect);
+        let pause = PAUSES.get(self.tries).copied().filter(|_| helps);
+        self.tries += 1;
+        pause
+    }
+
+    /// For the next version of an object that has been gone on with already.
+    pub fn after(self, earlier: &Resume) -> Resume {
+        Resume { tries: earlier.tries, ..self }
+    }
+
+    /// Header lines with which all behind the first `have` bytes is asked for, or the whole if it has changed.
+    pub fn fields(&self, have: u64) -> Vec<u8> {
+        let (Validator::Tag(validator) | Validator::Date(validator)) = &self.validator;
+        match have {
+            0 => Vec::new(),
+            _ => [format!("Range: bytes={have}-\r\nIf-Range: ").as_bytes(), validator, b"\r\n"].concat(),
+        }
+    }
+
+    /// What an answer to that is.
+    ///
+    /// # Errors
+    /// [`Kind::Protocol`] for a part that is not the one that was asked for.
+    pub fn judge(&self, have: u64, head: &Head) -> Result<Verdict> {
+        match head.status {
+            206 if have > 0 => self.check_part(have, head).map(|()| Verdict::Rest),
+            // Whoever cannot give the rest of so many bytes does not have as many.
+            412 | 416 if have > 0 => Ok(Verdict::Changed),
+            _ => Ok(Verdict::Whole),
+        }
+    }
+
+    fn check_part(&self, have: u64, head: &Head) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(Kind::Protocol, why));
+        let Some(version) = &head.version else { return wrong("a part that does not say which".to_owned()) };
+        let range = || escape(version.range.as_deref().unwrap_or_default());
+        if version.part() != Some((have, self.length - 1, self.length)) {
+            let wanted = format!("bytes {have}-{}/{}", self.length - 1, self.length);
+            return wrong(format!("another part came than was asked for: \"{}\", not \"{wanted}\"", range()));
+        }
+        if !version.has(&self.validator) {
+            return wrong("a part came of another version of the object".to_owned());
+        }
+        if head.encoding != self.encoding {
+            return wrong("a part came in another encoding than what is before it".to_owned());
+        }
+        match head.framing {
+            Framing::Length(length) if length != self.length - have => {
+                wrong(format!("a part of {} bytes came in {length}", self.length - have))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATES: &str = "Date: Sun, 06 Nov 1994 08:50:37 GMT\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+    fn head(status: u16, length: u64, fields: &str) -> Head {
+        let wire = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{fields}\r\n");
+        super::super::head::parse(wire.as_bytes(), false, b"").unwrap().unwrap().0
+    }
+
+    fn first(fields: &str) -> Option<Resume> {
+        Resume::of(&head(200, 100_000, fields))
+    }
+
+    #[test]
+    fn only_a_strong_validator_lets_an_object_be_gone_on_with() {
+        let asked = |fields: &str| first(fields).map(|resume| String::from_utf8(resume.fields(7)).unwrap());
+        assert_eq!(asked("ETag: \"a\"\r\n").as_deref(), Some("Range: bytes=7-\r\nIf-Range: \"a\"\r\n"));
+        let dated = "Range: bytes=7-\r\nIf-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        assert_eq!(asked(DATES).as_deref(), Some(dated));
+        for weak in [
+            "",
+            "ETag: W/\"a\"\r\n",
+            "ETag: a\r\n",
+            "ETag: \"\r\n",
+            "ETag: \"a\"\r\nETag: \"b\"\r\n",
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            "Date: Sun, 06 Nov 1994 08:50:36 GMT\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            "Date: Sun, 06 Nov 1994 08:49:00 GMT\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            "Date: now\r\nLast-Modified: then\r\n",
+        ] {
+            assert_eq!(asked(weak), None, "{weak}");
+        }
+        assert_eq!(asked(&format!("ETag: W/\"a\"\r\n{DATES}")), None, "the tag says that bytes may differ");
+        assert_eq!(first("ETag: \"a\"\r\n").unwrap().fields(0), b"", "nothing to go on with");
+    }
+
+    #[test]
+    fn only_the_part_that_was_asked_for_is_taken() {
+        let resume = first("ETag: \"a\"\r\n").unwrap();
+        let judge = |status, length, fields: &str| resume.judge(7, &head(status, length, fields)).map_err(|e| e.kind());
+        assert_eq!(judge(206, 99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"), Ok(Verdict::Rest));
+        for (length, fields) in [
+            (99_993, "ETag: \"b\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
+            (99_993, "ETag: W/\"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
+            (99_993, "Content-Range: bytes 7-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/*\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100001\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 8-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 6-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99998/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes +7-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: 7-99999/100000\r\n"),
+            (99_992, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Encoding: gzip\r\nContent-Range: bytes 7-99999/100000\r\n"),
+            (99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100000\r\nContent-Range: bytes 8-99999/100000\r\n"),
+        ] {
+            assert_eq!(judge(206, length, fields), Err(Kind::Protocol), "{fields}");
+        }
+        assert_eq!(judge(200, 5, ""), Ok(Verdict::Whole));
+        assert_eq!(judge(503, 5, ""), Ok(Verdict::Whole));
+        assert_eq!(judge(412, 5, ""), Ok(Verdict::Changed));
+        assert_eq!(judge(416, 5, "Content-Range: bytes */7\r\n"), Ok(Verdict::Changed));
+    }
+
+    #[test]
+    fn an_object_is_gone_on_with_three_times_and_not_after_every_failure() {
+        let mut resume = first(DATES).unwrap();
+        let error = |kind| Error::new(kind, "");
+        assert_eq!(first(DATES).unwrap().pause(&error(Kind::DestinationFull)), None);
+        assert_eq!(first(DATES).unwrap().pause(&error(Kind::Protocol)), None);
+        for _ in 0..3 {
+            assert!(resume.pause(&error(Kind::ShortBody)).is_some());
+        }
+        assert_eq!(resume.pause(&error(Kind::ShortBody)), None);
+    }
+}
