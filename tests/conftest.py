@@ -16,9 +16,12 @@ import pytest
 
 import shoal as package
 
-# A script that starts the tests in its background hands down an ignored SIGINT, which shoal rightly keeps ignored.
+# A script that starts the tests in its background hands down an ignored SIGINT, and nohup an ignored SIGHUP, which shoal
+# rightly keeps ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The longest any one command of these tests may take, on two slow cores with others at work.
 PATIENCE = 60

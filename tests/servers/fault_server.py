@@ -31,7 +31,7 @@ from servers.ports import bound_socket, reset_on_close
 
 LINGER_LIMIT = 5.0  # seconds to wait for a peer that was sent a FIN
 JOIN_LIMIT = 10.0  # seconds in which a stopped server must be gone
-CLOSE_GRACE = 0.25  # seconds: a client may ask elsewhere just before its old connection is seen to close
+CLOSE_GRACE = 1.0  # seconds in which a busy server sees that a client has closed
 SIOCOUTQNSD = 0x894B  # how many bytes the kernel has not yet sent (not: not yet acknowledged)
 
 AwayKind = Literal["refuse", "reset", "status"]
