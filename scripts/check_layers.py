@@ -39,7 +39,17 @@ RUST: dict[str, tuple[set[str], str]] = {
         "serve is a program of its own that shares only names, errors and files",
     ),
     "testing": (
-        BASE | {"fs", "http::reader", "http::body", "source!", "sink!", "source::memory", "sink::memory", "transfer::Transfer"},
+        BASE
+        | {
+            "fs",
+            "http::reader",
+            "http::body",
+            "source!",
+            "sink!",
+            "source::memory",
+            "sink::memory",
+            "transfer::Transfer",
+        },
         "the contract suites judge by the traits and a whole run, as one outside this crate can be judged too",
     ),
 }

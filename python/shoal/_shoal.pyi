@@ -16,6 +16,7 @@ __all__ = [
     "each_failure",
     "escape",
     "kinds",
+    "limit_copy",
     "status",
 ]
 
@@ -48,6 +49,11 @@ def escape(text: str | bytes) -> str:
 
 def kinds() -> dict[str, tuple[str, str]]:
     """Every kind of error: what follows from it ("retry", "object" or "run"), and the exception that stands for it."""
+
+def limit_copy(
+    address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
+) -> tuple[int, int, float]:
+    """The bare loop that the lab compares with: objects, bytes, seconds. The interpreter is released meanwhile."""
 
 @final
 class Server:

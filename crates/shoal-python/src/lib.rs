@@ -6,6 +6,7 @@
 mod at_exit;
 mod errors;
 mod fork;
+mod limits;
 mod options;
 mod report;
 mod serve;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 mod _shoal {
     #[pymodule_export]
     use crate::errors::kinds;
+    #[pymodule_export]
+    use crate::limits::limit_copy;
     #[pymodule_export]
     use crate::options::default_options;
     #[pymodule_export]

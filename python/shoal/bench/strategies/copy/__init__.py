@@ -1,3 +1,7 @@
-"""x."""
+"""Ways of copying very many small objects from a list/get service to a directory, from the simplest to the fastest.
 
-ORDER: tuple[str, ...] = ()
+They are those of "Downloading a Billion Files in Python" (PyCon 2019). Each is a script that needs nothing of shoal and
+can be copied into another program; `python FILE --help` tells how it is run.
+"""
+
+ORDER: tuple[str, ...] = ("synchronous", "session", "threads", "processes", "event_loop", "combo")

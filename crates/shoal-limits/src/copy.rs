@@ -1,0 +1,142 @@
+//! The job `copy`: pipelined GET, then open, write and close, on one thread a core.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+use crate::answers::Connection;
+
+/// Objects a thread takes at once, and those of one directory in the layout `Partition`.
+const RUN: usize = 100;
+
+/// How files lie, as in shoal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All in one directory.
+    Names,
+    /// A directory for each 100.
+    Partition,
+}
+
+/// What to copy, and how.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// The service.
+    pub address: SocketAddr,
+    /// An empty directory; `None`: bodies are dropped.
+    pub directory: Option<PathBuf>,
+    /// How files lie in it.
+    pub layout: Layout,
+    /// Requests unanswered on one connection.
+    pub depth: usize,
+    /// Threads, each with one connection.
+    pub threads: usize,
+    /// Only the first so many objects.
+    pub limit: Option<usize>,
+}
+
+/// What was copied. The listing is not in the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Objects.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds from the first request for an object to the last file.
+    pub seconds: f64,
+}
+
+/// Copies every object of a list/get service, as fast as a loop can.
+///
+/// # Errors
+/// Whatever goes wrong ends it; nothing is tried again.
+pub fn copy(job: &Copy) -> io::Result<Outcome> {
+    let mut names = listing(job.address)?;
+    names.truncate(job.limit.unwrap_or(usize::MAX));
+    let root = match &job.directory {
+        Some(path) => Some(open_directory(CWD, path)?),
+        None => None,
+    };
+    let (next, began) = (AtomicUsize::new(0), Instant::now());
+    let bytes = std::thread::scope(|scope| {
+        let worker = || scope.spawn(|| fetch(job, &names, root.as_ref(), &next));
+        let workers: Vec<_> = (0..job.threads).map(|_| worker()).collect();
+        workers.into_iter().map(|worker| worker.join().map_err(|_| io::Error::other("a thread panicked"))?).sum()
+    });
+    let bytes: io::Result<u64> = bytes;
+    Ok(Outcome { objects: names.len() as u64, bytes: bytes?, seconds: began.elapsed().as_secs_f64() })
+}
+
+fn listing(address: SocketAddr) -> io::Result<Vec<String>> {
+    let (mut connection, mut names, mut marker) = (Connection::open(address)?, Vec::new(), String::new());
+    loop {
+        connection.ask(&["/list", if marker.is_empty() { "" } else { "?next-marker=" }, &marker]);
+        connection.send()?;
+        let page: serde_json::Value = serde_json::from_slice(connection.answer()?)?;
+        let listed = page["FileNames"].as_array().ok_or_else(|| io::Error::other("no names"))?;
+        names.extend(listed.iter().filter_map(|name| name.as_str().map(str::to_owned)));
+        match page["NextMarker"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut marker),
+            _ => return Ok(names),
+        }
+    }
+}
+
+fn fetch(job: &Copy, names: &[String], root: Option<&OwnedFd>, next: &AtomicUsize) -> io::Result<u64> {
+    let mut connection = Connection::open(job.address)?;
+    let mut bytes = 0;
+    loop {
+        let from = next.fetch_add(RUN, Relaxed);
+        let Some(run) = names.get(from..names.len().min(from + RUN)).filter(|run| !run.is_empty()) else {
+            return Ok(bytes);
+        };
+        let own = match (root, job.layout) {
+            (Some(root), Layout::Partition) => Some(partition(root, from / RUN)?),
+            _ => None,
+        };
+        let into = own.as_ref().or(root);
+        let mut asked = 0;
+        for (answered, name) in run.iter().enumerate() {
+            // Half the depth at a time, so that requests leave in bunches.
+            if asked - answered <= job.depth / 2 && asked < run.len() {
+                let until = run.len().min(answered + job.depth);
+                run[asked..until].iter().for_each(|name| connection.ask(&["/get/", name]));
+                connection.send()?;
+                asked = until;
+            }
+            let body = connection.answer()?;
+            bytes += body.len() as u64;
+            if let Some(directory) = into {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = openat(directory, name.as_str(), flags, Mode::from_raw_mode(0o666))?;
+                rustix::io::write(&file, body)?;
+            }
+        }
+    }
+}
+
+/// DIR/00/0012/34 for the 1234th.
+fn partition(root: &OwnedFd, number: usize) -> io::Result<OwnedFd> {
+    let digits = format!("{number:08}");
+    let (rest, last) = digits.split_at(digits.len() - 2);
+    let (first, middle) = rest.split_at(rest.len() - 4);
+    let above = made(root, Path::new(first))?;
+    let above = made(&above, Path::new(middle))?;
+    made(&above, Path::new(last))
+}
+
+fn made(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
+    match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => open_directory(parent, name),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn open_directory(parent: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(parent, name, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}

@@ -1,0 +1,7 @@
+//! What a machine can do at the most: bare loops without checks, journal, retries or resumption, one module a job. The lab
+//! runs them beside shoal; nothing else uses them, and they use nothing of shoal.
+
+mod answers;
+mod copy;
+
+pub use copy::{Copy, Layout, Outcome, copy};

@@ -1,0 +1,30 @@
+//! The bare loops of `shoal-limits`, for the lab.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use shoal_limits::{Copy, Layout};
+
+/// Copies from the service at `address` ("127.0.0.1:8080"): objects, bytes, seconds.
+#[pyfunction]
+pub fn limit_copy(
+    py: Python<'_>,
+    address: &str,
+    directory: Option<PathBuf>,
+    layout: &str,
+    depth: usize,
+    threads: usize,
+    limit: Option<usize>,
+) -> PyResult<(u64, u64, f64)> {
+    let address: SocketAddr = address.parse().map_err(|_| PyValueError::new_err("not a numeric address and a port"))?;
+    let layout = match layout {
+        "names" => Layout::Names,
+        "partition" => Layout::Partition,
+        _ => return Err(PyValueError::new_err("layout is names or partition")),
+    };
+    let job = Copy { address, directory, layout, depth, threads, limit };
+    let outcome = py.detach(|| shoal_limits::copy(&job))?;
+    Ok((outcome.objects, outcome.bytes, outcome.seconds))
+}

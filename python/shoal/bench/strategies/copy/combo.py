@@ -1,0 +1,139 @@
+"""Processes with an event loop in each; the parent lists in one thread and collects in another.
+
+From "Downloading a Billion Files in Python" (PyCon 2019), which gives 0.0000303 seconds per request on 16 cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from multiprocessing.queues import Queue
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp  # type: ignore[import-not-found,unused-ignore]
+import requests  # type: ignore[import-untyped,unused-ignore]
+import uvloop  # type: ignore[import-not-found,unused-ignore]
+
+NAME = "processes with event loops"
+PUBLISHED: dict[int, float] = {16: 0.0000303}
+REQUIRES: tuple[str, ...] = ("aiohttp", "requests", "uvloop")
+DEFAULT_WORKERS = os.cpu_count() or 1
+REQUESTS = 100  # at a time, in each process
+
+Page = tuple[int, list[str]] | None  # the index of the first name and the names; None ends a process
+Result = tuple[int, int]  # objects and bytes: one from each process and one from the listing, at their ends
+
+
+async def get(session: aiohttp.ClientSession, url: str) -> bytes:
+    """Sends one request, over a connection that is kept for the next."""
+    async with session.get(url, allow_redirects=False) as response:
+        if response.status != 200:
+            raise OSError(f"{url}: status {response.status}")
+        body: bytes = await response.read()  # raises if the body is short
+        return body
+
+
+def save(directory: Path, layout: str, index: int, name: str, body: bytes) -> None:
+    """Writes an object; in the layout "partition" a hundred objects share a directory."""
+    if "/" in name or name in {"", ".", ".."}:
+        raise ValueError(f"not a file name: {name!r}")
+    path = directory / name
+    if layout == "partition":
+        digits = f"{index // 100:08}"
+        path = directory / digits[:-6] / digits[-6:-2] / digits[-2:] / name
+    try:
+        path.write_bytes(body)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+
+def list_pages(url: str, limit: int | None, workers: int, pages: Queue[Page], results: Queue[Result]) -> None:
+    """Feeds the pages of the listing to the processes, in a thread of the parent; waits while they have enough."""
+    first, query = 0, "?"
+    try:
+        while query and first != limit:
+            response = requests.get(f"{url}/list{query}", timeout=60, allow_redirects=False)
+            if response.status_code != 200:
+                raise OSError(f"{response.url}: status {response.status_code}")
+            page = response.json()
+            names = page["FileNames"][: None if limit is None else limit - first]
+            pages.put((first, names))
+            first += len(names)
+            query = f"?next-marker={quote(page['NextMarker'], safe='')}" if page.get("NextMarker") else ""
+        results.put((0, 0))
+    finally:
+        for _ in range(workers):
+            pages.put(None)
+
+
+async def copy_pages(url: str, directory: Path, layout: str, pages: Queue[Page], results: Queue[Result]) -> None:
+    """Copies the objects of the pages it is fed, in one of the processes."""
+    objects = size = 0
+    tasks: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=10 * REQUESTS)
+
+    async def fetch() -> None:
+        nonlocal objects, size
+        while (task := await tasks.get()) is not None:
+            body = await get(session, f"{url}/get/{quote(task[1], safe='')}")
+            save(directory, layout, *task, body)
+            objects, size = objects + 1, size + len(body)
+
+    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
+        for _ in range(REQUESTS):
+            group.create_task(fetch())
+        while (page := await asyncio.to_thread(pages.get)) is not None:
+            for task in enumerate(page[1], page[0]):
+                await tasks.put(task)
+        for _ in range(REQUESTS):
+            await tasks.put(None)
+    results.put((objects, size))
+
+
+def work(url: str, directory: Path, layout: str, pages: Queue[Page], results: Queue[Result]) -> None:
+    """Is the main function of each process."""
+    uvloop.run(copy_pages(url, directory, layout, pages, results))
+
+
+def run(url: str, directory: Path, limit: int | None, layout: str, workers: int) -> tuple[int, int]:
+    """Copies the objects; returns their count and their bytes."""
+    context = multiprocessing.get_context("spawn")
+    pages: Queue[Page] = context.Queue(maxsize=2 * workers)
+    pages.cancel_join_thread()  # after a failure nobody takes what is left
+    results: Queue[Result] = context.Queue()
+    given = (url, directory, layout, pages, results)
+    processes = [context.Process(target=work, args=given, daemon=True) for _ in range(workers)]
+    lister = threading.Thread(target=list_pages, args=(url, limit, workers, pages, results), daemon=True)
+    lister.start()
+    for process in processes:
+        process.start()
+    ended: list[Result] = []
+    while len(ended) <= workers:
+        codes = [process.exitcode for process in processes]
+        try:
+            ended.append(results.get(timeout=1))
+        except queue.Empty:
+            if any(codes) or None not in codes:
+                raise RuntimeError("a process or the listing has failed") from None
+    return sum(objects for objects, _ in ended), sum(size for _, size in ended)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("url")
+    parser.add_argument("directory", type=Path, help="an empty directory")
+    parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
+    parser.add_argument("--layout", choices=("names", "partition"), default="names")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)
+    seconds = time.perf_counter() - began
+    print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))
