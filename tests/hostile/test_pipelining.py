@@ -316,3 +316,20 @@ def test_the_bytes_compared_are_counted_apart(shoal_command: Shoal, fault_server
     assert tree(outcome.out) == objects
     assert outcome.report["bytes"] == sum(map(len, objects.values()))
     assert len(server.fetched()) > len(objects)  # some were asked for twice, to compare
+
+
+def test_a_service_without_echo_gets_all_the_connections_that_were_asked_for(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(400)
+    server = service(fault_server, objects, echo=False)
+
+    async def slowly(exchange: Exchange) -> None:
+        await exchange.pause(0.02)
+        await exchange.healthy()
+
+    server.on_objects(slowly)
+    server.start()
+    assert_one_at_a_time(shoal_command.copy(server, "--workers", "16"), server, objects)
+    # One of them is the listing's.
+    assert len(server.connections) == 17

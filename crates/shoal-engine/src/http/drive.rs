@@ -47,9 +47,8 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
         if !alone.is_empty() {
             continue;
         }
-        if echo == Echo::Right {
-            client.pipelining.echoed();
-        } else if client.pipelining.should_compare() {
+        client.pipelining.answered(echo);
+        if echo != Echo::Right && client.pipelining.should_compare() {
             compare(client, exchange).await;
         }
         let trust = match echo {

@@ -7,7 +7,9 @@
 //! answers that were not for their requests, end pipelining for this host.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+use super::request_id::Echo;
 
 /// When requests are sent before the answers to earlier ones are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,9 @@ pub(crate) struct Pipelining {
     cap: AtomicUsize,
     comparison: AtomicU8,
     /// Some connection pipelines, or has: fewer of them are needed.
-    works: AtomicU8,
+    works: AtomicBool,
+    /// Some answer has come: whether ids are echoed is known.
+    answered: AtomicBool,
     strikes: Mutex<Strikes>,
 }
 
@@ -71,7 +75,8 @@ impl Pipelining {
             wanted,
             cap: AtomicUsize::new(cap),
             comparison: AtomicU8::new(Comparison::NotMade as u8),
-            works: AtomicU8::new(0),
+            works: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             strikes: Mutex::default(),
         }
     }
@@ -91,18 +96,21 @@ impl Pipelining {
 
     /// The same, but 1 until some connection has been found that can be.
     pub fn proven_depth(&self, limit: usize) -> usize {
-        if self.works.load(Relaxed) == 0 { 1 } else { self.depth(limit) }
+        if self.works.load(Relaxed) { self.depth(limit) } else { 1 }
     }
 
     /// Whether nothing is known yet, and so a few connections are enough to begin with.
     pub fn is_unknown(&self) -> bool {
-        self.works.load(Relaxed) == 0 && self.cap.load(Relaxed) > 1
+        self.cap.load(Relaxed) > 1 && !self.answered.load(Relaxed)
     }
 
-    /// An answer had the right id.
-    pub fn echoed(&self) {
-        if self.works.load(Relaxed) == 0 {
-            self.works.store(1, Relaxed);
+    /// A request that was alone has been answered, with or without its id.
+    pub fn answered(&self, echo: Echo) {
+        if echo == Echo::Right && !self.works.load(Relaxed) {
+            self.works.store(true, Relaxed);
+        }
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
         }
     }
 
@@ -120,7 +128,7 @@ impl Pipelining {
     pub fn compared(&self, same: bool) {
         if same {
             self.comparison.store(Comparison::Same as u8, Relaxed);
-            self.works.store(1, Relaxed);
+            self.works.store(true, Relaxed);
         } else {
             self.cap.store(1, Relaxed);
         }
@@ -197,6 +205,17 @@ mod tests {
         assert_eq!(lying.depth(64), 1);
         let seldom = Pipelining::new(Pipeline::Auto);
         assert!((0..10).all(|_| !seldom.wrong(10_000)), "a 404 without an id, now and then");
+    }
+
+    #[test]
+    fn one_answer_tells_how_many_connections_it_takes() {
+        let (silent, echoing) = (Pipelining::new(Pipeline::Auto), Pipelining::new(Pipeline::Auto));
+        assert!(silent.is_unknown());
+        silent.answered(Echo::Missing);
+        assert!(!silent.is_unknown() && silent.proven_depth(64) == 1);
+        echoing.answered(Echo::Right);
+        assert!(!echoing.is_unknown() && echoing.proven_depth(64) == 64);
+        assert!(!Pipelining::new(Pipeline::Off).is_unknown());
     }
 
     #[test]

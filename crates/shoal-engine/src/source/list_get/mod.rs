@@ -151,6 +151,7 @@ fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http
             "content-length",
             "transfer-encoding",
             "range",
+            "if-range",
             "shoal-request-id",
         ];
         if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
