@@ -16,8 +16,8 @@ import pytest
 
 import shoal as package
 
-# A script that starts the tests in its background hands down an ignored SIGINT, and nohup an ignored SIGHUP, which shoal
-# rightly keeps ignored.
+# A script that starts the tests in its background hands down an ignored SIGINT, nohup an ignored SIGHUP, and shoal
+# rightly keeps them ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

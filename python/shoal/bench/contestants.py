@@ -49,6 +49,7 @@ class Contestant:
         needs: Python modules and programs that must be there.
         into: Where it can write.
         rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
+        null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
         note: What a reader must know of the row.
     """
 
@@ -64,6 +65,7 @@ class Contestant:
     into: tuple[str, ...] = ("files",)
     durable: Literal["both", "only", "never"] = "both"
     rate: Callable[[str], float] | None = None
+    null_times: int = 10
     note: str = ""
 
     def missing(self) -> str | None:

@@ -33,7 +33,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     type=click.Choice(["files", "null"]),
     default="files",
     show_default=True,
-    help="null = nothing is written, and each of the fastest gets ten times the objects.",
+    help="null = nothing is written, and each gets 10 or 50 times the objects.",
 )
 @click.option("--durable", is_flag=True, help="A final sync is inside the time of each.")
 @click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")

@@ -115,7 +115,7 @@ def contestants() -> list[Contestant]:
     cores = len(os.sched_getaffinity(0))
     both, never = ("files", "null"), "never"
     return [
-        _shoal("shoal", "shoal copy", *none, into=both, durable=never),
+        _shoal("shoal", "shoal copy", *none, into=both, durable=never, null_times=50),
         _shoal("shoal-partition", "shoal copy --layout partition", *none, layout="partition", durable=never),
         _shoal("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off", into=both, durable=never),
         _shoal("shoal-batch", "shoal copy", durable="only"),
@@ -128,6 +128,7 @@ def contestants() -> list[Contestant]:
             _script(limit, "names", None),
             workers=cores * 64,
             into=both,
+            null_times=50,
             note="no checks, no journal, not resumable; the listing is not in its time",
         ),
         Contestant(
