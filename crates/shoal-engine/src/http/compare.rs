@@ -30,15 +30,18 @@ struct Seen {
 pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
     let recorder = Recorder { exchange, target: RefCell::default(), seen: RefCell::default() };
     let mut kept = Kept::default();
-    for _ in 0..TRIES {
-        if recorder.seen.borrow().len() == OBJECTS {
-            break;
-        }
+    let mut tries = 0;
+    while recorder.seen.borrow().len() < OBJECTS && tries < TRIES {
         let job = match recorder.next() {
             Next::Job(job) => job,
+            Next::Wait => {
+                recorder.wake().await;
+                continue;
+            }
             // So few objects are not worth it.
-            Next::Wait | Next::Stop => break,
+            Next::Stop => return client.pipelining.not_compared(),
         };
+        tries += 1;
         match ask(client, &mut kept, || exchange.stalled(), b"", |out| recorder.target(&job, out)).await {
             Ok((open, head)) => kept.put(answer(client, open, &recorder, job, head, false).await),
             Err(error) => exchange.failed(job, error),
@@ -46,7 +49,8 @@ pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
     }
     let seen = recorder.seen.into_inner();
     if seen.len() < OBJECTS {
-        return client.pipelining.not_compared();
+        exchange.note("requests are sent one at a time: too few small objects came to compare both ways");
+        return client.pipelining.compared(false);
     }
     let received = Cell::new(0);
     let same = pipelined(client, exchange, &seen, &received).await;

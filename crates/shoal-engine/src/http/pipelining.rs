@@ -99,9 +99,14 @@ impl Pipelining {
         if self.works.load(Relaxed) { self.depth(limit) } else { 1 }
     }
 
-    /// Whether nothing is known yet, and so a few connections are enough to begin with.
+    /// Whether nothing is known yet, and so a few connections are enough to begin with. Where the user asked for a depth, the
+    /// comparison must find objects that the others have not taken.
     pub fn is_unknown(&self) -> bool {
-        self.cap.load(Relaxed) > 1 && !self.answered.load(Relaxed)
+        let known = match self.wanted {
+            Pipeline::Depth(_) => self.works.load(Relaxed),
+            _ => self.answered.load(Relaxed),
+        };
+        self.cap.load(Relaxed) > 1 && !known
     }
 
     /// A request that was alone has been answered, with or without its id.
@@ -216,6 +221,11 @@ mod tests {
         echoing.answered(Echo::Right);
         assert!(!echoing.is_unknown() && echoing.proven_depth(64) == 64);
         assert!(!Pipelining::new(Pipeline::Off).is_unknown());
+        let asked = Pipelining::new(Pipeline::Depth(16));
+        asked.answered(Echo::Missing);
+        assert!(asked.is_unknown(), "until the comparison is made");
+        asked.compared(false);
+        assert!(!asked.is_unknown());
     }
 
     #[test]
