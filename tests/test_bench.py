@@ -48,6 +48,7 @@ def test_bench_copy_into_null_counts_every_byte(shoal: Command) -> None:
     done = shoal.run("bench", "copy", "--into", "null", "--only", "shoal,shoal-off", "--count", "200", "--trials", "1")
     assert done.returncode == 0, done.stderr
     assert "a billion" in done.stdout
+    assert "bytes counted, not compared" in done.stdout
 
 
 def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:

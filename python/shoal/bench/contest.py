@@ -111,7 +111,7 @@ def run(settings: Settings, progress: Callable[[str], object]) -> Results:
     finally:
         if not settings.keep:
             shutil.rmtree(place, ignore_errors=True)
-    about |= {need[:-2]: version_of(need[:-2]) for one in able for need in one.needs if need.endswith("()")}
+    about |= {program: version_of(program) for one in able for program in one.programs}
     wanted = {
         "count": settings.count,
         "size": settings.size,

@@ -46,7 +46,8 @@ class Contestant:
         layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
         published: The study's seconds for each request.
-        needs: Python modules and programs that must be there.
+        packages: Python packages that must be there.
+        programs: Programs that must be there.
         into: Where it can write.
         rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
         null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
@@ -61,7 +62,8 @@ class Contestant:
     layout: Layout = "names"
     share: float = 1.0
     published: float | None = None
-    needs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     into: tuple[str, ...] = ("files",)
     durable: Literal["both", "only", "never"] = "both"
     rate: Callable[[str], float] | None = None
@@ -70,12 +72,12 @@ class Contestant:
 
     def missing(self) -> str | None:
         """Returns why it cannot run here; None: it can."""
-        for need in self.needs:
-            if need.endswith("()"):
-                if shutil.which(need[:-2]) is None:
-                    return f"{need[:-2]} is not installed"
-            elif importlib.util.find_spec(need) is None:
-                return f"the Python package {need} is not installed"
+        for program in self.programs:
+            if shutil.which(program) is None:
+                return f"{program} is not installed"
+        for package in self.packages:
+            if importlib.util.find_spec(package) is None:
+                return f"the Python package {package} is not installed"
         return None
 
 

@@ -29,11 +29,13 @@ def text(results: Results) -> str:
         for line in lines
     ]
     settings = results.settings
+    # Into nowhere there is nothing to compare: what the contestants say they received is added up.
+    checked = "every byte compared" if settings["into"] == "files" else "bytes counted, not compared"
     sync = ", a final sync inside each time" if settings["durable"] else ""
     out += [
         "",
         f"{settings['count']:,} objects of {settings['size']:,} bytes, {settings['into']}{sync}; medians of "
-        f"{settings['trials']}, in turn; every byte compared. Base: {results.row(results.base).title}.",
+        f"{settings['trials']}, in turn; {checked}. Base: {results.row(results.base).title}.",
         machine.in_words(results.machine),
     ]
     notes: dict[str, list[str]] = {}

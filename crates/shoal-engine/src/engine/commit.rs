@@ -26,7 +26,7 @@ const CLOSE_BYTES: u64 = BATCH_BYTES / 2;
 const CLOSE_AGE: Duration = Duration::from_millis(500);
 /// How often the committer looks at flags and due retries.
 const TICK: Duration = Duration::from_millis(20);
-/// How long complete partitions gather before they are looked at: a wake-up for each would cost a tenth of a core.
+/// How long complete partitions gather before they are looked at: a wake-up for each took 3 % of a run into `null:`.
 const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
 const AGAIN_MAX: usize = 100;

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,13 @@ TITLES = {
 }
 
 
-def _shoal(key: str, title: str, *options: str, layout: Layout = "names", **more: object) -> Contestant:
+def _shoal(key: str, title: str, *options: str, layout: Layout = "names") -> Contestant:
     def command(task: Task) -> list[str]:
         where = str(task.directory) if task.directory else "null:"
         first = [sys.executable, "-m", "shoal", "copy", task.url, where, "--json", "--quiet"]
         return [*first, *(["--layout", layout] if task.directory else []), *options]
 
-    return Contestant(key, title, "shoal", command, layout=layout, **more)  # type: ignore[arg-type]
+    return Contestant(key, title, "shoal", command, layout=layout)
 
 
 def _script(path: Path, layout: Layout, workers: int | None) -> Callable[[Task], list[str]]:
@@ -66,7 +67,7 @@ def _strategies() -> list[Contestant]:
     for name in importlib.import_module("shoal.bench.strategies.copy").ORDER:
         path = BENCH / "strategies" / "copy" / f"{name}.py"
         constants = _constants(path)
-        needs = tuple(str(name) for name in constants["REQUIRES"])
+        packages = tuple(str(name) for name in constants["REQUIRES"])
         published = {int(workers): float(seconds) for workers, seconds in dict(constants["PUBLISHED"]).items()}
         counts = [10, 100] if name == "threads" else [0]
         for workers in counts:
@@ -80,7 +81,7 @@ def _strategies() -> list[Contestant]:
                     _script(path, "names", workers or None),
                     share=SHARES[name],
                     published=seconds,
-                    needs=needs,
+                    packages=packages,
                 )
             )
     return found
@@ -113,14 +114,20 @@ def contestants() -> list[Contestant]:
     limit = BENCH / "limits" / "copy.py"
     none = ("--durability", "none")
     cores = len(os.sched_getaffinity(0))
-    both, never = ("files", "null"), "never"
+    both: tuple[str, ...] = ("files", "null")
+    ours = [
+        replace(_shoal("shoal", "shoal copy", *none), into=both, null_times=50),
+        _shoal("shoal-partition", "shoal copy --layout partition", *none, layout="partition"),
+        replace(_shoal("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off"), into=both),
+        replace(_shoal("shoal-1", "shoal copy --workers 1", *none, "--workers", "1"), share=0.15, workers=1),
+    ]
+    durable = [
+        _shoal("shoal-batch", "shoal copy"),
+        _shoal("shoal-batch-partition", "shoal copy --layout partition", layout="partition"),
+    ]
     return [
-        _shoal("shoal", "shoal copy", *none, into=both, durable=never, null_times=50),
-        _shoal("shoal-partition", "shoal copy --layout partition", *none, layout="partition", durable=never),
-        _shoal("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off", into=both, durable=never),
-        _shoal("shoal-batch", "shoal copy", durable="only"),
-        _shoal("shoal-batch-partition", "shoal copy --layout partition", layout="partition", durable="only"),
-        _shoal("shoal-1", "shoal copy --workers 1", *none, "--workers", "1", share=0.15, workers=1, durable=never),
+        *(replace(one, durable="never") for one in ours),
+        *(replace(one, durable="only") for one in durable),
         Contestant(
             "limit",
             "bare loop: pipelined GET + create",
@@ -146,7 +153,7 @@ def contestants() -> list[Contestant]:
             "peer",
             _curl,
             workers=64,
-            needs=("curl()",),
+            programs=("curl",),
             note="given the names: no listing in its time",
         ),
         Contestant(
@@ -156,7 +163,7 @@ def contestants() -> list[Contestant]:
             _aria2c,
             workers=16,
             share=0.03,
-            needs=("aria2c()",),
+            programs=("aria2c",),
             note="given the names: no listing in its time",
         ),
         Contestant(
@@ -165,7 +172,7 @@ def contestants() -> list[Contestant]:
             "limit",
             _wrk,
             workers=64,
-            needs=("wrk()",),
+            programs=("wrk",),
             into=("null",),
             rate=_wrk_rate,
             note="asks for one object again and again, keeps nothing",
