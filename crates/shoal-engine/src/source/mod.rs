@@ -54,6 +54,10 @@ pub trait Source: Send + Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+    /// What the user should know once it has ended, for the report.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
@@ -95,8 +99,17 @@ pub struct Entry<'a> {
     pub locator: &'a [u8],
     /// Where it is fetched from.
     pub host: HostId,
-    /// The source knows that this name stood earlier in the same page.
-    pub duplicate: bool,
+    /// Why it is not to be fetched, if it is not.
+    pub skip: Option<Skip>,
+}
+
+/// Why a listed object is not fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Its name stood earlier in the same page.
+    Duplicate,
+    /// What has this name is no object: a link, a device, a pipe.
+    NoObject,
 }
 
 /// One object to fetch. Answered exactly once.
@@ -150,8 +163,9 @@ pub trait Lane {
     fn limits(&self) -> Limits;
     /// The object is complete.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>);
-    /// The object will arrive in pieces. On an error, answer the job with it through `failed`.
-    fn begin(&self, job: &Job, meta: &ObjectMeta) -> Result<Body>;
+    /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it
+    /// through `failed`.
+    fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>>;
     /// All pieces are in, or an error came between.
     fn finished(&self, job: Job, body: Body, result: Result<()>);
     /// The object could not be had.
