@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url, source_from_url};
+use shoal_engine::source::files::FilesOptions;
+use shoal_engine::transfer::{Outcome, SourceOptions, Transfer, sink_from_url, source_from_url};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
@@ -32,11 +33,11 @@ pub fn copy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let raises = options.raises();
     let engine = options.to_engine()?;
-    let list_get = options.list_get(list_get)?;
+    let own = SourceOptions { list_get: options.list_get(list_get)?, files: FilesOptions::default() };
     let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
-            let source = source_from_url(source, &list_get)?;
+            let source = source_from_url(source, &own)?;
             let sink = sink_from_url(sink, &engine)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };
