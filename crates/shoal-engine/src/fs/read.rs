@@ -16,6 +16,9 @@ use super::error::plain;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 
+/// Most bytes of one read into memory that is to be kept: a stop must not wait for longer.
+const APPEND_MAX: usize = 8 << 20;
+
 /// What is known of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -49,6 +52,21 @@ pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd
             Err(Errno::INTR) => {}
             result => return result,
         }
+    }
+}
+
+/// Reads to the end of a vector, as much as its memory takes; 0 at the end of the file, or where there is none left.
+pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>) -> Result<usize> {
+    loop {
+        let space = to.spare_capacity_mut();
+        let most = space.len().min(APPEND_MAX);
+        let read = match rustix::io::read(file, &mut space[..most]) {
+            Err(Errno::INTR) => continue,
+            result => result?.0.len(),
+        };
+        // SAFETY: the kernel has filled the first `read` bytes behind the old end, and they are within the capacity.
+        unsafe { to.set_len(to.len() + read) };
+        return Ok(read);
     }
 }
 

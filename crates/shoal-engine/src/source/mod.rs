@@ -219,6 +219,18 @@ impl Body {
         result
     }
 
+    /// Lets `fill` put the next bytes where they are to lie, if the sink has room for them there; it returns how many it
+    /// put at the end of the vector, which it must not make larger otherwise. `None`: there is none, call `write`.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Option<Result<usize>> {
+        let space = self.writer.space()?;
+        let filled = fill(space);
+        if let Ok(bytes) = filled {
+            self.lane.wrote(bytes, Duration::ZERO); // no time of the sink's
+            self.bytes += bytes as u64;
+        }
+        Some(filled)
+    }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -172,6 +172,11 @@ impl Builder {
         self.data.extend_from_slice(piece);
     }
 
+    /// Where the object under way goes on.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        &mut self.data
+    }
+
     /// Bytes of the object under way.
     pub fn open_bytes(&self) -> u64 {
         self.data.len() as u64 - self.data_ends[self.len()] as u64

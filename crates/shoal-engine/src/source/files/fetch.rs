@@ -172,11 +172,28 @@ impl<'t> Reader<'t> {
     }
 
     async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
+        let (mut at, mut held) = (0, held);
+        // What is in the buffer is little; the rest is read to where it is to lie, if the sink has such a place.
+        if held > 0 && (held as u64) < facts.size {
+            body.write(&self.buffer[..held])?;
+            (at, held) = (held as u64, 0);
+        }
+        while at < facts.size
+            && held == 0
+            && let Some(read) = body.fill(|space| read::append(file.as_fd(), space).map_err(|e| refused(file, e, at)))
+        {
+            match read? {
+                0 => break,
+                read => at += read as u64,
+            }
+            if at < facts.size {
+                tokio::task::yield_now().await;
+            }
+        }
         if self.buffer.len() < PIECE {
             self.buffer.resize(PIECE, 0);
         }
-        let (mut held, mut turn) = (held, 0);
-        let mut at = 0;
+        let mut turn = at;
         while at < facts.size {
             if held == 0 {
                 held = read::read(file.as_fd(), &mut self.buffer[..PIECE]).map_err(|e| refused(file, e, at))?;
