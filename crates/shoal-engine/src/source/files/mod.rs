@@ -1,6 +1,6 @@
 //! Source: files. A directory, one file, a glob, or a list of paths.
 //!
-//! Here: what can be named, the options and the source. `walk.rs` goes through a tree, `listing.rs` cuts what is found
+//! Here: what can be named, the options and the source. `walk.rs` goes through a tree (`ahead.rs` reads ahead for it), `listing.rs` cuts what is found
 //! into partitions, `run.rs` is what a partition holds, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
 //! `seen.rs` what was left out, `fetch.rs` reads. Not here: system calls (`fs/`), which name is safe (`Name`).
 //!
@@ -8,6 +8,7 @@
 //! characters; of one file its last component; of a list see `paths.rs`. Links are not followed unless asked, except in
 //! what the user typed: the root of a tree, one file, and the directories on the way to a path of a list.
 
+mod ahead;
 mod fetch;
 mod listing;
 mod paths;
