@@ -259,7 +259,7 @@ fn what_may_not_be_read_is_denied_and_the_rest_arrives() {
         put(temp.path(), path, b"x");
     }
     for path in ["shut", "d/secret"] {
-        std::fs::set_permissions(temp.path().join(path), PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(temp.path().join(path), PermissionsExt::from_mode(0o0)).unwrap();
     }
     let told = told(&child(TEST, temp.path(), &[]));
     std::fs::set_permissions(temp.path().join("shut"), PermissionsExt::from_mode(0o755)).unwrap();
