@@ -129,6 +129,18 @@ fn paths_of_a_list_are_read_in_their_order_and_those_that_are_gone_are_failures(
 }
 
 #[test]
+fn a_list_of_relative_paths_starts_at_the_working_directory() {
+    let asked = ["./src//lib.rs", "Cargo.toml", "../../README.md"];
+    let (outcome, found) = run(FilesFrom::Paths(asked.iter().collect()), false);
+    assert_eq!(failures(&outcome), []);
+    assert_eq!(names(&found), ["Cargo.toml", "README.md", "src/lib.rs"]);
+    assert_eq!(found[&b"README.md"[..]], std::fs::read("../../README.md").unwrap());
+    let identity = |paths: &[&str]| files(FilesFrom::Paths(paths.iter().collect()), false).identity();
+    assert_eq!(identity(&asked), identity(&asked));
+    assert_ne!(identity(&asked), identity(&asked[..2]));
+}
+
+#[test]
 fn what_is_no_file_is_skipped_and_counted_by_kind() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();

@@ -2,11 +2,14 @@
 //!
 //! A small file costs four system calls: open, read, fstat, close. That what was read is one state of the file is seen
 //! from its change time, which nobody can set: older than the moment before the open, nothing has changed since. A file
-//! changed just before is read a second time between two looks. A large one is read between two looks as well.
+//! changed just before is waited for, 20 ms at the most, and read a second time between two looks. A large one is read
+//! between two looks as well. Where another machine's clock sets the change time and lags by more than the file's age, a
+//! change that keeps the length can go unseen.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -26,10 +29,9 @@ const PIECE: usize = 256 << 10;
 /// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
 /// long.
 const TICK: i128 = 10_000_000;
-/// Objects, nanoseconds and bytes of a large file after which the lane's other work has its turn.
+/// Objects and nanoseconds after which the lane's other work has its turn: it looks for a stop every 20 ms.
 const TURN_OBJECTS: u32 = 64;
 const TURN_TIME: i128 = 10_000_000;
-const TURN_BYTES: u64 = 4 << 20;
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -135,7 +137,12 @@ impl<'t> Reader<'t> {
         if calm && facts.size > WHOLE_MAX as u64 {
             return Ok(First::More(file, facts, held));
         }
-        // Read again from the start, now that there is something to compare with.
+        // Read again from the start, now that there is something to compare with, and once the clock has passed what the
+        // file is stamped with: from then on any change shows.
+        if !calm {
+            let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
+            std::thread::sleep(Duration::from_nanos(wait as u64));
+        }
         read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
         if facts.size > WHOLE_MAX as u64 {
             return Ok(First::More(file, facts, 0));
@@ -175,7 +182,7 @@ impl<'t> Reader<'t> {
         if self.buffer.len() < PIECE {
             self.buffer.resize(PIECE, 0);
         }
-        let (mut held, mut turn) = (held, 0);
+        let (mut held, mut turn) = (held, read::coarse_now());
         let mut at = 0;
         while at < facts.size {
             if held == 0 {
@@ -188,8 +195,9 @@ impl<'t> Reader<'t> {
             body.write(&self.buffer[..wanted])?;
             at += wanted as u64;
             held = 0;
-            if at - turn >= TURN_BYTES {
-                turn = at;
+            let now = read::coarse_now();
+            if (now - turn).abs() >= TURN_TIME {
+                turn = now;
                 tokio::task::yield_now().await;
             }
         }

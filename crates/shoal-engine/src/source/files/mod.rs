@@ -139,14 +139,17 @@ fn identity(root: &Path, what: &What, paths: &Paths, follow: bool) -> String {
         Some(text) => text.to_owned(),
         None => path.as_bytes().escape_ascii().to_string(),
     };
-    let mut identity = format!("files:{}", shown(root.as_os_str()));
+    let mut identity = match what {
+        What::List => "files:".to_owned(),
+        _ => format!("files:{}", shown(root.as_os_str())),
+    };
     match what {
         What::Walk(None) => {}
         What::Walk(Some(pattern)) => identity.push_str(&format!(" glob={}", pattern.text())),
         What::File => {
             identity.push_str(&format!(" file={}", shown(OsStr::from_bytes(paths.get(0).unwrap_or_default()))))
         }
-        What::List => identity.push_str(&format!(" paths={} xxh3={:032x}", paths.len(), paths.hash())),
+        What::List => identity.push_str(&format!("paths={} xxh3={:032x}", paths.len(), paths.hash())),
     }
     if follow {
         identity.push_str(" follow_links");
