@@ -17,6 +17,9 @@ pub struct ObjectMeta {
     pub unverified: bool,
 }
 
+/// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
+pub const WHOLE_MAX: usize = 64 << 10;
+
 /// The complete bytes of an object.
 #[derive(Debug)]
 pub enum Payload<'a> {

@@ -42,7 +42,7 @@ impl Object {
         let (name, range) = (chunk.name(index), chunk.range(index));
         let alone = chunk.len() == 1 && chunk.data().capacity() <= 2 * range.len() + PINNED_BESIDE;
         let bytes = if alone && range.len() > SMALL {
-            Bytes::Shared { name: name.into(), data: chunk.data().clone() }
+            Bytes::Shared { name: name.into(), data: chunk.data().clone(), from: range.start }
         } else {
             let mut both = Vec::with_capacity(name.len() + range.len());
             both.extend_from_slice(name);
@@ -62,7 +62,7 @@ impl Object {
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Own { both, name } => &both[*name..],
-            Bytes::Shared { data, .. } => data,
+            Bytes::Shared { data, from, .. } => &data[*from..],
         }
     }
 }

@@ -31,8 +31,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A future that stays on its lane.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
-pub const WHOLE_MAX: usize = 64 << 10;
+pub use crate::object::WHOLE_MAX;
 
 /// Where objects come from.
 pub trait Source: Send + Sync {
@@ -217,6 +216,11 @@ impl Body {
         self.lane.wrote(piece.len(), before.elapsed());
         self.bytes += piece.len() as u64;
         result
+    }
+
+    /// Whether `fill` can be called now.
+    pub fn has_space(&mut self) -> bool {
+        self.writer.space().is_some()
     }
 
     /// Lets `fill` put the next bytes where they are to lie, if the sink has room for them there; it returns how many it

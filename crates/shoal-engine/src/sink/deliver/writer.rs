@@ -10,10 +10,9 @@ use super::chunk::Builder;
 use super::{Chunk, Filling, Shared, State};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{ObjectMeta, Payload, WHOLE_MAX};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Writer};
-use crate::source::WHOLE_MAX;
 
 pub(super) struct DeliverWriter {
     shared: Arc<Shared>,
