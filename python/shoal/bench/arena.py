@@ -22,11 +22,13 @@ class Scale:
         objects: How many.
         title: What the table calls them.
         author: What the study says of its figures, or why there are none.
+        figures: Whether there are.
     """
 
     objects: float
     title: str
     author: str
+    figures: bool = True
 
 
 class Arena(Protocol):

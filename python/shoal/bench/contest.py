@@ -117,11 +117,17 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
         except RunError as error:
             return str(error)
         if measured.code != 0:
-            last = next((line for line in reversed(measured.printed.splitlines()) if line.strip()), "")
-            return f"it ended with code {measured.code}: {last.strip()[-SHOWN:]}"
+            return f"it ended with code {measured.code}{_last_words(measured.printed)}"
         fault = arena.fault(one, task, measured)
     if fault:
         return f"it did not do the job: {fault}"
     objects = task.count if one.rate is None else round(one.rate(measured.printed) * measured.seconds)
     workers = measured.said.get("workers", one.workers)
     return Trial(number, objects, measured.seconds, measured.cpu, measured.rss, workers, measured.start)
+
+
+def _last_words(printed: str) -> str:
+    """Returns the last line of what a program said, of those that name an error if there are any."""
+    lines = [line.strip(" |+-") for line in printed.splitlines()]  # Python draws a frame around a group of errors
+    lines = [line for line in lines if "Error: " in line] or [line for line in lines if line]
+    return f": {lines[-1][:SHOWN]}" if lines else ""

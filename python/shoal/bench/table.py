@@ -49,7 +49,8 @@ def _notes(results: Results, ran: list[Row]) -> list[str]:
     for row in ran:
         if row.note:
             noted.setdefault(row.note, []).append(row)
-    notes = [results.scale.author]
+    authors = any(row.published for row in results.rows)
+    notes = [results.scale.author] if authors or not results.scale.figures else []
     for note, rows in noted.items():
         start = statistics.median(row.start for row in rows)
         notes.append(f"{', '.join(row.title for row in rows)}: {note.format(start=duration(start))}")

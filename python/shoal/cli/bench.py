@@ -77,8 +77,8 @@ def command(
     function makes, into a directory; or `read`: files, made for it, into a program.
 
     The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
-    One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a file
-    system that has just freed files is slow to make new ones.
+    One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a
+    file system that has just freed files is slow to make new ones.
 
     Close other programs, and do not run it within two minutes of deleting many files.
     """

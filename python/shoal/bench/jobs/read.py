@@ -39,8 +39,8 @@ NOTES = {"processes": "the contents stay in its processes: nobody gets them"}
 THREADS = (2, 8, 64)  # of the study's curve: few, some, and the most it has
 JAVA = "its threads keep the contents to themselves; the start of the JVM and its compiler, {start}, is not in its time"
 AUTHOR = (
-    "The study gives no table. It found: for small files more threads help, up to those of the hardware; for large files "
-    "two at most."
+    "The study gives no table. It found: for small files more threads help, up to those of the hardware; for large "
+    "files two at most."
 )
 
 
@@ -129,7 +129,7 @@ class Reading:
     @property
     def scale(self) -> Scale:
         """Times are for the files of this contest: the study gives none."""
-        return Scale(self.count, f"{self.count:,} files", AUTHOR)
+        return Scale(self.count, f"{self.count:,} files", AUTHOR, figures=False)
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:

@@ -34,10 +34,7 @@ async def save_all(directory: Path, count: int) -> tuple[int, int]:
             await file.write(text)
         return len(text)
 
-    # The group ends everything at the first error.
-    async with asyncio.TaskGroup() as group:
-        saving = [group.create_task(save(number)) for number in range(count)]
-    return count, sum(task.result() for task in saving)
+    return count, sum(await asyncio.gather(*[save(number) for number in range(count)]))
 
 
 if __name__ == "__main__":
