@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import shutil
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 import shoal as package
 import shoal.bench
-from shoal.bench import verify
+from shoal._options import parse_size
+from shoal.bench import jobs, verify
 from shoal.bench.contestants import Contestant, Task
+from shoal.cli import bench as command_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,3 +206,19 @@ def test_durable_saves_are_rows_of_their_own(shoal: Command) -> None:
 def test_a_row_without_durability_is_not_for_durable_runs(tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="no contestant is left"):
         shoal.bench.save(durable=True, only=["shoal-generate"], directory=tmp_path)
+
+
+def test_the_command_says_the_jobs_and_their_defaults() -> None:
+    (job,) = [option for option in command_line.command.params if option.name == "job"]
+    assert list(getattr(job.type, "choices", ())) == list(jobs.JOBS)
+    counts = ", ".join(f"{one.COUNT} for {name}" for name, one in jobs.JOBS.items())
+    assert counts == command_line.DEFAULTS
+    sizes = [part.split(" for ") for part in command_line.SIZES.partition(";")[0].split(", ")]
+    assert {name: parse_size(size, "size") for size, name in sizes} == {
+        name: one.SIZE for name, one in jobs.JOBS.items() if one.SIZE is not None
+    }
+    for name, one in jobs.JOBS.items():
+        parameters = inspect.signature(getattr(shoal.bench, name)).parameters
+        assert parameters["count"].default == one.COUNT
+        assert ("size" in parameters) == (one.SIZE is not None)
+        assert one.SIZE is None or parameters["size"].default == one.SIZE
