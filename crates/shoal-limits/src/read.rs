@@ -14,8 +14,15 @@ use crate::outcome::Outcome;
 /// Files a thread takes at once.
 const RUN: usize = 100;
 
-/// Bytes of a thread's buffer: small files come in one read, and it stays in the second-level cache.
-const BUFFER: usize = 256 * 1024;
+/// Bytes of a thread's buffer, so that most files come in one read; in pieces of 256 KiB, 1 MB took 1.4 times as long.
+const BUFFER: usize = 1 << 20;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// Where in a page the buffer begins. The allocator puts a large block 16 bytes into a page, and there AMD's processors
+/// copy at half their speed (measured: 121 µs for 1 MB; 58 to 62 µs at 0, 32, 64 and beyond).
+const INTO_PAGE: usize = 64;
 
 /// What to read, and how.
 #[derive(Clone, Debug)]
@@ -75,14 +82,16 @@ fn walk(job: &Read) -> io::Result<(Vec<OwnedFd>, Vec<File>)> {
 }
 
 fn read_runs(folders: &[OwnedFd], files: &[File], next: &AtomicUsize) -> io::Result<u64> {
-    let (mut buffer, mut bytes) = (vec![0; BUFFER], 0);
+    let (mut memory, mut bytes) = (vec![0; BUFFER + 2 * PAGE], 0);
+    let start = memory.as_ptr().align_offset(PAGE).min(PAGE) + INTO_PAGE;
+    let buffer = &mut memory[start..start + BUFFER];
     loop {
         let from = next.fetch_add(RUN, Relaxed);
         let Some(run) = files.get(from..files.len().min(from + RUN)) else { return Ok(bytes) };
         for (folder, name) in run {
             let file = openat(&folders[*folder], name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
             loop {
-                let came = rustix::io::read(&file, &mut buffer[..])?;
+                let came = rustix::io::read(&file, &mut *buffer)?;
                 bytes += came as u64;
                 if came < BUFFER {
                     break; // of a regular file, a short read was the last

@@ -11,7 +11,8 @@ fn every_byte_of_every_file_is_read_once() {
     std::fs::create_dir_all(&deep).unwrap();
     let mut bytes = 0;
     // Around the size of a buffer, where a loop that stops too early or too late shows.
-    for (number, size) in [0, 1, 10_000, 262_143, 262_144, 262_145, 524_288, 1_000_000].into_iter().enumerate() {
+    for (number, size) in [0, 1, 10_000, 1_000_000, 1_048_575, 1_048_576, 1_048_577, 2_097_152].into_iter().enumerate()
+    {
         std::fs::write(directory.path().join(format!("{number}")), vec![7; size]).unwrap();
         std::fs::write(deep.join(format!("{number}")), vec![7; size]).unwrap();
         bytes += 2 * size as u64;
