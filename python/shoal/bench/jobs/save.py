@@ -69,8 +69,8 @@ def _ours() -> list[Contestant]:
     for durability, suffix, words in (("none", "", ""), ("batch", "-batch", ", batch")):
         for key, title, name, options, packages, note in (
             ("shoal-generate", "shoal.generate", "generate", (), (), ""),
-            ("shoal-save-numpy", "shoal.save, NumPy tables", "save", (), ("numpy",), tables),
-            ("shoal-save-arrow", "shoal.save, Arrow tables", "save", ("--form", "arrow"), ("numpy", "pyarrow"), tables),
+            ("shoal-save-numpy", "shoal.save, NumPy", "save", (), ("numpy",), tables),
+            ("shoal-save-arrow", "shoal.save, Arrow", "save", ("--form", "arrow"), ("numpy", "pyarrow"), tables),
         ):
             command = _command(BENCH / "ours" / f"{name}.py", "--durability", durability, *options)
             found.append(
