@@ -58,5 +58,5 @@ if __name__ == "__main__":
     reader = shoal.read(given.directory, **options)  # type: ignore[attr-defined,unused-ignore]
     objects, size, proven = consume(reader, given.verify)
     seconds = time.perf_counter() - began
-    found = {"objects": objects, "bytes": size, "seconds": seconds}
+    found = {"objects": objects, "bytes": size, "seconds": seconds, "workers": reader.report.workers}
     print(json.dumps(found | ({"proof": proven} if given.verify else {})))
