@@ -7,7 +7,7 @@ The public names, and nothing else. The functions are in `_api.py`, the exceptio
 `_report.py`, the command line in `cli/`.
 """
 
-from shoal._api import copy, list_get, serve, status
+from shoal._api import copy, files, list_get, serve, status
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -22,25 +22,31 @@ from shoal._errors import (
     ShoalError,
     UnsafeNameError,
 )
-from shoal._options import ListGet
+from shoal._options import Files, ListGet
+from shoal._read import read
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
-from shoal._shoal import Server, __version__
+from shoal._shoal import Batch, Batches, Object, Reader, Server, __version__
 
 __all__ = [
+    "Batch",
+    "Batches",
     "ConfigError",
     "Counts",
     "CredentialsError",
     "DestinationFullError",
     "Failure",
+    "Files",
     "IntegrityError",
     "JournalError",
     "JournalLockedError",
     "ListGet",
     "NotFoundError",
+    "Object",
     "ObjectError",
     "Owner",
     "PermissionDeniedError",
     "Progress",
+    "Reader",
     "Report",
     "RunError",
     "RunStatus",
@@ -52,7 +58,9 @@ __all__ = [
     "UnsafeNameError",
     "__version__",
     "copy",
+    "files",
     "list_get",
+    "read",
     "serve",
     "status",
 ]

@@ -4,13 +4,18 @@
 //! the package's), files, retries, threads.
 
 mod at_exit;
+mod background;
+mod batches;
 mod errors;
 mod fork;
 mod limits;
+mod object;
 mod options;
+mod reader;
 mod report;
 mod serve;
 mod show;
+mod source;
 mod status;
 mod transfer;
 
@@ -20,11 +25,17 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 mod _shoal {
     #[pymodule_export]
+    use crate::batches::{Batch, Batches};
+    #[pymodule_export]
     use crate::errors::kinds;
     #[pymodule_export]
     use crate::limits::{limit_copy, limit_read};
     #[pymodule_export]
+    use crate::object::Object;
+    #[pymodule_export]
     use crate::options::default_options;
+    #[pymodule_export]
+    use crate::reader::Reader;
     #[pymodule_export]
     use crate::serve::Server;
     #[pymodule_export]

@@ -19,10 +19,21 @@ const MISSES: u32 = 2;
 const START: usize = 32;
 /// In flight per lane at the most: beyond, connections only cost memory.
 const PER_LANE_MAX: usize = 128;
+/// Descriptors of a lane that reads files: four of its event loop, the directory, the file; two to spare.
+const FILES_OF_A_LANE: usize = 8;
 /// Connections per lane at the start and at the most, where each has several objects in flight. Measured into `null:` with
 /// 64 on each: 656,000/s with 256 in flight, 728,000 with 512.
 const DEEP_START: usize = 2;
 const DEEP_MAX: usize = 8;
+
+/// What a lane waits for, and so how many objects in flight make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// A network: many in flight on each lane.
+    Network,
+    /// Its own reads: one on each lane, to begin with a lane for each core.
+    Blocking { cores: usize },
+}
 
 /// What the engine saw since the start.
 #[derive(Clone, Copy, Debug)]
@@ -62,12 +73,25 @@ pub(crate) struct Concurrency {
 
 impl Concurrency {
     /// `files_max`: in flight that the open-file limit allows. `source_max`: what the source says makes sense.
-    pub fn new(workers: Workers, lanes: usize, files_max: usize, source_max: Option<usize>) -> Concurrency {
-        let (wanted, growing, mut reason) = match workers {
-            Workers::Fixed(count) => (count.max(1), false, "as asked".to_owned()),
-            Workers::Auto => (START, true, "still growing".to_owned()),
+    pub fn new(
+        workers: Workers,
+        reach: Reach,
+        lanes: usize,
+        files_max: usize,
+        source_max: Option<usize>,
+    ) -> Concurrency {
+        let (wanted, growing, mut reason) = match (workers, reach) {
+            (Workers::Fixed(count), _) => (count.max(1), false, "as asked".to_owned()),
+            (Workers::Auto, Reach::Network) => (START, true, "still growing".to_owned()),
+            (Workers::Auto, Reach::Blocking { cores }) => (cores, true, "one for each core; still growing".to_owned()),
         };
-        let mut ceiling = if growing { PER_LANE_MAX * lanes } else { wanted };
+        let mut ceiling = match (growing, reach) {
+            (false, _) => wanted,
+            (true, Reach::Network) => PER_LANE_MAX * lanes,
+            (true, Reach::Blocking { .. }) => lanes,
+        };
+        // A lane has descriptors of its own (its event loop, a directory) besides the object it reads.
+        let files_max = if reach == Reach::Network { files_max } else { (files_max / FILES_OF_A_LANE).max(1) };
         let mut limited = None;
         for (limit, why) in [(Some(files_max), "the open-file limit"), (source_max, "the source")] {
             if let Some(limit) = limit.filter(|&limit| limit < ceiling) {
@@ -176,7 +200,7 @@ mod tests {
 
     /// Runs `auto` against a machine whose throughput for n in flight is `speed(n)`.
     fn settle(speed: impl Fn(usize) -> f64, lanes: usize) -> usize {
-        let mut auto = Concurrency::new(Workers::Auto, lanes, 10_000, None);
+        let mut auto = Concurrency::new(Workers::Auto, Reach::Network, lanes, 10_000, None);
         let (mut now, mut objects) = (Instant::now(), 0.0);
         for _ in 0..200 {
             let (at, in_flight) = (now, auto.target());
@@ -206,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_fixed_number_stays_and_a_throttled_one_halves_and_recovers() {
-        let mut fixed = Concurrency::new(Workers::Fixed(40), 2, 10_000, None);
+        let mut fixed = Concurrency::new(Workers::Fixed(40), Reach::Network, 2, 10_000, None);
         let mut sample = Sample {
             now: Instant::now(),
             objects: 0,
@@ -229,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_open_file_limit_is_a_ceiling() {
-        let auto = Concurrency::new(Workers::Auto, 2, 5, None);
+        let auto = Concurrency::new(Workers::Auto, Reach::Network, 2, 5, None);
         assert_eq!((auto.target(), auto.reason()), (5, "limited by the open-file limit"));
     }
 }

@@ -41,9 +41,10 @@ use crate::options::{TransferOptions, Workers};
 use crate::report::{Counts, Failure, Progress, Report};
 use crate::sink::{Sink, Started};
 use crate::source::Source;
+use tokio::sync::Notify;
 
 use commit::{Committed, Committer, Message};
-use concurrency::{Concurrency, Sample};
+use concurrency::{Concurrency, Reach, Sample};
 use frontier::Frontier;
 use listing::Known;
 use progress::Counters;
@@ -52,6 +53,9 @@ use progress::Counters;
 const TICK: Duration = Duration::from_millis(50);
 /// Connections of one lane before the next is put to work, where writing costs nothing.
 const LANE_FILL: usize = 32;
+/// Lanes for each core at the most, where each is blocked by what it fetches: a disk or a network file system wants that
+/// many requests at once before it is busy.
+const BLOCKED_LANES: usize = 16;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
 
@@ -72,6 +76,8 @@ pub(crate) struct Shared {
     rate: rate::Rate,
     filter: filter::Filter,
     counters: Counters,
+    /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
+    blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
     target: AtomicUsize,
     /// Objects in flight on one connection, as the source knows by now.
@@ -80,6 +86,8 @@ pub(crate) struct Shared {
     listing_retries: AtomicU64,
     deferred: AtomicU64,
     notes: Mutex<Vec<String>>,
+    /// The sink has room again; one for each lane.
+    room: Vec<Notify>,
     /// The failure that was one too many.
     last_failure: Mutex<Option<Failure>>,
     committer: Sender<Message>,
@@ -104,7 +112,8 @@ impl Shared {
     /// cores, one request at a time).
     fn busy_lanes(&self, target: usize) -> usize {
         match self.options.workers {
-            Workers::Auto if self.source.is_network() && !self.sink.blocks() => {
+            _ if self.blocking => target.clamp(1, self.lanes),
+            Workers::Auto if !self.sink.blocks() => {
                 target.div_ceil(LANE_FILL * self.depth.load(Relaxed)).clamp(1, self.lanes)
             }
             _ => self.lanes,
@@ -147,7 +156,9 @@ impl Run {
         let Run { source, sink, options, journal, resume, started, files_max } = self;
         let lanes = lane_count(&*source, options.workers);
         let (sender, messages) = channel();
-        let mut concurrency = Concurrency::new(options.workers, lanes, files_max, source.in_flight_max());
+        let blocking = !source.is_network();
+        let reach = if blocking { Reach::Blocking { cores: cores() } } else { Reach::Network };
+        let mut concurrency = Concurrency::new(options.workers, reach, lanes, files_max, source.in_flight_max());
         let filter = match filter::Filter::new(&options.include, &options.exclude) {
             Ok(filter) => filter,
             Err(error) => return (Report::default(), Some(error)),
@@ -155,6 +166,7 @@ impl Run {
         let deferred_before = journal.deferred();
         let shared = Arc::new(Shared {
             lanes,
+            blocking,
             queue: queue::Queue::new(lanes, resume.mark),
             frontier: Mutex::new(Frontier::new(resume.frontier, resume.chain)),
             retry: retry::Retry::new(options.max_retries, options.retry_timeout),
@@ -170,15 +182,21 @@ impl Run {
             deferred: AtomicU64::new(deferred_before),
             notes: Mutex::new([resume.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
+            room: (0..lanes).map(|_| Notify::new()).collect(),
             committer: sender,
             source,
             sink,
             options,
         });
+        let weak = Arc::downgrade(&shared); // the sink must not keep the run alive
+        shared.sink.wake_with(Box::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.room.iter().for_each(Notify::notify_one);
+            }
+        }));
         // Objects that earlier runs deferred are this run's work too.
         shared.counters.listed.fetch_add(deferred_before, Relaxed);
-        let threads = Threads::start(&shared, journal, messages, &resume);
-        let threads = match threads {
+        let mut threads = match Threads::start(&shared, journal, messages, &resume) {
             Ok(threads) => threads,
             Err(error) => return (Report::default(), Some(error)),
         };
@@ -190,6 +208,7 @@ impl Run {
         report.resumed_from = resume.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
+        report.notes.extend(shared.source.remarks());
         report.workers_reason = match shared.source.depth() {
             1 => concurrency.reason().to_owned(),
             depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
@@ -206,6 +225,8 @@ struct Threads {
     listing: Option<JoinHandle<()>>,
     committer: JoinHandle<(Journal, Committed)>,
     over: Receiver<()>,
+    /// A lane could not be started: no further one is tried.
+    refused: bool,
 }
 
 impl Threads {
@@ -217,18 +238,8 @@ impl Threads {
             drop(alive); // wakes the caller
             result
         })?;
-        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, over };
-        for index in 0..shared.lanes {
-            let lane = shared.clone();
-            match spawn("shoal-lane", move || lane::run(&lane, index)) {
-                Ok(thread) => threads.lanes.push(thread),
-                Err(error) if index == 0 => shared.cancel.fail(error),
-                Err(error) => {
-                    shared.note(&format!("only {index} of {} lanes could be started: {}", shared.lanes, error.why()));
-                    break;
-                }
-            }
-        }
+        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, over, refused: false };
+        threads.grow(shared);
         if shared.options.retry_failed {
             shared.queue.listed_all();
             return Ok(threads);
@@ -241,10 +252,28 @@ impl Threads {
         Ok(threads)
     }
 
+    /// Starts the lanes that the target asks for and that are not there yet.
+    fn grow(&mut self, shared: &Arc<Shared>) {
+        let wanted = shared.busy_lanes(shared.target.load(Relaxed));
+        while !self.refused && self.lanes.len() < wanted {
+            let (index, lane) = (self.lanes.len(), shared.clone());
+            match spawn("shoal-lane", move || lane::run(&lane, index)) {
+                Ok(thread) => self.lanes.push(thread),
+                Err(error) => {
+                    self.refused = true;
+                    match index {
+                        0 => shared.cancel.fail(error),
+                        _ => shared.note(&format!("only {index} of {wanted} lanes could be started: {}", error.why())),
+                    }
+                }
+            }
+        }
+    }
+
     /// Watches the run from the caller's thread until it is over.
     fn watch(
-        &self,
-        shared: &Shared,
+        &mut self,
+        shared: &Arc<Shared>,
         resume: &Resume,
         concurrency: &mut Concurrency,
         began: Instant,
@@ -273,6 +302,7 @@ impl Threads {
             });
             shared.depth.store(shared.source.depth(), Relaxed);
             shared.target.store(concurrency.target(), Relaxed);
+            self.grow(shared);
         }
         let _ = observer(&progress(shared, resume, concurrency, began));
     }
@@ -308,12 +338,17 @@ fn panicked(whose: &str, panic: &(dyn Any + Send)) -> Error {
         .hint("this is a defect of shoal, please report it; what is committed is kept and the same command goes on")
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Lanes that the run may come to have.
 fn lane_count(source: &dyn Source, workers: Workers) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match (workers, source.is_network()) {
-        (Workers::Fixed(count), true) => count.clamp(1, cores),
+        (Workers::Fixed(count), true) => count.clamp(1, cores()),
         (Workers::Fixed(count), false) => count.max(1),
-        (Workers::Auto, _) => cores,
+        (Workers::Auto, true) => cores(),
+        (Workers::Auto, false) => cores() * BLOCKED_LANES,
     }
 }
 

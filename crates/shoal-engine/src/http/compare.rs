@@ -132,8 +132,8 @@ impl<E: Exchange> Exchange for Recorder<'_, E> {
         self.exchange.whole(job, head, body);
     }
 
-    fn begin(&self, job: &E::Job, head: &Head) -> Result<E::Body> {
-        self.exchange.begin(job, head)
+    async fn begin(&self, job: &E::Job, head: &Head) -> Result<E::Body> {
+        self.exchange.begin(job, head).await
     }
 
     fn piece(&self, body: &mut E::Body, piece: &[u8]) -> Result<()> {

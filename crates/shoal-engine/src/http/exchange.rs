@@ -25,7 +25,7 @@ pub(crate) trait Exchange {
     /// The complete object, at most `WHOLE_MAX` bytes.
     fn whole(&self, job: Self::Job, head: &Head, body: &[u8]);
     /// A larger one begins.
-    fn begin(&self, job: &Self::Job, head: &Head) -> Result<Self::Body>;
+    fn begin(&self, job: &Self::Job, head: &Head) -> impl Future<Output = Result<Self::Body>>;
     /// A piece of it.
     fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
     /// All pieces are in, or an error came between.

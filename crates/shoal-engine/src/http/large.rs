@@ -20,7 +20,7 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
     head: &mut Head,
     more: bool,
 ) -> Option<Box<Connection<C>>> {
-    let mut large = match exchange.begin(&job, head) {
+    let mut large = match exchange.begin(&job, head).await {
         Ok(body) => Large { client, exchange, body: Some(body), job: &job, have: 0, length: head.length() },
         Err(error) => {
             exchange.failed(job, error);
@@ -118,7 +118,7 @@ impl<E: Exchange> Large<'_, E> {
             match resume.judge(self.have, &head)? {
                 Verdict::Rest => {}
                 Verdict::Whole => {
-                    self.begin_again(&head)?;
+                    self.begin_again(&head).await?;
                     renewed = Some(Resume::of(&head));
                 }
                 Verdict::Changed => {
@@ -143,7 +143,7 @@ impl<E: Exchange> Large<'_, E> {
     }
 
     /// The whole comes once more, or an answer that is not the object.
-    fn begin_again(&mut self, head: &Head) -> Result<()> {
+    async fn begin_again(&mut self, head: &Head) -> Result<()> {
         if let Plan::Refuse(error) = self.exchange.head(self.job, head) {
             return Err(error);
         }
@@ -152,7 +152,7 @@ impl<E: Exchange> Large<'_, E> {
         self.body = None;
         self.have = 0;
         self.length = head.length();
-        self.body = Some(self.exchange.begin(self.job, head)?);
+        self.body = Some(self.exchange.begin(self.job, head).await?);
         Ok(())
     }
 }

@@ -10,6 +10,8 @@
 //!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
 
 pub(crate) mod collision;
+pub mod deliver;
+pub mod digest;
 pub mod dir;
 pub mod memory;
 pub mod null;
@@ -85,6 +87,15 @@ pub struct Settled {
     pub reach: Reach,
 }
 
+/// Where an object stands in the listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// `Partition::seq`.
+    pub seq: u64,
+    /// Its entry in the partition.
+    pub index: u32,
+}
+
 /// Where objects go.
 pub trait Sink: Send + Sync {
     /// What makes it the same destination when a run is resumed.
@@ -102,6 +113,16 @@ pub trait Sink: Send + Sync {
     fn blocks(&self) -> bool {
         true
     }
+    /// Whether an object may be begun now. A sink that keeps objects for a consumer says no while it holds enough; it
+    /// calls the waker when that changes. Asked before each object is fetched, so it must be cheap.
+    fn has_room(&self, place: Place) -> bool {
+        let _ = place;
+        true
+    }
+    /// Gives the sink the waker, before the first writer is made.
+    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        let _ = waker;
+    }
     /// Called once at the end, after the last `sync` or instead of it when the run was stopped.
     fn finish(&self) -> Result<()> {
         Ok(())
@@ -116,6 +137,16 @@ pub trait Writer {
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put>;
     /// Begins an object that comes in pieces.
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
+    /// Announces the object that the next `put` or `begin` of this slot is about; false: there is no room for one of this
+    /// size now (ask again after the waker was called). Objects for `put` are small and always have room.
+    fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
+        let _ = (slot, index, size);
+        Ok(true)
+    }
+    /// Entry `index` will not come: it was skipped, has failed, or is tried again in another partition.
+    fn left_out(&mut self, slot: u32, index: u32) {
+        let _ = (slot, index);
+    }
     /// Closes a slot whose objects are all written.
     fn seal(&mut self, slot: u32) -> Result<Sealed>;
     /// Gives a slot up; what it wrote is not committed.

@@ -142,7 +142,7 @@ impl Entries for Names {
 
     fn get(&self, index: u32) -> Entry<'_> {
         let name = &*self.0[index as usize];
-        Entry { name, locator: name, host: HostId(0), duplicate: false }
+        Entry { name, locator: name, host: HostId(0), skip: None }
     }
 }
 
@@ -165,7 +165,7 @@ impl Fetcher for MemorySource {
                     Take::Stop => return Ok(()),
                     Take::Wait => lane.wake().await,
                     Take::Job(job) => {
-                        self.answer(&*lane, job);
+                        self.answer(&*lane, job).await;
                         tokio::task::yield_now().await;
                     }
                 }
@@ -175,7 +175,7 @@ impl Fetcher for MemorySource {
 }
 
 impl MemorySource {
-    fn answer(&self, lane: &dyn Lane, job: super::Job) {
+    async fn answer(&self, lane: &dyn Lane, job: super::Job) {
         let name = job.entry().name.to_vec();
         let count = {
             let mut fetches = self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -191,13 +191,13 @@ impl MemorySource {
             Answer::Whole => lane.whole(job, &meta, Payload::Borrowed(data)),
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
             Answer::GivenBack => lane.given_back(job),
-            Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None),
-            Answer::Broken(kind) => self.in_pieces(lane, job, &meta, data, 1, Some(kind)),
+            Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None).await,
+            Answer::Broken(kind) => self.in_pieces(lane, job, &meta, data, 1, Some(kind)).await,
             Answer::Panic => panic!("as scripted"),
         }
     }
 
-    fn in_pieces(
+    async fn in_pieces(
         &self,
         lane: &dyn Lane,
         job: super::Job,
@@ -206,7 +206,7 @@ impl MemorySource {
         size: usize,
         broken: Option<Kind>,
     ) {
-        let mut body = match lane.begin(&job, meta) {
+        let mut body = match lane.begin(&job, meta).await {
             Ok(body) => body,
             Err(error) => return lane.failed(job, error),
         };

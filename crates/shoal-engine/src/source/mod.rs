@@ -11,10 +11,12 @@
 //! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
+pub mod files;
 pub mod list_get;
 pub mod memory;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -54,9 +56,19 @@ pub trait Source: Send + Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+    /// What the user should know once it has ended, for the report.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
+    }
+    /// Whether it would list a file that came into being in this directory: then nothing can be copied there, since what
+    /// is written would be read again. The path is absolute and free of links.
+    fn lists_below(&self, directory: &Path) -> bool {
+        let _ = directory;
+        false
     }
 }
 
@@ -95,8 +107,17 @@ pub struct Entry<'a> {
     pub locator: &'a [u8],
     /// Where it is fetched from.
     pub host: HostId,
-    /// The source knows that this name stood earlier in the same page.
-    pub duplicate: bool,
+    /// Why it is not to be fetched, if it is not.
+    pub skip: Option<Skip>,
+}
+
+/// Why a listed object is not fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Its name stood earlier in the same page.
+    Duplicate,
+    /// What has this name is no object: a link, a device, a pipe.
+    NoObject,
 }
 
 /// One object to fetch. Answered exactly once.
@@ -150,8 +171,9 @@ pub trait Lane {
     fn limits(&self) -> Limits;
     /// The object is complete.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>);
-    /// The object will arrive in pieces. On an error, answer the job with it through `failed`.
-    fn begin(&self, job: &Job, meta: &ObjectMeta) -> Result<Body>;
+    /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it
+    /// through `failed`.
+    fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>>;
     /// All pieces are in, or an error came between.
     fn finished(&self, job: Job, body: Body, result: Result<()>);
     /// The object could not be had.
@@ -195,6 +217,18 @@ impl Body {
         self.lane.wrote(piece.len(), before.elapsed());
         self.bytes += piece.len() as u64;
         result
+    }
+
+    /// Lets `fill` put the next bytes where they are to lie, if the sink has room for them there; it returns how many it
+    /// put at the end of the vector, which it must not make larger otherwise. `None`: there is none, call `write`.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Option<Result<usize>> {
+        let space = self.writer.space()?;
+        let filled = fill(space);
+        if let Ok(bytes) = filled {
+            self.lane.wrote(bytes, Duration::ZERO); // no time of the sink's
+            self.bytes += bytes as u64;
+        }
+        Some(filled)
     }
 
     /// Bytes written so far.

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::sink::{Mode, ObjectWriter, Put, Sealed, Settled, Sink, Start, Started, Writer};
+use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Settled, Sink, Start, Started, Writer};
 
 /// Counts operations; the chosen one fails, and every one after it.
 #[derive(Clone)]
@@ -61,6 +61,15 @@ impl Sink for FailingSink {
     fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled> {
         self.fuse.run(|| self.inner.sync(sealed, last))
     }
+    fn blocks(&self) -> bool {
+        self.inner.blocks()
+    }
+    fn has_room(&self, place: Place) -> bool {
+        self.inner.has_room(place)
+    }
+    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        self.inner.wake_with(waker);
+    }
     fn finish(&self) -> Result<()> {
         self.inner.finish()
     }
@@ -81,6 +90,12 @@ impl Writer for FailingWriter {
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let inner = self.fuse.run(|| self.inner.begin(slot, name, meta))?;
         Ok(Box::new(FailingObject { inner, fuse: self.fuse.clone() }))
+    }
+    fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
+        self.inner.expect(slot, index, size)
+    }
+    fn left_out(&mut self, slot: u32, index: u32) {
+        self.inner.left_out(slot, index);
     }
     fn seal(&mut self, slot: u32) -> Result<Sealed> {
         self.fuse.run(|| self.inner.seal(slot))

@@ -60,6 +60,8 @@ pub(crate) struct LaneState {
     ended: Cell<bool>,
     jobs: Notify,
     hungry: Notify,
+    /// Objects that wait for the sink to have room wait here.
+    room: Notify,
 }
 
 /// Runs lane `index` to its end. Errors stop the whole run.
@@ -93,6 +95,7 @@ impl LaneState {
             ended: Cell::new(false),
             jobs: Notify::new(),
             hungry: Notify::new(),
+            room: Notify::new(),
         });
         let fetcher = shared.source.fetcher(index)?;
         let local = tokio::task::LocalSet::new();
@@ -127,7 +130,14 @@ impl LaneState {
                     }
                 }
             }
-            tokio::select! { () = changed => {}, () = self.hungry.notified() => {} }
+            tokio::select! {
+                () = changed => {}
+                () = self.hungry.notified() => {}
+                () = self.shared.room[self.index].notified() => {
+                    self.room.notify_waiters();
+                    self.jobs.notify_waiters();
+                }
+            }
         }
     }
 
@@ -278,14 +288,28 @@ impl Lane for Handle {
 
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) {
         let bytes = payload.as_slice().len() as u64;
-        let result = self.0.timed(|writer| writer.put(job.slot, &job.name, meta, payload));
+        let result = self.0.timed(|writer| {
+            writer.expect(job.slot, job.index, Some(bytes))?;
+            writer.put(job.slot, &job.name, meta, payload)
+        });
         self.0.spend(bytes);
         self.0.stored(job, result, bytes, meta.unverified);
     }
 
-    fn begin(&self, job: &Job, meta: &ObjectMeta) -> Result<Body> {
-        let writer = self.0.timed(|writer| writer.begin(job.slot, &job.name, meta))?;
-        Ok(Body::new(writer, self.0.clone(), meta.clone()))
+    fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>> {
+        Box::pin(async move {
+            loop {
+                let room = self.0.room.notified(); // made before the sink is asked, so that no wake-up is missed
+                let begun = self.0.timed(|writer| match writer.expect(job.slot, job.index, meta.size)? {
+                    true => writer.begin(job.slot, &job.name, meta).map(Some),
+                    false => Ok(None),
+                });
+                match begun? {
+                    Some(writer) => return Ok(Body::new(writer, self.0.clone(), meta.clone())),
+                    None => room.await,
+                }
+            }
+        })
     }
 
     fn finished(&self, job: Job, body: Body, result: Result<()>) {

@@ -27,6 +27,10 @@ impl LaneState {
         self.close_if_settled(job.slot);
     }
 
+    fn leave_out(&self, job: &Job) {
+        self.writer.borrow_mut().left_out(job.slot, job.index);
+    }
+
     pub(super) fn close_if_settled(&self, number: u32) {
         let slot = {
             let mut slots = self.slots.borrow_mut();
@@ -63,6 +67,7 @@ impl LaneState {
                     self.settle(&job, |slot| slot.written(job.index, bytes));
                 } else {
                     self.count_skipped(true);
+                    self.leave_out(&job);
                     self.settle(&job, |slot| slot.skipped(job.index));
                 }
             }
@@ -88,6 +93,7 @@ impl LaneState {
                 }
                 if error.kind() == Kind::Vanished && self.shared.options.ignore_vanished {
                     self.count_skipped(false);
+                    self.leave_out(&job);
                     self.settle(&job, |slot| slot.skipped(job.index));
                 } else {
                     self.give_up(job, error, None);
@@ -121,6 +127,7 @@ impl LaneState {
                 if held {
                     self.hold(job, wait);
                 } else {
+                    self.leave_out(&job);
                     self.settle(&job, |slot| slot.failed(job.index, &error, Some(tried), Some(wait)));
                 }
             }
@@ -155,6 +162,7 @@ impl LaneState {
 
     pub(super) fn give_up(&self, job: Job, error: Error, tried: Option<(u32, Duration)>) {
         self.count_failed();
+        self.leave_out(&job);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));
         self.shared.check_failures(job.entry().name, &error, tried.map_or(1, |tried| tried.0));
     }

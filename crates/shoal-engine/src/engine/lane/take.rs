@@ -10,7 +10,8 @@ use super::super::retry::Gate;
 use super::LaneState;
 use crate::error::{Error, HostId};
 use crate::name::Name;
-use crate::source::{Job, Take, WHOLE_MAX};
+use crate::sink::Place;
+use crate::source::{Job, Skip, Take, WHOLE_MAX};
 
 impl LaneState {
     pub(super) fn take(&self) -> Take {
@@ -116,6 +117,11 @@ impl LaneState {
         loop {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.get_mut(number as usize)?.as_mut()?;
+            if let Some(index) = slot.open.peek()
+                && !self.shared.sink.has_room(Place { seq: slot.open.partition.seq, index })
+            {
+                return None;
+            }
             let gated = self.shared.retry.is_gated();
             if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
                 return None;
@@ -126,7 +132,7 @@ impl LaneState {
                 return None;
             };
             let entry = slot.entries.get(index);
-            match self.admit(entry.name, entry.duplicate) {
+            match self.admit(entry.name, entry.skip) {
                 Admit::Fetch(name) => {
                     let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
                     if gate == Gate::Closed {
@@ -144,11 +150,13 @@ impl LaneState {
                 Admit::Skip { duplicate } => {
                     slot.skipped(index);
                     self.count_skipped(duplicate);
+                    self.writer.borrow_mut().left_out(number, index);
                 }
                 Admit::Refuse(error) => {
                     self.count_failed();
                     self.shared.check_failures(entry.name, &error, 1);
                     slot.failed(index, &error, None, None);
+                    self.writer.borrow_mut().left_out(number, index);
                 }
             }
             let settled = slot.is_settled();
@@ -160,9 +168,9 @@ impl LaneState {
         }
     }
 
-    fn admit(&self, raw: &[u8], duplicate: bool) -> Admit {
-        if duplicate || !self.shared.filter.admits(raw) {
-            return Admit::Skip { duplicate };
+    fn admit(&self, raw: &[u8], skip: Option<Skip>) -> Admit {
+        if skip.is_some() || !self.shared.filter.admits(raw) {
+            return Admit::Skip { duplicate: skip == Some(Skip::Duplicate) };
         }
         match Name::parse(raw) {
             Ok(name) => Admit::Fetch(name),

@@ -126,8 +126,8 @@ impl Exchange for Jobs<'_> {
         self.crew.lane.whole(job, &meta(head, Some(body.len() as u64)), Payload::Borrowed(body));
     }
 
-    fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        self.crew.lane.begin(job, &meta(head, head.length()))
+    async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
+        self.crew.lane.begin(job, &meta(head, head.length())).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {

@@ -13,6 +13,7 @@ use super::ListGetOptions;
 use crate::display::escape;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
+use crate::source::Skip;
 use crate::source::{Entries, Entry};
 
 /// Most objects in one partition: a kill redoes whole partitions, and a lane holds two or three.
@@ -285,7 +286,7 @@ impl Entries for Names {
     fn get(&self, index: u32) -> Entry<'_> {
         let (start, end, duplicate) = self.places[index as usize];
         let name = &self.payload[start as usize..end as usize];
-        Entry { name, locator: name, host: HostId(0), duplicate }
+        Entry { name, locator: name, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate) }
     }
 }
 
@@ -346,7 +347,7 @@ mod tests {
         let numbers: Vec<_> = cut.iter().map(|p| (p.seq, p.len)).collect();
         assert_eq!(numbers, [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
         let last = Names::new(&cut[2].payload).unwrap();
-        let duplicates = (0..last.len()).filter(|&index| last.get(index).duplicate).count();
+        let duplicates = (0..last.len()).filter(|&index| last.get(index).skip.is_some()).count();
         assert_eq!((duplicates, last.get(0).name), (10, &b"n200"[..]));
     }
 }
