@@ -107,7 +107,7 @@ def test_too_many_open_files_is_what_its_row_says(tmp_path: Path, monkeypatch: p
 
 
 def test_bench_read_proves_every_byte_before_the_trials(shoal: Command, tmp_path: Path) -> None:
-    keys = ("limit", "sequential", "threads-2", "chunks", "processes", "processes-returning")
+    keys = ("shoal", "shoal-given", "limit", "sequential", "threads-2", "chunks", "processes", "processes-returning")
     done = shoal.run(
         *("bench", "read", "--only", ",".join(keys), "--count", "300", "--size", "1kB", "--trials", "1"),
         *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
@@ -118,11 +118,18 @@ def test_bench_read_proves_every_byte_before_the_trials(shoal: Command, tmp_path
     assert "The study gives no table" in done.stdout
     assert "the author's" not in done.stdout, "there is no column without figures"
     turns = done.stderr.splitlines()
-    assert [line.partition(": ")[0] for line in turns] == ["warming up"] * 6 + ["round 1 of 1"] * 6
+    assert [line.partition(": ")[0] for line in turns] == ["warming up"] * 8 + ["round 1 of 1"] * 8
     assert list((tmp_path / "there").iterdir()) == []
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert {row["key"] for row in rows} == set(keys)
     assert all(row["trials"][0]["objects"] == 300 for row in rows)
+
+
+def test_batches_are_proven_too(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    results = shoal.bench.read(count=300, size="1kB", trials=1, only=["shoal-batches"], directory=tmp_path)
+    assert results.row("shoal-batches").failed is None
+    assert results.row("shoal-batches").trials[0].objects == 300
 
 
 LIES = {

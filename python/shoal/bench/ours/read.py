@@ -55,7 +55,7 @@ if __name__ == "__main__":
         import pyarrow.compute  # type: ignore[import-untyped,import-not-found,unused-ignore]  # noqa: F401 (not the job)
     options = {"order": given.order} if given.order else {}
     began = time.perf_counter()
-    reader = shoal.read(given.directory, **options)  # type: ignore[attr-defined,unused-ignore]
+    reader: Any = shoal.read(given.directory, **options)
     objects, size, proven = consume(reader, given.verify)
     seconds = time.perf_counter() - began
     found = {"objects": objects, "bytes": size, "seconds": seconds, "workers": reader.report.workers}
