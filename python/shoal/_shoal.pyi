@@ -21,6 +21,7 @@ __all__ = [
     "escape",
     "kinds",
     "limit_copy",
+    "limit_read",
     "status",
 ]
 
@@ -57,6 +58,9 @@ def limit_copy(
     address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
 ) -> tuple[int, int, float]:
     """The bare loop that the lab compares with: objects, bytes, seconds. The interpreter is released meanwhile."""
+
+def limit_read(directory: Path, threads: int) -> tuple[int, int, float]:
+    """Every file below a directory, read and dropped: objects, bytes, seconds without the walk."""
 
 @final
 class Object:

@@ -29,7 +29,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::errors::kinds;
     #[pymodule_export]
-    use crate::limits::limit_copy;
+    use crate::limits::{limit_copy, limit_read};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]
