@@ -254,8 +254,19 @@ def test_a_disk_that_cannot_read_fails_that_file_alone_and_says_where(
         (tmp_path / "tree" / name).write_bytes(os.urandom(size))
     when = "1+" if size == 5_000 else "2+"
     done = subprocess.run(
-        ["strace", "-f", "-o", "/dev/null", "-P", tmp_path / "tree/bad", "-e", f"inject=read:error=EIO:when={when}"]
-        + [*shoal.argv, "read", "tree", "--json"],  # noqa: RUF005  # two commands
+        [
+            *(
+                "strace",
+                "-f",
+                "-o",
+                "/dev/null",
+                "-P",
+                tmp_path / "tree/bad",
+                "-e",
+                f"inject=read:error=EIO:when={when}",
+            ),
+            *(*shoal.argv, "read", "tree", "--json"),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

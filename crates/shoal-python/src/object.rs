@@ -26,14 +26,9 @@ pub struct Object {
 /// Small objects are copied out of the buffer they share with others, so that keeping one keeps nothing else.
 enum Bytes {
     /// The name, then the data.
-    Own {
-        both: Box<[u8]>,
-        name: usize,
-    },
-    Shared {
-        name: Box<[u8]>,
-        data: Arc<Buffer>,
-    },
+    Own { both: Box<[u8]>, name: usize },
+    /// The data begins at `from`.
+    Shared { name: Box<[u8]>, data: Arc<Buffer>, from: usize },
 }
 
 impl Object {
