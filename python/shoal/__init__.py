@@ -3,7 +3,7 @@
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-The public names, and nothing else. The functions are in `_api.py`, the exceptions in `_errors.py`, the results in
+The public names, and nothing else. The functions are in `_api.py` and `_save.py`, the exceptions in `_errors.py`, the results in
 `_report.py`, the command line in `cli/`.
 """
 
@@ -24,6 +24,7 @@ from shoal._errors import (
 )
 from shoal._options import ListGet
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
+from shoal._save import save
 from shoal._shoal import Server, __version__
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "__version__",
     "copy",
     "list_get",
+    "save",
     "serve",
     "status",
 ]

@@ -29,7 +29,8 @@ struct Flags {
     ended: AtomicBool,
 }
 
-/// One live run, from its start until it is dropped.
+/// One live run, from its start until it leaves. Clones are the same run, for its other threads.
+#[derive(Clone)]
 pub struct Live(Arc<Flags>);
 
 impl Live {

@@ -4,11 +4,13 @@
 //! the package's), files, retries, threads.
 
 mod at_exit;
+mod data;
 mod errors;
 mod fork;
 mod limits;
 mod options;
 mod report;
+mod save;
 mod serve;
 mod show;
 mod status;
@@ -25,6 +27,8 @@ mod _shoal {
     use crate::limits::limit_copy;
     #[pymodule_export]
     use crate::options::default_options;
+    #[pymodule_export]
+    use crate::save::save;
     #[pymodule_export]
     use crate::serve::Server;
     #[pymodule_export]
