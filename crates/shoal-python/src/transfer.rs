@@ -19,7 +19,7 @@ use crate::report;
 use crate::source::SourceOptions;
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Copies every object of the source into the sink. `shoal.copy` says all of it.
 #[pyfunction]
@@ -46,16 +46,22 @@ pub fn copy<'py>(
         watch.live.ended();
         outcome
     });
-    let Watch { live, mut raised, .. } = watch;
+    let Watch { live, raised, .. } = watch;
+    let raised = leave(py, live, raised);
+    match outcome {
+        Ok(outcome) => conclude(py, outcome, raised, raises),
+        Err(error) => Err(run_error(py, &error)),
+    }
+}
+
+/// The run is over; what is raised on this thread.
+pub fn leave(py: Python<'_>, live: Live, mut raised: Option<PyErr>) -> Option<PyErr> {
     if live.told_to_stop() && raised.is_none() {
         // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
         raised = Some(PySystemExit::new_err("the interpreter exits"));
     }
     live.leave(py);
-    match outcome {
-        Ok(outcome) => conclude(py, outcome, raised, raises),
-        Err(error) => Err(run_error(py, &error)),
-    }
+    raised
 }
 
 /// What the caller's thread does while a run is going.
@@ -117,7 +123,7 @@ fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
 }
 
 /// The report, or what is raised instead, with the report attached.
-fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
+pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
     let report = report::report(py, &outcome.report)?;
     let error = match (raised, outcome.error) {
         (None, None) => return Ok(report),
