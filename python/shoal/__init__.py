@@ -7,7 +7,7 @@ The public names, and nothing else. The functions are in `_api.py` and `_save.py
 results in `_report.py`, the command line in `cli/`.
 """
 
-from shoal._api import copy, list_get, serve, status
+from shoal._api import copy, files, list_get, serve, status
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -22,26 +22,32 @@ from shoal._errors import (
     ShoalError,
     UnsafeNameError,
 )
-from shoal._options import ListGet
+from shoal._options import Files, ListGet
+from shoal._read import read
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
 from shoal._save import save
-from shoal._shoal import Server, __version__
+from shoal._shoal import Batch, Batches, Object, Reader, Server, __version__
 
 __all__ = [
+    "Batch",
+    "Batches",
     "ConfigError",
     "Counts",
     "CredentialsError",
     "DestinationFullError",
     "Failure",
+    "Files",
     "IntegrityError",
     "JournalError",
     "JournalLockedError",
     "ListGet",
     "NotFoundError",
+    "Object",
     "ObjectError",
     "Owner",
     "PermissionDeniedError",
     "Progress",
+    "Reader",
     "Report",
     "RunError",
     "RunStatus",
@@ -53,7 +59,9 @@ __all__ = [
     "UnsafeNameError",
     "__version__",
     "copy",
+    "files",
     "list_get",
+    "read",
     "save",
     "serve",
     "status",

@@ -1,4 +1,4 @@
-"""The functions of the package: copy, list_get, serve, status. Each checks its arguments and makes one call down.
+"""The functions of the package: copy, list_get, files, serve, status. Each checks its arguments and makes one call down.
 
 Not here: what an option means for the engine (its `options.rs`), the result types (`_report.py`).
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
     Durability,
+    Files,
     Layout,
     ListGet,
     OnError,
@@ -23,12 +24,16 @@ from shoal._options import (
     Pipeline,
     ProgressOption,
     Size,
+    Source,
+    SourceOptions,
     Workers,
     engine_options,
     header_pairs,
     hosts,
     pipeline_depth,
 )
+
+from shoal._progress import drawing
 
 if TYPE_CHECKING:
     from shoal._report import Report, Status
@@ -104,8 +109,67 @@ def list_get(
     )
 
 
+def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
+    """Describes files, for use as the source of `shoal.read` and `shoal.copy`.
+
+    A path given to them stands for `files(path)`.
+
+    Args:
+        paths: A directory, all of whose files are meant, also those in directories below; a file; a glob (`*` stops at
+            `/`, `**` does not); or an iterable of paths of files, which is held in memory. An object's name is its path
+            below the directory, or below the part of a glob that has no pattern in it.
+        follow_links: Read what symbolic links point to, and walk into the directories they point to. By default they are
+            skipped and counted, as are devices, pipes and sockets.
+
+    Returns:
+        A value for `shoal.read` and `shoal.copy`.
+
+    Raises:
+        ConfigError: Something that is given is no path.
+
+    Example:
+        >>> shoal.files("photos/**/*.jpg", follow_links=True)
+        files('photos/**/*.jpg', follow_links=True)
+    """
+    if isinstance(paths, str | os.PathLike):
+        return Files(_path_text(paths), follow_links=bool(follow_links))
+    return Files(tuple(_path_text(path) for path in paths), follow_links=bool(follow_links))
+
+
+def _path_text(path: Path) -> str:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"not the path of a file: {path!r}")
+    return text
+
+
+def source_options(source: Source) -> SourceOptions:
+    """Returns what stands for a source, in the form that the binding takes.
+
+    Raises:
+        ConfigError: It is nothing that stands for a source.
+    """
+    text: str | None = None
+    paths: tuple[str, ...] | None = None
+    own_service, own_files = list_get("http://localhost"), files(".")
+    if isinstance(source, ListGet):
+        text, own_service = source.url, source
+    elif isinstance(source, str) and source.startswith(("http://", "https://")):
+        text = source
+    elif isinstance(source, Files | str | os.PathLike | Iterable):
+        own_files = source if isinstance(source, Files) else files(source)
+        text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
+    else:
+        raise ConfigError(
+            f"source is neither a URL, a path, paths, shoal.files(…) nor shoal.list_get(…): {type(source).__name__}"
+        )
+    return SourceOptions(
+        text=text, paths=paths, list_get=own_service.options(), files={"follow_links": own_files.follow_links}
+    )
+
+
 def copy(
-    source: str | ListGet,
+    source: Source,
     sink: Path,
     *,
     workers: Workers = "auto",
@@ -136,7 +200,8 @@ def copy(
     is left it returns at once, with `completed_before` set.
 
     Args:
-        source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields.
+        source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
+            directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`.
         sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
         workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
         memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
@@ -205,25 +270,15 @@ def copy(
         relist=relist,
         force_resume=force_resume,
     )
-    if isinstance(source, str):
-        source = list_get(source)
-    if not isinstance(source, ListGet):
-        raise ConfigError(f"source is neither a URL nor shoal.list_get(…): {type(source).__name__}")
+    where = source_options(source)
     target = os.fspath(sink)
     if not isinstance(target, str):
         raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
-    if progress is None or progress is False:
-        return _shoal.copy(source.url, target, options, source.options(), None)
-    if progress is not True:
-        return _shoal.copy(source.url, target, options, source.options(), progress)
-
-    from shoal._progress import LineDrawer
-
-    drawer = LineDrawer()
+    function, end = drawing(progress)
     try:
-        return _shoal.copy(source.url, target, options, source.options(), drawer)
+        return _shoal.copy(where, target, options, function)
     finally:
-        drawer.close()
+        end()
 
 
 def serve(

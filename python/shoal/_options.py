@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, TypedDict, get_args
 from urllib.parse import urlsplit, urlunsplit
@@ -23,6 +23,7 @@ Durability = Literal["none", "batch", "file"]
 Overwrite = Literal["never", "always"]
 Layout = Literal["names", "partition"]
 OnError = Literal["record", "raise"]
+Order = Literal["given"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 ProgressOption = bool | Callable[[Progress], object] | None
@@ -51,6 +52,28 @@ class Options(TypedDict):
     again: bool
     relist: bool
     force_resume: bool
+
+
+class ReadOptions(TypedDict):
+    """What the binding takes for handing objects to the caller; sizes in bytes."""
+
+    order: Order | None
+    chunk_size: int | None
+
+
+class FilesOptions(TypedDict):
+    """What the binding takes for files."""
+
+    follow_links: bool
+
+
+class SourceOptions(TypedDict):
+    """What the binding takes for a source: what it is (a text or paths), and each kind's own options."""
+
+    text: str | None
+    paths: tuple[str, ...] | None
+    list_get: ListGetOptions
+    files: FilesOptions
 
 
 class ListGetOptions(TypedDict):
@@ -113,6 +136,23 @@ class ListGet:
             allow_host=self.allow_host,
             pipeline=self.pipeline,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files and how they are looked for; made by `shoal.files`."""
+
+    paths: str | tuple[str, ...]
+    _: KW_ONLY
+    follow_links: bool
+
+    def __repr__(self) -> str:
+        """Shows every value, but not a million paths."""
+        what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
+        return f"files({what}, follow_links={self.follow_links})"
+
+
+Source = Path | ListGet | Files | Iterable[Path]
 
 
 def without_secrets(url: str) -> str:
@@ -269,6 +309,17 @@ def engine_options(
         relist=bool(relist),
         force_resume=bool(force_resume),
     )
+
+
+def read_options(*, order: Order | None, chunk_size: Size | None) -> ReadOptions:
+    """Checks what a user gave for reading and returns it in the form that the binding takes.
+
+    Raises:
+        ConfigError: A value is not one that the option takes.
+    """
+    if order is not None:
+        _choice(order, get_args(Order), "order")
+    return ReadOptions(order=order, chunk_size=None if chunk_size is None else parse_size(chunk_size, "chunk_size"))
 
 
 def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

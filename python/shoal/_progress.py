@@ -11,6 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shoal._options import ProgressOption
     from shoal._report import Progress
 
 WINDOW = 5.0  # s over which a rate is taken: short enough to follow a change, long enough to be read
@@ -136,6 +139,14 @@ class LineDrawer:
         except OSError:
             # Nobody reads it any more; the run is not to be stopped by that.
             self._next = float("inf")
+
+
+def drawing(option: ProgressOption) -> tuple[Callable[[Progress], object] | None, Callable[[], None]]:
+    """Returns the function that `progress=` asks for, and what is to be called when the run has ended."""
+    if option is True:
+        drawer = LineDrawer()
+        return drawer, drawer.close
+    return (option or None), lambda: None
 
 
 def _columns() -> int:

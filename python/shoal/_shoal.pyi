@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
-from shoal._options import ListGetOptions, Options, Path
+from shoal._options import Options, Path, ReadOptions, Size, SourceOptions
 from shoal._report import Failure, Progress, Report, ServerStats, Status
 
 __all__ = [
     "DEBUG_BUILD",
+    "Batch",
+    "Batches",
+    "Object",
+    "Reader",
     "Server",
     "__version__",
     "copy",
@@ -28,10 +32,9 @@ DEBUG_BUILD: Final[bool]
 """Whether the engine was built without optimisation: its speed then says nothing."""
 
 def copy(
-    source: str,
+    source: SourceOptions,
     sink: str,
     options: Options,
-    list_get: ListGetOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Copies every object of the source into the sink. `shoal.copy` says all of it."""
@@ -64,6 +67,141 @@ def limit_copy(
     address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
 ) -> tuple[int, int, float]:
     """The bare loop that the lab compares with: objects, bytes, seconds. The interpreter is released meanwhile."""
+
+@final
+class Object:
+    """An object of a source: its name, and its bytes through the buffer protocol, to be read only.
+
+    `memoryview(obj)`, `numpy.frombuffer(obj, "u1")` and `file.write(obj)` take the bytes where they lie; `bytes(obj)`
+    copies them. Keeping an object keeps at most twice its size and 4 KiB in memory.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name; what is not text are surrogate escapes."""
+
+    @property
+    def data(self) -> memoryview:
+        """Its bytes as a memoryview; nothing is copied."""
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in the whole, when that comes in pieces of `chunk_size`; else 0."""
+
+    def __len__(self) -> int:
+        """Its length in bytes."""
+
+    def __bytes__(self) -> bytes:
+        """A copy of its bytes."""
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Lends its bytes."""
+
+    def __release_buffer__(self, buffer: memoryview, /) -> None:
+        """Takes them back."""
+
+@final
+class Batch:
+    """Objects as an Arrow record batch with the columns `name` (string), `size` (int64) and `data` (large_binary).
+
+    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.from_arrow(batch)`. The bytes are not copied;
+    their memory is used again when nobody holds the batch any more.
+    """
+
+    @property
+    def num_rows(self) -> int:
+        """How many objects."""
+
+    @property
+    def nbytes(self) -> int:
+        """Their bytes, without names."""
+
+    def __len__(self) -> int:
+        """How many objects."""
+
+    def __arrow_c_schema__(self) -> Any:
+        """The type of its rows, as a capsule."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The rows, as a pair of capsules. What a consumer asks for is not converted to: it does that itself."""
+
+@final
+class Batches:
+    """The objects of a reader as batches: an iterator of `Batch`, and an Arrow stream.
+
+    As a stream it can be given to `pyarrow.table`, `polars.DataFrame` or DuckDB as it is.
+    """
+
+    def __iter__(self) -> Self:
+        """Itself."""
+
+    def __next__(self) -> Batch:
+        """The next batch."""
+
+    def __arrow_c_schema__(self) -> Any:
+        """The type of the rows, as a capsule."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """All batches that are still to come, as a capsule; taking from it needs no interpreter."""
+
+@final
+class Reader:
+    """The objects of a source, as an iterator; `shoal.read` makes one.
+
+    Several threads may take from it. As a context manager it stops the run at the end of the block and waits for its
+    threads. A reader that was begun belongs to its process: in a forked child taking from it raises RuntimeError.
+    """
+
+    def __new__(
+        cls,
+        source: SourceOptions,
+        options: Options,
+        read: ReadOptions,
+        progress: Callable[[Progress], object] | None,
+        ended: Callable[[], object],
+    ) -> Reader:
+        """Makes one. `shoal.read` says all of it."""
+
+    @property
+    def report(self) -> Report | None:
+        """The report, once the last object has been taken or the reader was closed; before that None."""
+
+    def __iter__(self) -> Self:
+        """Itself."""
+
+    def __next__(self) -> Object:
+        """The next object."""
+
+    def batches(self, *, rows: int = 65_536, bytes: Size | None = None) -> Batches:
+        """The objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
+
+        Args:
+            rows: Objects in a batch at the most.
+            bytes: Bytes in a batch at the most, but for one that holds a single object; by default 4 MiB.
+
+        Raises:
+            ConfigError: The reader has been begun: objects come once.
+
+        Example:
+            >>> with shoal.serve(synthetic="1000:100") as service:
+            ...     sum(len(batch) for batch in shoal.read(service.url).batches())
+            1000
+        """
+
+    def close(self) -> None:
+        """Stops the run, if it is still going, and waits until its threads have ended."""
+
+    def __enter__(self) -> Self:
+        """Itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it."""
 
 @final
 class Server:

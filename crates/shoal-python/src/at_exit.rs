@@ -29,7 +29,7 @@ struct Flags {
     ended: AtomicBool,
 }
 
-/// One live run, from its start until it leaves. Clones are the same run, for its other threads.
+/// One live run, from its start until it has left. Clones are handles on the same.
 #[derive(Clone)]
 pub struct Live(Arc<Flags>);
 
@@ -67,10 +67,11 @@ impl Live {
     }
 }
 
-/// The registry, without what a parent process left in it.
+/// The registry, without what is over and what a parent process left in it.
 fn live(_py: Python<'_>) -> MutexGuard<'static, Vec<Arc<Flags>>> {
     let mut runs = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
-    runs.retain(|run| run.owner.is_here());
+    // Nor what has ended without leaving: nobody waited for it.
+    runs.retain(|run| run.owner.is_here() && !run.ended.load(Ordering::Acquire));
     runs
 }
 

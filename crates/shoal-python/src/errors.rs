@@ -52,6 +52,12 @@ pub fn run_error(py: Python<'_>, error: &Error) -> PyErr {
     build().unwrap_or_else(|broken| broken)
 }
 
+/// The exception for an argument that is wrong, or a call at the wrong time.
+pub fn config_error(py: Python<'_>, why: &str, hint: Option<&str>) -> PyErr {
+    let error = Error::new(Kind::Config, why);
+    run_error(py, &hint.into_iter().fold(error, Error::hint))
+}
+
 /// The exception for a failed object.
 pub fn object_error(py: Python<'_>, failure: &Failure) -> PyErr {
     let build = || {

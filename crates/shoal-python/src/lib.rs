@@ -4,15 +4,20 @@
 //! the package's), files, retries, threads.
 
 mod at_exit;
+mod background;
+mod batches;
 mod data;
 mod errors;
 mod fork;
 mod limits;
+mod object;
 mod options;
+mod reader;
 mod report;
 mod save;
 mod serve;
 mod show;
+mod source;
 mod status;
 mod transfer;
 
@@ -22,11 +27,17 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 mod _shoal {
     #[pymodule_export]
+    use crate::batches::{Batch, Batches};
+    #[pymodule_export]
     use crate::errors::kinds;
     #[pymodule_export]
     use crate::limits::limit_copy;
     #[pymodule_export]
+    use crate::object::Object;
+    #[pymodule_export]
     use crate::options::default_options;
+    #[pymodule_export]
+    use crate::reader::Reader;
     #[pymodule_export]
     use crate::save::save;
     #[pymodule_export]

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url, source_from_url};
+use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
 use crate::errors::{object_error, run_error};
-use crate::options::{ListGet, Options};
+use crate::options::Options;
 use crate::report;
+use crate::source::SourceOptions;
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -24,19 +25,20 @@ pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 #[pyfunction]
 pub fn copy<'py>(
     py: Python<'py>,
-    source: &str,
+    source: SourceOptions,
     sink: &str,
     options: Options,
-    list_get: ListGet,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let raises = options.raises();
     let engine = options.to_engine()?;
-    let list_get = options.list_get(list_get)?;
+    let source = match source.open(py, &options)? {
+        Ok(source) => source,
+        Err(error) => return Err(run_error(py, &error)),
+    };
     let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
-            let source = source_from_url(source, &list_get)?;
             let sink = sink_from_url(sink, &engine)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };

@@ -10,6 +10,7 @@
 //!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
 
 pub(crate) mod collision;
+pub mod deliver;
 pub mod dir;
 pub mod memory;
 pub mod null;

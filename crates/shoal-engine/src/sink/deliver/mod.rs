@@ -1,0 +1,332 @@
+//! `DeliverSink`: hands objects to a consumer in this process, many at a time, and holds the lanes back while it is slow.
+//!
+//! Each lane fills a chunk of its own; a full one goes to the consumer, who also takes a half-filled one when nothing else
+//! comes. So nothing is shared for each object, and no object waits for others that never come. What the lanes may run
+//! ahead is bounded in bytes (`Deliver::memory`); what the consumer has taken is its own.
+//!
+//! Here: the sink and the consumer's end of it. `chunk.rs`: the memory. `writer.rs`: a lane's part. `order.rs`: objects in
+//! the order of the listing. Not here: Python, Arrow.
+
+mod chunk;
+mod order;
+mod writer;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Place, Sealed, Settled, Sink, Start, Started, Writer};
+use crate::error::{Error, Kind, Result};
+
+pub use chunk::{Buffer, Chunk};
+use chunk::{Builder, Pool};
+use order::Order;
+use writer::DeliverWriter;
+
+/// How long the consumer waits for a full chunk before it takes a half-filled one: some hundred small objects' time, so that
+/// a fast consumer does not take them one by one.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// How long it waits at the most before it looks again.
+const PATIENCE_MAX: Duration = Duration::from_millis(16);
+
+/// After so long without anything to take, objects out of turn are admitted although the memory is used up: the one that
+/// is awaited may stand behind them (a lane without a file descriptor tries it again later). Never a hang.
+const STARVED: Duration = Duration::from_secs(1);
+
+/// How objects are handed over.
+#[derive(Clone, Debug)]
+pub struct Deliver {
+    /// Bytes that wait for the consumer at the most; a single object may not be larger.
+    pub memory: u64,
+    /// Objects in a chunk at the most.
+    pub rows: usize,
+    /// Bytes in a chunk at the most, but for one that holds a single object.
+    pub bytes: usize,
+    /// Objects that come in pieces each get a chunk of their own, so that keeping one keeps nothing else in memory.
+    pub apart: bool,
+    /// Names that are not UTF-8 are failures.
+    pub utf8_names: bool,
+    /// Objects come in the order of the listing.
+    pub ordered: bool,
+    /// Longer objects come in several pieces of this many bytes, one after the other.
+    pub piece: Option<u64>,
+}
+
+/// What the consumer gets.
+pub enum Next {
+    /// Objects, at least one.
+    Chunk(Chunk),
+    /// Nothing yet.
+    Nothing,
+    /// The run has ended and everything was handed over.
+    End,
+}
+
+/// Hands objects to a consumer. Clones are handles on the same; the consumer's is a [`Delivery`].
+#[derive(Clone)]
+pub struct DeliverSink(Arc<Shared>);
+
+/// The consumer's end of a [`DeliverSink`]. Dropped, it stops the run.
+pub struct Delivery(Arc<Shared>);
+
+struct Shared {
+    options: Deliver,
+    pool: Arc<Pool>,
+    /// Bytes in chunks that the consumer has not taken.
+    held: AtomicU64,
+    /// A lane was refused room since the consumer last took something.
+    refused: AtomicBool,
+    /// The consumer is gone.
+    closed: AtomicBool,
+    state: Mutex<State>,
+    /// The consumer waits here.
+    ready: Condvar,
+    /// Lanes that write an object piece by piece wait here.
+    room: Condvar,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Chunk>,
+    /// What each lane is filling.
+    lanes: Vec<Arc<Filling>>,
+    order: Order,
+    /// Since when the consumer waits for something to take.
+    hungry: Option<Instant>,
+    ended: bool,
+}
+
+/// The chunk that a lane is filling, when it is not at it.
+type Filling = Mutex<Option<Builder>>;
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, chunk: Chunk) {
+        self.state().chunks.push_back(chunk);
+        self.ready.notify_one();
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.closed.load(Relaxed) {
+            true => Err(Error::new(Kind::Interrupted, "nobody takes the objects any more")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether `bytes` more may be held; then they are. One object is always admitted.
+    fn reserve(&self, place: Place, bytes: u64) -> bool {
+        let limit = self.options.memory;
+        let take = |held: u64| (held == 0 || held + bytes <= limit).then_some(held + bytes);
+        if self.held.fetch_update(Relaxed, Relaxed, take).is_ok() {
+            return true;
+        }
+        self.refused.store(true, Relaxed);
+        // The consumer may have taken something between the two.
+        if self.held.fetch_update(Relaxed, Relaxed, take).is_ok() {
+            return true;
+        }
+        let admitted = self.is_awaited(place);
+        if admitted {
+            self.hold(bytes);
+        }
+        admitted
+    }
+
+    /// Whether the consumer, who wants them in order, has nothing to take before this object.
+    fn is_awaited(&self, place: Place) -> bool {
+        self.options.ordered && {
+            let state = self.state();
+            let starves = || state.hungry.is_some_and(|since| since.elapsed() > STARVED);
+            state.chunks.is_empty() && (state.order.awaits(place) || starves())
+        }
+    }
+
+    fn hold(&self, bytes: u64) {
+        self.held.fetch_add(bytes, Relaxed);
+    }
+
+    fn release(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Relaxed);
+        self.wake_refused();
+    }
+
+    fn wake_refused(&self) {
+        if self.refused.swap(false, Relaxed) {
+            self.room.notify_all();
+            if let Some(wake) = self.waker.get() {
+                wake();
+            }
+        }
+    }
+
+    /// Waits, as for a slow disk, until `bytes` more may be held.
+    fn reserve_waiting(&self, place: Place, bytes: u64) -> Result<()> {
+        while !self.reserve(place, bytes) {
+            self.check_open()?;
+            let state = self.state();
+            // A wake-up between the two is made good by the time-out.
+            let _ = self.room.wait_timeout(state, PATIENCE_MAX);
+        }
+        self.check_open()
+    }
+}
+
+impl DeliverSink {
+    /// A sink and the consumer's end of it.
+    pub fn new(options: Deliver) -> (DeliverSink, Delivery) {
+        let shared = Arc::new(Shared {
+            pool: Pool::new(options.memory),
+            options,
+            held: AtomicU64::new(0),
+            refused: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            room: Condvar::new(),
+            waker: OnceLock::new(),
+        });
+        (DeliverSink(shared.clone()), Delivery(shared))
+    }
+
+    /// Says that the run is over: nothing will come any more. By whoever ran it, however it ended.
+    pub fn end(&self) {
+        self.0.state().ended = true;
+        self.0.ready.notify_all();
+    }
+}
+
+impl Delivery {
+    /// The next objects; waits for them at most this long.
+    pub fn next(&self, wait: Duration) -> Next {
+        let until = Instant::now() + wait;
+        let mut patience = PATIENCE;
+        let mut state = self.0.state();
+        loop {
+            if let Some(chunk) = state.chunks.pop_front() {
+                state.hungry = None;
+                drop(state);
+                self.0.release(chunk.bytes());
+                return Next::Chunk(chunk);
+            }
+            if state.ended {
+                drop(state);
+                return self.rest();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Next::Nothing;
+            }
+            state.hungry.get_or_insert_with(Instant::now);
+            let (after, waited) =
+                self.0.ready.wait_timeout(state, patience.min(left)).unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if waited.timed_out() {
+                if let Some(chunk) = half_filled(&state) {
+                    state.hungry = None;
+                    drop(state);
+                    self.0.release(chunk.bytes());
+                    return Next::Chunk(chunk);
+                }
+                patience = (patience * 2).min(PATIENCE_MAX);
+                self.0.wake_refused();
+            }
+        }
+    }
+
+    /// What is left when the run has ended: lanes send what they filled on their way out, so nothing, unless the run failed.
+    fn rest(&self) -> Next {
+        match half_filled(&self.0.state()) {
+            Some(chunk) => Next::Chunk(chunk),
+            None => Next::End,
+        }
+    }
+
+    /// Bytes that wait to be taken.
+    pub fn held(&self) -> u64 {
+        self.0.held.load(Relaxed)
+    }
+
+    /// Stops the run: the next object that a lane brings is refused, and what waits is dropped.
+    pub fn close(&self) {
+        self.0.closed.store(true, Relaxed);
+        let dropped = {
+            let mut state = self.0.state();
+            self.0.room.notify_all();
+            std::mem::take(&mut state.chunks)
+        };
+        self.0.release(dropped.iter().map(Chunk::bytes).sum());
+        if let Some(wake) = self.0.waker.get() {
+            wake();
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn half_filled(state: &State) -> Option<Chunk> {
+    let take = |filling: &Arc<Filling>| filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+    state.lanes.iter().find_map(take).map(Builder::finish)
+}
+
+impl Sink for DeliverSink {
+    fn identity(&self) -> String {
+        "the caller".into()
+    }
+
+    fn journal_dir(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn start(&self, _start: &Start) -> Result<Started> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Started {
+            began: now.map_or(0, |since| since.as_nanos() as i128),
+            durability: "none: handed to the caller".into(),
+            publish: "handed to the caller".into(),
+            notes: Vec::new(),
+        })
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn has_room(&self, place: Place) -> bool {
+        if self.0.held.load(Relaxed) < self.0.options.memory || self.0.closed.load(Relaxed) {
+            return true; // closed: to be told so by what it brings
+        }
+        self.0.refused.store(true, Relaxed);
+        self.0.held.load(Relaxed) < self.0.options.memory || self.0.is_awaited(place)
+    }
+
+    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.0.waker.set(waker); // one run, one waker
+    }
+
+    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(DeliverWriter::new(self.0.clone())))
+    }
+
+    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
+        let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
+        durable.sort_unstable();
+        durable.dedup();
+        if self.0.options.ordered {
+            let mut state = self.0.state();
+            let State { order, chunks, .. } = &mut *state;
+            durable.iter().for_each(|&seq| order.complete(seq, chunks));
+            self.0.ready.notify_one();
+        }
+        Ok(Settled { durable, ..Settled::default() })
+    }
+}

@@ -1,0 +1,157 @@
+//! Batches of objects as Arrow sees them: columns `name`, `size` and `data`, through the PyCapsule interface.
+//!
+//! The bytes are exported where they lie; their memory goes back to the pool when the last consumer has let go of it.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{
+    Array, ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, RecordBatchReader, StringArray, StructArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use shoal_engine::sink::deliver::Chunk;
+
+use crate::reader::{Flow, Reader, Waited};
+
+/// Name, size in bytes, bytes.
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("name", DataType::Utf8, false),
+        Field::new("size", DataType::Int64, false),
+        Field::new("data", DataType::LargeBinary, false),
+    ]))
+}
+
+fn record_batch(chunk: Chunk) -> Result<RecordBatch, ArrowError> {
+    let (names, name_ends, data, data_ends) = chunk.into_columns();
+    let sizes: Int64Array = data_ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    let start = NonNull::new(data.as_ptr().cast_mut()).unwrap_or(NonNull::dangling());
+    let length = data.len();
+    // SAFETY: the pointer and length are those of the chunk's buffer, which never changes, and which the allocation, its
+    // owner from now on, keeps alive.
+    let bytes = unsafe { Buffer::from_custom_allocation(start, length, data) };
+    let names = StringArray::try_new(OffsetBuffer::new(name_ends.into()), Buffer::from_vec(names), None)?;
+    let data = LargeBinaryArray::try_new(OffsetBuffer::new(data_ends.into()), bytes, None)?;
+    let columns: Vec<ArrayRef> = vec![Arc::new(names), Arc::new(sizes), Arc::new(data)];
+    RecordBatch::try_new(schema(), columns)
+}
+
+fn broken(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(format!("an Arrow batch could not be made: {error}"))
+}
+
+/// A batch of objects; give it to `pyarrow.record_batch`, `polars.from_arrow`, …
+#[pyclass(frozen, module = "shoal")]
+pub struct Batch(RecordBatch);
+
+#[pymethods]
+impl Batch {
+    /// How many objects.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    /// Their bytes, without names.
+    #[getter]
+    fn nbytes(&self) -> i64 {
+        let data = self.0.column(2).as_any().downcast_ref::<LargeBinaryArray>();
+        data.map_or(0, |data| data.value_offsets().last().copied().unwrap_or_default())
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Batch(num_rows={}, nbytes={})", self.num_rows(), self.nbytes())
+    }
+
+    /// The type of its rows, as a capsule.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py)
+    }
+
+    /// The rows, as a pair of capsules. What a consumer asks for is not converted to: it does that itself.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema;
+        let rows = StructArray::from(self.0.clone());
+        let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) = to_ffi(&rows.to_data()).map_err(broken)?;
+        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
+        Ok((schema, PyCapsule::new_with_value(py, array, c"arrow_array")?))
+    }
+}
+
+fn schema_capsule(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(&*schema()).map_err(broken)?;
+    PyCapsule::new_with_value(py, schema, c"arrow_schema")
+}
+
+/// The batches of a reader: an iterator, and a stream for whoever takes Arrow streams.
+#[pyclass(frozen, module = "shoal")]
+pub struct Batches {
+    pub reader: Py<Reader>,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        match self.reader.get().next_chunk(py)? {
+            Some(chunk) => Ok(Some(Batch(record_batch(chunk).map_err(broken)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// The type of the rows, as a capsule.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py)
+    }
+
+    /// All batches that are still to come, as a capsule; taking from it needs no interpreter.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let stream = Stream(self.reader.get().flow(py)?);
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(stream)), c"arrow_array_stream")
+    }
+}
+
+/// Takes batches on whatever thread the consumer likes. It cannot look for signals there: whoever holds the interpreter may
+/// be waiting for it.
+struct Stream(Arc<Flow>);
+
+impl Iterator for Stream {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.0.wait() {
+            Waited::Chunk(chunk) => Some(record_batch(chunk)),
+            Waited::End => self.0.failure().map(|line| Err(ArrowError::ExternalError(line.into()))),
+        }
+    }
+}
+
+impl RecordBatchReader for Stream {
+    fn schema(&self) -> SchemaRef {
+        schema()
+    }
+}

@@ -1,0 +1,335 @@
+//! `Reader`: the iterator of `shoal.read`. The run goes on in the background; the caller's thread takes what it brings.
+//!
+//! Waiting is done without the interpreter, 50 ms at a time, with a look for signals in between. Several threads may take
+//! from one reader: no lock is held across a call into Python.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
+use shoal_engine::source::Source;
+use shoal_engine::transfer::{Outcome, Transfer};
+use shoal_engine::{Kind, TransferOptions};
+
+use crate::background::{Background, Teller, tell};
+use crate::batches::Batches;
+use crate::errors::{config_error, object_error, run_error};
+use crate::object::Object;
+use crate::options::Options;
+use crate::report;
+use crate::source::SourceOptions;
+
+/// Signals are looked for at least every 100 ms.
+const TICK: Duration = Duration::from_millis(50);
+/// Objects and bytes that go from a lane to an iterator at once: little enough to stay in a core's cache.
+const CHUNK_ROWS: usize = 256;
+const CHUNK_BYTES: usize = 256 << 10;
+/// The same of a batch: enough rows that a table made of batches is quick to use.
+const BATCH_ROWS: usize = 65_536;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// `shoal._options.ReadOptions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ReadOptions {
+    order: Option<String>,
+    chunk_size: Option<u64>,
+}
+
+/// Objects of a source, as an iterator.
+#[pyclass(frozen, module = "shoal")]
+pub struct Reader {
+    /// Until it is begun.
+    recipe: Mutex<Option<Recipe>>,
+    flow: OnceLock<Arc<Flow>>,
+    current: Mutex<Current>,
+    teller: Mutex<Teller>,
+    /// Called at the end, once.
+    ended: Mutex<Option<Py<PyAny>>>,
+}
+
+struct Recipe {
+    source: Arc<dyn Source>,
+    options: TransferOptions,
+    deliver: Deliver,
+    raises: bool,
+}
+
+#[derive(Default)]
+struct Current {
+    chunk: Option<(Chunk, usize)>,
+    /// Taken by other threads at the same time.
+    later: VecDeque<Chunk>,
+    /// The end has been told: an error once, from then on nothing.
+    over: bool,
+}
+
+/// The run and the consumer's end of it.
+pub struct Flow {
+    /// `None` only in `drop`.
+    delivery: Option<Delivery>,
+    run: Option<Background>,
+    raises: bool,
+}
+
+/// What [`Flow::wait`] waited for.
+pub enum Waited {
+    Chunk(Chunk),
+    End,
+}
+
+impl Flow {
+    fn begin(py: Python<'_>, recipe: Recipe) -> PyResult<Flow> {
+        let (sink, delivery) = DeliverSink::new(recipe.deliver);
+        let transfer = Transfer::new(recipe.source, Arc::new(sink.clone()), recipe.options);
+        let run = Background::start(py, transfer, move || sink.end())?;
+        Ok(Flow { delivery: Some(delivery), run: Some(run), raises: recipe.raises })
+    }
+
+    fn next(&self, wait: Duration) -> Next {
+        self.delivery.as_ref().map_or(Next::End, |delivery| delivery.next(wait))
+    }
+
+    fn run(&self) -> PyResult<&Background> {
+        let gone = || pyo3::exceptions::PyRuntimeError::new_err("this reader is gone");
+        self.run.as_ref().ok_or_else(gone)
+    }
+
+    /// Waits for the next chunk, without the interpreter and without looking for signals.
+    pub fn wait(&self) -> Waited {
+        loop {
+            match self.next(Duration::from_secs(1)) {
+                Next::Chunk(chunk) => return Waited::Chunk(chunk),
+                Next::End => return Waited::End,
+                Next::Nothing => {}
+            }
+        }
+    }
+
+    /// Why the run could not go on, as one line; after the end.
+    pub fn failure(&self) -> Option<String> {
+        let outcome = self.run.as_ref()?.outcome()?;
+        outcome.error.as_ref().map(|error| error.line())
+    }
+
+    fn stop(&self) {
+        if let Some(run) = &self.run {
+            run.stop();
+        }
+        if let Some(delivery) = &self.delivery {
+            delivery.close();
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if self.run.as_ref().is_some_and(|run| !run.is_here()) {
+            // In a forked child: the run's threads are in the parent, and may have held any lock when it forked.
+            std::mem::forget((self.delivery.take(), self.run.take()));
+        }
+    }
+}
+
+impl Reader {
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recipe(&self) -> MutexGuard<'_, Option<Recipe>> {
+        self.recipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run, begun if need be.
+    pub fn flow(&self, py: Python<'_>) -> PyResult<Arc<Flow>> {
+        if let Some(flow) = self.flow.get() {
+            return Ok(flow.clone());
+        }
+        let recipe = self.recipe().take();
+        match recipe {
+            Some(recipe) => {
+                let flow = Arc::new(Flow::begin(py, recipe)?);
+                Ok(self.flow.get_or_init(|| flow).clone())
+            }
+            None => self.flow.get().cloned().ok_or_else(|| closed(py)),
+        }
+    }
+
+    /// The next chunk, or `None` at the end; the error that ended the run is raised once.
+    pub fn next_chunk(&self, py: Python<'_>) -> PyResult<Option<Chunk>> {
+        if self.current().over {
+            return Ok(None);
+        }
+        let flow = self.flow(py)?;
+        flow.run()?.check_process("this reader")?;
+        loop {
+            let next = match flow.next(Duration::ZERO) {
+                Next::Nothing => py.detach(|| flow.next(TICK)),
+                next => next,
+            };
+            self.look(py, &flow, matches!(next, Next::Nothing))?;
+            match next {
+                Next::Chunk(chunk) => return Ok(Some(chunk)),
+                Next::Nothing => {}
+                Next::End => {
+                    if std::mem::replace(&mut self.current().over, true) {
+                        return Ok(None);
+                    }
+                    self.tell_end(py)?;
+                    return self.conclude(py, &flow).map(|()| None);
+                }
+            }
+        }
+    }
+
+    /// Signals, where some time has passed, and the progress function.
+    fn look(&self, py: Python<'_>, flow: &Flow, waited: bool) -> PyResult<()> {
+        if waited {
+            py.check_signals()?;
+        }
+        let due = self.teller.lock().unwrap_or_else(PoisonError::into_inner).due(py);
+        match due {
+            Some(function) => tell(py, &function, &flow.run()?.progress()),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.map_or(Ok(()), |ended| ended.call0(py).map(drop))
+    }
+
+    fn conclude(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
+        let run = flow.run()?;
+        let Some(Outcome { report, error: Some(error) }) = py.detach(|| run.outcome()) else { return Ok(()) };
+        let raised = match report.failures.first() {
+            Some(first) if flow.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
+            _ => run_error(py, error),
+        };
+        raised.value(py).setattr("report", report::report(py, report)?)?;
+        Err(raised)
+    }
+}
+
+fn closed(py: Python<'_>) -> PyErr {
+    config_error(py, "this reader is closed", Some("shoal.read begins anew"))
+}
+
+#[pymethods]
+impl Reader {
+    /// Described by `shoal.read`, which calls it.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        source: SourceOptions,
+        options: Options,
+        read: ReadOptions,
+        progress: Option<Py<PyAny>>,
+        ended: Py<PyAny>,
+    ) -> PyResult<Reader> {
+        let raises = options.raises();
+        let engine = options.to_engine()?;
+        let source = source.open(py, &options)?.map_err(|error| run_error(py, &error))?;
+        let deliver = Deliver {
+            memory: engine.memory,
+            rows: CHUNK_ROWS,
+            bytes: CHUNK_BYTES,
+            apart: true,
+            utf8_names: false,
+            ordered: read.order.as_deref() == Some("given"),
+            piece: read.chunk_size,
+        };
+        let recipe = Recipe { source, options: engine, deliver, raises };
+        Ok(Reader {
+            recipe: Mutex::new(Some(recipe)),
+            flow: OnceLock::new(),
+            current: Mutex::default(),
+            teller: Mutex::new(Teller::new(progress)),
+            ended: Mutex::new(Some(ended)),
+        })
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Object>> {
+        loop {
+            {
+                let mut current = self.current();
+                if let Some((chunk, at)) = &mut current.chunk {
+                    let object = Object::of(chunk, *at);
+                    *at += 1;
+                    if *at == chunk.len() {
+                        current.chunk = current.later.pop_front().map(|chunk| (chunk, 0));
+                    }
+                    return Ok(Some(object));
+                }
+            }
+            let Some(chunk) = self.next_chunk(py)? else { return Ok(None) };
+            let mut current = self.current();
+            match current.chunk {
+                None => current.chunk = Some((chunk, 0)),
+                Some(_) => current.later.push_back(chunk),
+            }
+        }
+    }
+
+    /// The objects as Arrow record batches of at most `rows` objects and `bytes` bytes, but for a batch of one object.
+    #[pyo3(signature = (*, rows=BATCH_ROWS, bytes=None), text_signature = "(self, *, rows=65536, bytes=None)")]
+    fn batches(slf: Py<Self>, py: Python<'_>, rows: usize, bytes: Option<Bound<'_, PyAny>>) -> PyResult<Batches> {
+        let bytes = match bytes {
+            Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "bytes"))?.extract()?,
+            None => BATCH_BYTES,
+        };
+        if rows == 0 {
+            return Err(config_error(py, "rows is not a whole number of 1 or more: 0", None));
+        }
+        {
+            let reader = slf.get();
+            let mut recipe = reader.recipe();
+            let Some(recipe) = recipe.as_mut() else {
+                drop(recipe);
+                let why = "this reader is being read already: its objects come once";
+                return Err(config_error(py, why, Some("call batches() before anything else, or shoal.read again")));
+            };
+            recipe.deliver = Deliver { rows, bytes, apart: false, utf8_names: true, ..recipe.deliver.clone() };
+        }
+        Ok(Batches { reader: slf })
+    }
+
+    /// Stops the run, if it is still going, and waits until its threads have ended.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        drop(self.recipe().take());
+        // What was taken and not given out is dropped outside the lock.
+        drop(std::mem::replace(&mut *self.current(), Current { over: true, ..Current::default() }));
+        if let Some(flow) = self.flow.get() {
+            let run = flow.run()?;
+            run.check_process("this reader")?;
+            flow.stop();
+            py.detach(|| run.outcome());
+        }
+        self.tell_end(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// The report, once the last object has been taken or the reader was closed; before that None.
+    #[getter]
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(flow) = self.flow.get().filter(|_| self.current().over) else { return Ok(None) };
+        let run = flow.run()?;
+        run.check_process("this reader")?;
+        py.detach(|| run.outcome()).map(|outcome| report::report(py, &outcome.report)).transpose()
+    }
+}

@@ -1,0 +1,116 @@
+"""`read`: the objects of a source, as an iterator. The iterator itself is `_shoal.Reader`.
+
+Not here: what an option means for the engine (its `options.rs`), how objects are handed over (its `sink/deliver/`).
+"""
+
+from __future__ import annotations
+
+from shoal import _shoal
+from shoal._api import source_options
+from shoal._options import (
+    OnError,
+    Order,
+    Patterns,
+    ProgressOption,
+    Size,
+    Source,
+    Workers,
+    engine_options,
+    read_options,
+)
+from shoal._progress import drawing
+
+
+def read(
+    source: Source,
+    *,
+    order: Order | None = None,
+    chunk_size: Size | None = None,
+    workers: Workers = "auto",
+    memory: Size = "256MiB",
+    max_retries: int = 10,
+    retry_timeout: float = 180.0,
+    timeout: float = 30.0,
+    connect_timeout: float = 10.0,
+    include: Patterns = (),
+    exclude: Patterns = (),
+    limit_rate: Size | None = None,
+    max_failures: int | None = None,
+    on_error: OnError = "record",
+    ignore_vanished: bool = False,
+    progress: ProgressOption = None,
+) -> _shoal.Reader:
+    """Reads every object of a source into memory, some ahead of the caller, and hands them over one by one.
+
+    It is `shoal.copy(source, …)` with the caller as the sink, and no journal. Nothing happens before the first object
+    is asked for. Objects come as they are ready, unless `order="given"`. A caller who is slow holds the readers back: at
+    most `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also
+    waits until they have ended.
+
+    Args:
+        source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
+            URL of a list/get service or `shoal.list_get(…)`.
+        order: `"given"`: objects come in the order of the listing, those that had to be tried again later at the end.
+            By default as they are ready, which is faster.
+        chunk_size: Hand a longer object over in pieces of this many bytes, one after the other (`Object.offset` says
+            where each belongs). Other objects may come in between; if one fails in the middle, its first pieces have
+            come all the same. By default an object is always whole, and one larger than `memory` is a failure.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes that wait for the caller: a number, or text such as `"256MiB"`.
+        max_retries: How often one object is tried again.
+        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
+        timeout: Seconds without a byte from the host after which a request counts as failed.
+        connect_timeout: Seconds a connection may take to be made.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
+        max_failures: Stop the run when more objects than this have failed.
+        on_error: `"record"` counts a failed object in `reader.report` and goes on; `"raise"` raises its exception.
+        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
+        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
+            second, while the caller takes objects or waits for them.
+
+    Returns:
+        An iterator of `shoal.Object`: `.name`, `.size`, `.data` (a memoryview; nothing is copied), `bytes(obj)`. Its
+        `.batches()` gives Arrow record batches instead, for PyArrow, Polars, DuckDB and pandas. `.report` is there
+        after the last object: look at `reader.report.failed`.
+
+    Raises:
+        ConfigError: An argument is wrong, or the directory is not there.
+
+        While objects are taken:
+        ObjectError: An object failed and `on_error` is `"raise"`.
+        RunError: The run cannot go on (credentials, source unreachable). What came before has been handed over.
+
+    Example:
+        >>> with shoal.serve(synthetic="1000:100") as service:
+        ...     reader = shoal.read(service.url)
+        ...     total = sum(obj.size for obj in reader)
+        >>> total, reader.report.failed
+        (100000, 0)
+    """
+    options = engine_options(
+        workers=workers,
+        memory=memory,
+        durability="none",
+        overwrite="never",
+        layout="names",
+        journal=None,
+        max_retries=max_retries,
+        retry_timeout=retry_timeout,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        include=include,
+        exclude=exclude,
+        limit_rate=limit_rate,
+        max_failures=max_failures,
+        on_error=on_error,
+        ignore_vanished=ignore_vanished,
+        retry_failed=False,
+        again=False,
+        relist=False,
+        force_resume=False,
+    )
+    own = read_options(order=order, chunk_size=chunk_size)
+    function, end = drawing(progress)
+    return _shoal.Reader(source_options(source), options, own, function, end)
