@@ -157,7 +157,7 @@ fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
     }
     // Also what has no dimension, which that one refuses.
     let Ok(view) = PyMemoryView::from(object) else {
-        let why = format!("its data is neither bytes nor text nor a buffer nor a table: {}", class(object));
+        let why = format!("its data is neither bytes nor text nor a buffer: {}", class(object));
         return Err(PyTypeError::new_err(why));
     };
     Ok(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?))
