@@ -1,8 +1,8 @@
-"""A save that the destination or the limits of the process get in the way of: one clear error, or slower, never less."""
+"""A save that the destination or the limits of the process get in the way of: one clear error, or just slower."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +18,17 @@ def test_a_full_disk_ends_it_with_one_error_and_what_was_saved(tmpfs: Callable[[
     out = tmpfs(options) / "out"
     asked = 0
 
-    def endless() -> object:
+    def endless() -> Iterator[tuple[str, bytes]]:
         nonlocal asked
         while True:
             asked += 1
             yield f"{asked}", b"%07d" % asked * 500
 
     with pytest.raises(package.DestinationFullError) as raised:
-        package.save(endless(), out)  # type: ignore[arg-type]
+        package.save(endless(), out)
 
-    report: package.Report = raised.value.report  # type: ignore[attr-defined]
+    report = raised.value.report
+    assert report is not None
     assert report.listed == report.written + report.skipped + report.failed + report.unfinished
     assert asked < 1_000_000
     for path in out.glob("[0-9]*"):
