@@ -3,8 +3,8 @@
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-The public names, and nothing else. The functions are in `_api.py`, the exceptions in `_errors.py`, the results in
-`_report.py`, the command line in `cli/`.
+The public names, and nothing else. The functions are in `_api.py` and `_save.py`, the exceptions in `_errors.py`, the
+results in `_report.py`, the command line in `cli/`.
 """
 
 from shoal._api import copy, files, list_get, serve, status
@@ -25,6 +25,7 @@ from shoal._errors import (
 from shoal._options import Files, ListGet
 from shoal._read import read
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
+from shoal._save import save
 from shoal._shoal import Batch, Batches, Object, Reader, Server, __version__
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "files",
     "list_get",
     "read",
+    "save",
     "serve",
     "status",
 ]

@@ -1,6 +1,6 @@
 """The engine, as Python sees it. Use `shoal`, which checks what it is given; only it calls this module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, final
 
@@ -22,6 +22,7 @@ __all__ = [
     "kinds",
     "limit_copy",
     "limit_read",
+    "save",
     "status",
 ]
 
@@ -38,6 +39,15 @@ def copy(
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Copies every object of the source into the sink. `shoal.copy` says all of it."""
+
+def save(
+    items: Iterable[tuple[object, object]],
+    sink: str,
+    options: Options,
+    source_id: str | None,
+    progress: Callable[[Progress], object] | None,
+) -> Report:
+    """Saves every item into the sink. `shoal.save` says all of it."""
 
 def status(path: Path, shown: int) -> Status:
     """What the journal of a destination says, with the first `shown` failures of each run."""

@@ -70,6 +70,8 @@ kinds! {
     Integrity = "integrity": Object,
     /// A directory stands where the file should go, or a file where a directory should.
     NameConflict = "name-conflict": Object,
+    /// What was to be saved has no form that its name asks for.
+    Encoding = "encoding": Object,
     /// The destination's file system takes no name of this length.
     NameTooLong = "name-too-long": Object,
     /// The source or the destination does not permit this file.

@@ -6,6 +6,7 @@
 mod at_exit;
 mod background;
 mod batches;
+mod data;
 mod errors;
 mod fork;
 mod limits;
@@ -13,6 +14,7 @@ mod object;
 mod options;
 mod reader;
 mod report;
+mod save;
 mod serve;
 mod show;
 mod source;
@@ -36,6 +38,8 @@ mod _shoal {
     use crate::options::default_options;
     #[pymodule_export]
     use crate::reader::Reader;
+    #[pymodule_export]
+    use crate::save::save;
     #[pymodule_export]
     use crate::serve::Server;
     #[pymodule_export]

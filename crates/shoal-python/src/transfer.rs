@@ -46,16 +46,19 @@ pub fn copy<'py>(
         watch.live.ended();
         outcome
     });
-    let Watch { live, mut raised, .. } = watch;
-    if live.told_to_stop() && raised.is_none() {
-        // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
-        raised = Some(PySystemExit::new_err("the interpreter exits"));
-    }
+    let Watch { live, raised, .. } = watch;
+    let raised = raised.or_else(|| exiting(live.told_to_stop()));
     live.leave(py);
     match outcome {
         Ok(outcome) => conclude(py, outcome, raised, raises),
         Err(error) => Err(run_error(py, &error)),
     }
+}
+
+/// What is raised when the run was told to stop because the interpreter exits: the thread that asked for it ends with the
+/// interpreter, and this is the exception that ends one without a word.
+pub fn exiting(told_to_stop: bool) -> Option<PyErr> {
+    told_to_stop.then(|| PySystemExit::new_err("the interpreter exits"))
 }
 
 /// What the caller's thread does while a run is going.
@@ -117,7 +120,7 @@ fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
 }
 
 /// The report, or what is raised instead, with the report attached.
-fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
+pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
     let report = report::report(py, &outcome.report)?;
     let error = match (raised, outcome.error) {
         (None, None) => return Ok(report),

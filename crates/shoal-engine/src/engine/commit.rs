@@ -113,7 +113,7 @@ impl Committer {
             }
             if self.is_over() {
                 self.barrier(true)?;
-                if !self.shared.cancel.is_raised() {
+                if !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
                     self.journal.complete(now_ms() / 1000)?;
                 }
                 return Ok(());

@@ -213,7 +213,7 @@ impl Run {
             1 => concurrency.reason().to_owned(),
             depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
         };
-        report.complete = error.is_none();
+        report.complete = error.is_none() && shared.source.is_whole();
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
     }

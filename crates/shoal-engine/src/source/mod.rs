@@ -12,6 +12,7 @@
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
 pub mod files;
+pub mod items;
 pub mod list_get;
 pub mod memory;
 
@@ -58,6 +59,11 @@ pub trait Source: Send + Sync {
     /// What the user should know once it has ended, for the report.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
+    }
+    /// Whether the listing that has ended was all there is. Where it was broken off, what it gave is committed and the run
+    /// is not complete: it goes on there the next time.
+    fn is_whole(&self) -> bool {
+        true
     }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {

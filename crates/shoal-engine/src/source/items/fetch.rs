@@ -1,0 +1,201 @@
+//! The lanes' end: opens batches, asks items for their bytes and hands these to the lane.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use super::super::{Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
+use super::{Batch, Item, Known, PLACE, Shared};
+use crate::display::escape;
+use crate::error::{Error, HostId, Kind, Result};
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::{Cursor, Key, Partition};
+
+/// A large item is written in pieces of this many bytes: a stop is noticed in between.
+const PIECE: usize = 1 << 20;
+/// What a lane keeps for the next item of the memory in which the last one was made.
+const SCRATCH_KEPT: usize = 4 << 20;
+
+/// A partition of items by their locators; their data is gone.
+pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
+    let payload: Vec<u8> =
+        locators.iter().flat_map(|locator| [&(locator.len() as u32).to_le_bytes()[..], locator].concat()).collect();
+    Partition {
+        seq: 0,
+        key: Key::of(locators.iter().map(|locator| &**locator)),
+        after: Cursor::default(),
+        next: None,
+        payload: payload.into(),
+        len: Some(locators.len() as u32),
+    }
+}
+
+pub(super) struct ItemFetcher<I: Item> {
+    shared: Arc<Shared<I>>,
+    /// What this lane has open.
+    open: RefCell<Vec<Weak<Batch<I>>>>,
+    scratch: Cell<Vec<u8>>,
+}
+
+impl<I: Item> ItemFetcher<I> {
+    pub fn new(shared: Arc<Shared<I>>) -> ItemFetcher<I> {
+        ItemFetcher { shared, open: RefCell::default(), scratch: Cell::default() }
+    }
+
+    fn entries(&self, partition: &Partition) -> Rc<dyn Entries> {
+        let len = partition.len.unwrap_or(0);
+        let Ok(number) = <[u8; 8]>::try_from(&*partition.payload) else {
+            return Rc::new(Selected::parse(&partition.payload));
+        };
+        match self.batch(u64::from_le_bytes(number)) {
+            Some(batch) => {
+                let mut open = self.open.borrow_mut();
+                open.retain(|batch| batch.strong_count() > 0);
+                open.push(Arc::downgrade(&batch));
+                Rc::new(Opened(batch))
+            }
+            // The lanes that had it open have taken all of it between this one's joining them and now.
+            None => Rc::new(Taken(len)),
+        }
+    }
+
+    fn batch(&self, number: u64) -> Option<Arc<Batch<I>>> {
+        let mut state = self.shared.state();
+        let known = state.batches.get_mut(&number)?;
+        let batch = match known {
+            Known::Open(batch) => return batch.upgrade(),
+            Known::Waiting(batch) => batch.clone(),
+        };
+        *known = Known::Open(Arc::downgrade(&batch));
+        state.waiting -= 1;
+        drop(state);
+        self.shared.pusher.notify_all();
+        Some(batch)
+    }
+
+    fn find(&self, locator: &[u8]) -> Option<(Arc<Batch<I>>, usize)> {
+        let (number, rest) = locator.split_first_chunk::<8>()?;
+        let index = u32::from_le_bytes(*rest.first_chunk::<4>()?) as usize;
+        let number = u64::from_le_bytes(*number);
+        let open = self.open.borrow();
+        let batch = open.iter().filter_map(Weak::upgrade).find(|batch| batch.number == number)?;
+        (index < batch.items.len() && batch.locator(index) == locator).then_some((batch, index))
+    }
+
+    async fn answer(&self, lane: &dyn Lane, job: Job) {
+        let Some((batch, index)) = self.find(job.entry().locator) else {
+            return lane.failed(job, Error::new(Kind::Vanished, "its data is gone").hint("save it again"));
+        };
+        let mut scratch = self.scratch.take();
+        match batch.items[index].data(&mut scratch) {
+            Ok(data) => write(lane, job, data).await,
+            Err(error) => {
+                let name = escape(job.entry().name);
+                lane.failed(job, error.on(&name));
+            }
+        }
+        if scratch.capacity() <= SCRATCH_KEPT {
+            scratch.clear();
+            self.scratch.set(scratch);
+        }
+    }
+}
+
+async fn write(lane: &dyn Lane, job: Job, data: &[u8]) {
+    let meta = ObjectMeta { size: Some(data.len() as u64), ..ObjectMeta::default() };
+    if data.len() <= WHOLE_MAX {
+        return lane.whole(job, &meta, Payload::Borrowed(data));
+    }
+    let mut body = match lane.begin(&job, &meta).await {
+        Ok(body) => body,
+        Err(error) => return lane.failed(job, error),
+    };
+    let mut result = Ok(());
+    for piece in data.chunks(PIECE) {
+        result = body.write(piece);
+        if result.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    lane.finished(job, body, result);
+}
+
+impl<I: Item> Fetcher for ItemFetcher<I> {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let entries = self.entries(partition);
+        Box::pin(async move { Ok(entries) })
+    }
+
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            loop {
+                match lane.take() {
+                    Take::Stop => return Ok(()),
+                    Take::Wait => lane.wake().await,
+                    Take::Job(job) => {
+                        self.answer(&*lane, job).await;
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn entry(locator: &[u8]) -> Entry<'_> {
+    let name = locator.get(PLACE..).unwrap_or_default();
+    Entry { name, locator, host: HostId(0), skip: None }
+}
+
+/// A batch on the lanes that work on it.
+struct Opened<I: Item>(Arc<Batch<I>>);
+
+impl<I: Item> Entries for Opened<I> {
+    fn len(&self) -> u32 {
+        self.0.items.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        entry(self.0.locator(index as usize))
+    }
+}
+
+/// A batch of which nothing is left to take.
+struct Taken(u32);
+
+impl Entries for Taken {
+    fn len(&self) -> u32 {
+        self.0
+    }
+
+    fn get(&self, _index: u32) -> Entry<'_> {
+        entry(&[])
+    }
+}
+
+/// Items by their locators.
+struct Selected(Vec<Box<[u8]>>);
+
+impl Selected {
+    fn parse(mut payload: &[u8]) -> Selected {
+        let mut locators = Vec::new();
+        while let Some((length, rest)) = payload.split_first_chunk::<4>() {
+            let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
+            let (locator, rest) = rest.split_at(length);
+            locators.push(locator.into());
+            payload = rest;
+        }
+        Selected(locators)
+    }
+}
+
+impl Entries for Selected {
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        entry(&self.0[index as usize])
+    }
+}

@@ -1,0 +1,250 @@
+//! Source: items that its user hands in one by one from a thread of their own, such as what a generator yields.
+//!
+//! ```text
+//! Pusher::push ──▶ open batch ──closed──▶ listing ──▶ lane: opens the batch, asks each item for its bytes, writes them
+//!      ▲                                                 │
+//!      └───────── items come back to be dropped ◀────────┘
+//! ```
+//!
+//! A batch is a partition: at most [`BATCH_ITEMS`] items or [`BATCH_BYTES`]. Its items wait here until a lane opens it, and
+//! go back to the thread that pushed them as soon as no lane has it open any more, so that nothing of them is dropped
+//! anywhere else. Not here: what an item is and how it becomes bytes; waiting with an interpreter (the binding).
+//!
+//! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time; its
+//! cursor says how many are behind it and what they were called, so that a resumed run passes over exactly these.
+
+mod fetch;
+mod push;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::{BoxFuture, Fetcher, Listing, Source};
+use crate::error::{Error, Kind, Result};
+use crate::partition::{Cursor, Key, Partition};
+pub use push::{Pusher, Room};
+
+/// Items in one batch: what a directory of `layout="partition"` holds at most.
+pub const BATCH_ITEMS: usize = 100;
+/// Bytes at which a batch is closed, so that few large items do not wait for many.
+pub const BATCH_BYTES: u64 = 8 << 20;
+/// Number and index in front of the name in a locator.
+const PLACE: usize = 12;
+
+/// Something that has bytes when asked for them.
+pub trait Item: Send + Sync + 'static {
+    /// Bytes it keeps in memory.
+    fn held(&self) -> u64;
+    /// Its bytes: its own, or made in `scratch`, which is empty. Called on a lane; an error fails this object.
+    fn data<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]>;
+}
+
+/// A series of items as a source, and the end that they are pushed in at.
+///
+/// `name`: what makes it the same series as one of an earlier run; its user promises the same items in the same order.
+/// Without one nothing of an earlier run counts. `memory`: most bytes that pushed items may keep.
+pub fn items<I: Item>(name: Option<&str>, memory: u64) -> (Items<I>, Pusher<I>) {
+    let identity = match name {
+        Some(name) => format!("items:{name}"),
+        None => format!("items#{:032x}", fastrand::u128(..)),
+    };
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            closed: VecDeque::new(),
+            batches: HashMap::new(),
+            waiting: 0,
+            returned: Vec::new(),
+            begun: None,
+            end: None,
+            broken: None,
+        }),
+        ended: AtomicBool::new(false),
+        listing: Notify::new(),
+        pusher: Condvar::new(),
+    });
+    let pusher = Pusher::new(shared.clone(), name.is_some(), memory);
+    (Items { identity, shared }, pusher)
+}
+
+/// A place in a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct At {
+    /// The number of the next batch.
+    seq: u64,
+    /// Items before it.
+    items: u64,
+    /// What they were called; only in a named series.
+    names: Key,
+}
+
+impl At {
+    fn cursor(self) -> Cursor {
+        let numbers = [self.seq.to_le_bytes(), self.items.to_le_bytes()].concat();
+        Cursor([numbers, self.names.0.to_le_bytes().to_vec()].concat().into())
+    }
+
+    fn parse(cursor: &Cursor) -> Option<At> {
+        let (seq, rest) = cursor.0.split_first_chunk::<8>()?;
+        let (items, rest) = rest.split_first_chunk::<8>()?;
+        let names = rest.try_into().ok()?;
+        let names = Key(u128::from_le_bytes(names));
+        Some(At { seq: u64::from_le_bytes(*seq), items: u64::from_le_bytes(*items), names })
+    }
+}
+
+/// A batch that the listing knows.
+enum Known<I: Item> {
+    /// No lane has opened it yet.
+    Waiting(Arc<Batch<I>>),
+    /// The lanes that work on it hold it; another may join them.
+    Open(Weak<Batch<I>>),
+}
+
+struct State<I: Item> {
+    /// Closed and not listed yet.
+    closed: VecDeque<Partition>,
+    /// By number. Never dropped under the lock: that takes the lock.
+    batches: HashMap<u64, Known<I>>,
+    /// Of these, not opened yet.
+    waiting: usize,
+    /// Done with, to be dropped by the thread that pushed them.
+    returned: Vec<I>,
+    /// Where the listing began, once it has.
+    begun: Option<At>,
+    /// Nothing more will be pushed; whether that was all there is.
+    end: Option<bool>,
+    /// Why the series cannot go on.
+    broken: Option<Error>,
+}
+
+struct Shared<I: Item> {
+    state: Mutex<State<I>>,
+    /// The run is over.
+    ended: AtomicBool,
+    listing: Notify,
+    /// The pushing thread waits here.
+    pusher: Condvar,
+}
+
+impl<I: Item> Shared<I> {
+    fn state(&self) -> MutexGuard<'_, State<I>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// The items of one partition.
+struct Batch<I: Item> {
+    number: u64,
+    items: Vec<I>,
+    /// Place and name of each item, one behind the other.
+    locators: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    home: Weak<Shared<I>>,
+}
+
+impl<I: Item> Batch<I> {
+    fn locator(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.locators[start..self.ends[index]]
+    }
+}
+
+impl<I: Item> Drop for Batch<I> {
+    fn drop(&mut self) {
+        let Some(home) = self.home.upgrade() else { return };
+        let mut state = home.state();
+        state.batches.remove(&self.number); // it can only be open: nobody else holds it
+        state.returned.append(&mut self.items);
+        drop(state);
+        home.pusher.notify_all();
+    }
+}
+
+/// Items that are handed in, as a source.
+pub struct Items<I: Item> {
+    identity: String,
+    shared: Arc<Shared<I>>,
+}
+
+impl<I: Item> Drop for Items<I> {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        // Under the lock, so that the pushing thread is either before its look at the flag or already waiting.
+        let _state = self.shared.state();
+        self.shared.pusher.notify_all();
+    }
+}
+
+impl<I: Item> Source for Items<I> {
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        let at = match &after {
+            None => At::default(),
+            Some(cursor) => At::parse(cursor).ok_or_else(|| {
+                Error::new(Kind::CursorRefused, "the journal's place in the items is damaged")
+                    .hint("start over with again=True")
+            })?,
+        };
+        let mut state = self.shared.state();
+        if state.begun.is_some() {
+            return Err(Error::new(Kind::Config, "items that are handed in one by one cannot be listed twice"));
+        }
+        state.begun = Some(at);
+        drop(state);
+        self.shared.pusher.notify_all();
+        Ok(Box::new(Batches(self.shared.clone())))
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(fetch::selected(locators))
+    }
+
+    fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(fetch::ItemFetcher::new(self.shared.clone())))
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn is_whole(&self) -> bool {
+        self.shared.state().end == Some(true)
+    }
+}
+
+/// The listing: batches as they are closed.
+struct Batches<I: Item>(Arc<Shared<I>>);
+
+impl<I: Item> Listing for Batches<I> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        Box::pin(async {
+            loop {
+                let changed = self.0.listing.notified();
+                {
+                    let mut state = self.0.state();
+                    if let Some(error) = state.broken.take() {
+                        return Err(error);
+                    }
+                    if let Some(partition) = state.closed.pop_front() {
+                        return Ok(Some(partition));
+                    }
+                    if state.end.is_some() {
+                        return Ok(None);
+                    }
+                }
+                changed.await;
+            }
+        })
+    }
+}

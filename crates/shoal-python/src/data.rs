@@ -1,0 +1,164 @@
+//! What a user may save as the data of an object, and how lanes come to its bytes without the interpreter.
+//!
+//! A Python object is looked at once, on the thread that iterates: what is read-only is borrowed, what can change is copied
+//! before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
+
+use std::borrow::Cow;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use shoal_engine::source::items::Item;
+use shoal_engine::{Error, Kind, Result};
+
+/// Memory of a Python object that is held beside it.
+struct Span {
+    start: *const u8,
+    len: usize,
+}
+
+impl Span {
+    fn of(bytes: &[u8]) -> Span {
+        Span { start: bytes.as_ptr(), len: bytes.len() }
+    }
+}
+
+/// The data of one object.
+pub enum Data {
+    /// Bytes or text: they never change.
+    Object(Held<Py<PyAny>>),
+    /// What another object exports for reading.
+    Buffer(Held<PyUntypedBuffer>),
+    /// It has no bytes; why.
+    Refused(Kind, String),
+}
+
+/// Bytes and what keeps them in place.
+pub struct Held<T> {
+    _owner: T,
+    span: Span,
+}
+
+// SAFETY: the memory is read-only while the owner lives, which is let go only on the thread that made it.
+unsafe impl<T: Send> Send for Held<T> {}
+// SAFETY: as above; shared access only reads.
+unsafe impl<T: Sync> Sync for Held<T> {}
+
+impl<T> Held<T> {
+    fn bytes(&self) -> &[u8] {
+        if self.span.len == 0 {
+            return &[]; // an empty buffer may have no address
+        }
+        // SAFETY: `_owner` keeps the memory where it is; nobody writes to it (read-only, or never handed out as writable).
+        unsafe { std::slice::from_raw_parts(self.span.start, self.span.len) }
+    }
+}
+
+impl Item for Data {
+    fn held(&self) -> u64 {
+        match self {
+            Data::Object(held) => held.span.len as u64,
+            Data::Buffer(held) => held.span.len as u64,
+            Data::Refused(_, why) => why.len() as u64,
+        }
+    }
+
+    fn data<'a>(&'a self, _scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        match self {
+            Data::Object(held) => Ok(held.bytes()),
+            Data::Buffer(held) => Ok(held.bytes()),
+            Data::Refused(kind, why) => Err(Error::new(*kind, why)),
+        }
+    }
+}
+
+/// The two halves of an item.
+pub fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if let Ok(tuple) = item.cast::<PyTuple>() {
+        if tuple.len() == 2 {
+            return Ok((tuple.get_item(0)?, tuple.get_item(1)?));
+        }
+    } else if let Ok(list) = item.cast::<PyList>()
+        && list.len() == 2
+    {
+        return Ok((list.get_item(0)?, list.get_item(1)?));
+    }
+    Err(PyTypeError::new_err(format!("not a pair (name, data): {}", class(item))))
+}
+
+fn class(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// The bytes of a name, and why it cannot be one.
+pub fn name<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<(Cow<'a, [u8]>, Option<Data>)> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return match text.to_str() {
+            Ok(text) => Ok((Cow::Borrowed(text.as_bytes()), None)),
+            Err(_) => escaped(text),
+        };
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok((Cow::Borrowed(bytes.as_bytes()), None));
+    }
+    let not_one = |_| PyTypeError::new_err(format!("its name is neither text nor bytes nor a path: {}", class(object)));
+    let path = object.py().import("os")?.call_method1("fspath", (object,)).map_err(not_one)?;
+    let (bytes, refused) = name(&path)?;
+    Ok((Cow::Owned(bytes.into_owned()), refused))
+}
+
+/// Text that is not UTF-8: the escapes with which Python writes the bytes of a file's name, or nothing that has bytes.
+fn escaped<'a>(text: &Bound<'_, PyString>) -> PyResult<(Cow<'a, [u8]>, Option<Data>)> {
+    let encode = |errors| -> PyResult<Vec<u8>> { text.call_method1("encode", ("utf-8", errors))?.extract() };
+    if let Ok(bytes) = encode("surrogateescape") {
+        return Ok((Cow::Owned(bytes), None));
+    }
+    let why = "name refused: it holds half a character (a lone surrogate)".to_owned();
+    Ok((Cow::Owned(encode("surrogatepass")?), Some(Data::Refused(Kind::UnsafeName, why))))
+}
+
+/// The data of an item.
+pub fn data(object: &Bound<'_, PyAny>) -> PyResult<Data> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(of_bytes(bytes.clone()));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(match text.to_str() {
+            // Python keeps the UTF-8 form with the object, for as long as it lives.
+            Ok(utf8) => {
+                Data::Object(Held { span: Span::of(utf8.as_bytes()), _owner: text.clone().into_any().unbind() })
+            }
+            Err(error) => {
+                Data::Refused(Kind::Encoding, format!("its text has no UTF-8 form: {}", error.value(text.py())))
+            }
+        });
+    }
+    buffer(object)
+}
+
+fn of_bytes(bytes: Bound<'_, PyBytes>) -> Data {
+    Data::Object(Held { span: Span::of(bytes.as_bytes()), _owner: bytes.into_any().unbind() })
+}
+
+/// Anything that exports a buffer: borrowed where it is read-only and in one piece, else copied.
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
+    if let Ok(array) = object.cast::<PyByteArray>() {
+        // SAFETY: nothing of Python runs between here and the copy.
+        return Ok(of_bytes(PyBytes::new(object.py(), unsafe { array.as_bytes() })));
+    }
+    let buffer = PyUntypedBuffer::get(object);
+    if let Ok(buffer) = buffer
+        && buffer.readonly()
+        && buffer.is_c_contiguous()
+    {
+        let span = Span { start: buffer.buf_ptr().cast(), len: buffer.len_bytes() };
+        return Ok(Data::Buffer(Held { _owner: buffer, span }));
+    }
+    // Also what has no dimension, which that one refuses.
+    let Ok(view) = PyMemoryView::from(object) else {
+        let why = format!("its data is neither bytes nor text nor a buffer: {}", class(object));
+        return Err(PyTypeError::new_err(why));
+    };
+    Ok(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?))
+}

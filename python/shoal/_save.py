@@ -1,0 +1,155 @@
+"""The function `save`: items of this process into a sink. The others are in `_api.py`.
+
+Not here: what may be data and how it becomes bytes (the binding's `data.rs`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shoal import _shoal
+from shoal._errors import ConfigError
+from shoal._options import (
+    Durability,
+    Layout,
+    OnError,
+    Overwrite,
+    Path,
+    Patterns,
+    ProgressOption,
+    Size,
+    Workers,
+    engine_options,
+)
+
+if TYPE_CHECKING:
+    from shoal._report import Report
+
+# Options of a run that mean nothing here: there is no network, and items are there only once. The engine's defaults.
+UNUSED = (
+    "max_retries",
+    "retry_timeout",
+    "timeout",
+    "connect_timeout",
+    "ignore_vanished",
+    "retry_failed",
+    "relist",
+)
+
+
+def save(
+    items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
+    sink: Path,
+    *,
+    source_id: str | None = None,
+    workers: Workers = "auto",
+    memory: Size = "256MiB",
+    durability: Durability = "batch",
+    overwrite: Overwrite = "never",
+    layout: Layout = "names",
+    journal: Path | None = None,
+    include: Patterns = (),
+    exclude: Patterns = (),
+    limit_rate: Size | None = None,
+    max_failures: int | None = None,
+    on_error: OnError = "record",
+    again: bool = False,
+    force_resume: bool = False,
+    progress: ProgressOption = None,
+) -> Report:
+    """Saves `(name, data)` pairs as objects of a sink: `shoal.copy` with the items of this process as its source.
+
+    This thread only iterates; files are written by threads that do not need the interpreter. An item is asked for only
+    while there is room for it, the first one when the destination is ready.
+
+    **Data** is `bytes`, `str` (saved as UTF-8) or anything with a buffer, such as `bytearray`, `memoryview`, `array`,
+    `mmap` or a NumPy array (its bytes in C order). What cannot change is not copied: `bytes`, `str`, and read-only
+    buffers in one piece, which must stay as they are until the call returns. A writable buffer is copied before the
+    next item is asked for, so that it may be filled again.
+
+    **Names** are relative paths: `str`, `bytes` or `os.PathLike`. One that leads out of the sink, or that no file can
+    have, is a failure of its object.
+
+    An exception raised by `items` is passed on, after what came before it has been saved; so is the `TypeError` for an
+    item that is no pair. After Ctrl-C that takes at most 1.5 s. A note on the exception says how many were saved, and
+    `.report` says all of it.
+
+    Args:
+        items: Any iterable of pairs; a generator is never asked for more than there is room for.
+        sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
+        source_id: A name for the items, promising that they come in the same order each time with the same data. A
+            later call with the same name goes on behind what is committed: those items are asked for and passed over.
+            Without it every call starts anew, and a file that an earlier one wrote is a failure `exists`.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while its data
+            fills it.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
+        overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
+            `"always"` replaces it.
+        layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
+            their partition, such as `out/00/0012/34/name`, at most 100 objects to a directory; see `shoal.copy`.
+        journal: Where the journal lives, instead of inside the destination.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
+        max_failures: Stop the run when more objects than this have failed.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
+        again: Save anew although the journal says that the items of this `source_id` are done.
+        force_resume: Continue although the options differ from those in the journal.
+        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
+            second, between items. An exception that it raises stops the run and is passed on.
+
+    Returns:
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        TypeError: `items` is not iterable, or an item is not a pair of a name and data.
+        ObjectError: An object failed and `on_error` is `"raise"`.
+        RunError: The run cannot go on (destination full, other items under the same `source_id`).
+        KeyboardInterrupt: Ctrl-C. The journal is intact.
+
+        Those that end a run already begun carry what it had done as `.report`.
+
+    Example:
+        >>> report = shoal.save(((f"{n:04}.txt", f"number {n}") for n in range(1000)), "numbers/")
+        >>> report.written, report.failed
+        (1000, 0)
+    """
+    defaults = _shoal.default_options()
+    options = engine_options(
+        workers=workers,
+        memory=memory,
+        durability=durability,
+        overwrite=overwrite,
+        layout=layout,
+        journal=journal,
+        include=include,
+        exclude=exclude,
+        limit_rate=limit_rate,
+        max_failures=max_failures,
+        on_error=on_error,
+        again=again,
+        force_resume=force_resume,
+        **{name: defaults[name] for name in UNUSED},
+    )
+    if source_id is not None and (type(source_id) is not str or not source_id.isprintable() or not source_id):
+        raise ConfigError(f"source_id is not text that can be shown: {source_id!r}")
+    target = os.fspath(sink)
+    if not isinstance(target, str):
+        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
+    if progress is None or progress is False:
+        return _shoal.save(items, target, options, source_id, None)
+    if progress is not True:
+        return _shoal.save(items, target, options, source_id, progress)
+
+    from shoal._progress import LineDrawer
+
+    drawer = LineDrawer()
+    try:
+        return _shoal.save(items, target, options, source_id, drawer)
+    finally:
+        drawer.close()
