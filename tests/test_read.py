@@ -261,7 +261,7 @@ def test_several_threads_may_take_from_one_reader(tmp_path: Path, tree: dict[str
         taker.start()
     for taker in takers:
         taker.join(30)
-    assert found == Counter(tree)
+    assert found == Counter(list(tree))
 
 
 def test_a_reader_inside_the_loop_of_another_works(tmp_path: Path, tree: dict[str, bytes]) -> None:
