@@ -63,6 +63,13 @@ class ReadOptions(TypedDict):
     checksum: Checksum | None
 
 
+class EncodeOptions(TypedDict):
+    """What the binding takes for tables and arrays that become files."""
+
+    header: bool
+    final_newline: bool
+
+
 class FilesOptions(TypedDict):
     """What the binding takes for files."""
 

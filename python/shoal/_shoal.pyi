@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from shoal._options import Options, Path, ReadOptions, Size, SourceOptions
+from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
 from shoal._report import Failure, Progress, Report, ServerStats, Status
 
 __all__ = [
@@ -45,6 +45,7 @@ def save(
     sink: str,
     options: Options,
     source_id: str | None,
+    encode: EncodeOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Saves every item into the sink. `shoal.save` says all of it."""

@@ -3,6 +3,7 @@
 //! Here: what Python sees of the engine, and nothing else. Not here: defaults (the engine's), message texts (the engine's and
 //! the package's), files, retries, threads.
 
+mod array;
 mod at_exit;
 mod background;
 mod batches;
@@ -19,6 +20,7 @@ mod serve;
 mod show;
 mod source;
 mod status;
+mod table;
 mod transfer;
 
 use pyo3::prelude::*;

@@ -24,6 +24,7 @@ use crate::object::Object;
 use crate::options::Options;
 use crate::report;
 use crate::source::SourceOptions;
+use crate::transfer::exiting;
 
 /// Signals are looked for at least every 100 ms.
 const TICK: Duration = Duration::from_millis(50);
@@ -223,6 +224,9 @@ impl Reader {
     fn conclude(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
         let run = flow.run()?;
         let Some(Outcome { report, error: Some(error) }) = py.detach(|| run.outcome()) else { return Ok(()) };
+        if let Some(exiting) = exiting(run.told_to_stop()) {
+            return Err(exiting);
+        }
         let raised = match report.failures.first() {
             Some(first) if flow.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, error),

@@ -16,7 +16,7 @@ use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
 use crate::background::{Background, Teller, tell};
 use crate::data::{self, Data};
 use crate::errors::run_error;
-use crate::options::Options;
+use crate::options::{EncodeOptions, Options};
 use crate::transfer::{conclude, exiting};
 
 /// How often signals are looked for: within 100 ms is promised.
@@ -32,11 +32,12 @@ pub fn save<'py>(
     sink: &str,
     options: Options,
     source_id: Option<&str>,
+    encode: EncodeOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let raises = options.raises();
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, sink, &options, source_id, progress)?;
+    let mut saving = Saving::start(py, sink, &options, source_id, encode.to_encoder(), progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
@@ -68,6 +69,7 @@ enum End {
 struct Saving {
     run: Background,
     pusher: Pusher<Data>,
+    encode: shoal_encode::Options,
     teller: Teller,
     looked: Instant,
 }
@@ -78,6 +80,7 @@ impl Saving {
         sink: &str,
         options: &Options,
         source_id: Option<&str>,
+        encode: shoal_encode::Options,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Saving> {
         let engine = options.to_engine()?;
@@ -85,7 +88,7 @@ impl Saving {
         let sink = py.detach(|| sink_from_url(sink, &engine)).map_err(|error| run_error(py, &error))?;
         // Its end is known by the source, which ends with it.
         let run = Background::start(py, Transfer::new(Arc::new(source), sink, engine), || {})?;
-        Ok(Saving { run, pusher, teller: Teller::new(progress), looked: Instant::now() })
+        Ok(Saving { run, pusher, encode, teller: Teller::new(progress), looked: Instant::now() })
     }
 
     fn push_all(&mut self, py: Python<'_>, iterator: &Bound<'_, PyIterator>) -> End {
@@ -130,7 +133,7 @@ impl Saving {
         let (name, refused) = data::name(&name)?;
         let data = match refused {
             Some(refused) => refused,
-            None => data::data(&data)?,
+            None => data::data(&data, &name, self.encode)?,
         };
         Ok(self.pusher.push(&name, data))
     }

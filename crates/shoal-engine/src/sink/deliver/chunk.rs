@@ -147,6 +147,8 @@ pub(super) struct Builder {
     data: Vec<u8>,
     data_ends: Vec<i64>,
     offset: u64,
+    /// Bytes of data at which it is full, whatever its memory takes.
+    limit: usize,
     pool: Arc<Pool>,
 }
 
@@ -158,6 +160,7 @@ impl Builder {
             names: Vec::new(),
             name_ends: vec![0],
             data_ends: vec![data.len() as i64],
+            limit: data.len() + bytes,
             data,
             offset: 0,
             pool: pool.clone(),
@@ -168,9 +171,9 @@ impl Builder {
         self.data_ends.len() - 1
     }
 
-    /// Bytes of data that it takes without moving what it has.
+    /// Bytes of data that it still takes.
     pub fn free(&self) -> usize {
-        self.data.capacity() - self.data.len()
+        self.limit.saturating_sub(self.data.len())
     }
 
     /// Whether a name still fits: its place is held in 31 bits.
