@@ -12,7 +12,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _save
+from shoal import _api, _read, _save
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status, _save.save])
+FUNCTIONS = [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _read.read, _save.save]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"shoal": package, "urllib": urllib}
@@ -61,7 +64,11 @@ def examples() -> list[list[str]]:
     for command in (app, *map(command_of, COMMANDS)):
         text = (command.epilog or "").replace("\\\n", "")
         found += [line.strip() for line in text.splitlines() if line.strip().startswith("shoal ")]
-    return [shlex.split(line.split("   ")[0].partition(" | ")[0])[1:] for line in found if "SRC" not in line]
+    return [
+        shlex.split(line.split("   ")[0].partition(" | ")[0].partition(" > ")[0])[1:]
+        for line in found
+        if "SRC" not in line
+    ]
 
 
 @pytest.mark.parametrize("arguments", examples(), ids=lambda arguments: " ".join(arguments)[:40])

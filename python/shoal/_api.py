@@ -143,6 +143,9 @@ def _path_text(path: Path) -> str:
     return text
 
 
+NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
+
+
 def source_options(source: Source) -> SourceOptions:
     """Returns what stands for a source, in the form that the binding takes.
 
@@ -156,7 +159,7 @@ def source_options(source: Source) -> SourceOptions:
         text, own_service = source.url, source
     elif isinstance(source, str) and source.startswith(("http://", "https://")):
         text = source
-    elif isinstance(source, Files | str | os.PathLike | Iterable):
+    elif isinstance(source, Files | str | os.PathLike | Iterable) and type(source) not in NO_PATHS:
         own_files = source if isinstance(source, Files) else files(source)
         text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
     else:
