@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 import shlex
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +20,6 @@ from shoal import _api, _read, _save
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Command
 
 
@@ -104,3 +106,34 @@ def test_functions_say_what_they_raise_and_return() -> None:
         text = inspect.getdoc(function) or ""
         for part in ("Args:", "Returns:", "Raises:", "Example:"):
             assert f"\n{part}\n" in text
+
+
+def blocks(path: Path) -> list[str]:
+    """The Python examples of a document."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+READING = blocks(Path(__file__).parent.parent / "docs/read.md")
+
+
+@pytest.mark.parametrize("example", READING, ids=[f"{at}" for at in range(len(READING))])
+def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, example: str) -> None:
+    needed = re.search(r"^# needs: (\w+)", example)
+    if needed is not None:
+        pytest.importorskip(needed[1], reason=f"{needed[1]} is not installed")
+    for number in range(30):
+        (tmp_path / "photos/deep").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"photos/deep/{number}.jpg").write_bytes(bytes(number * 1000))
+    for other in READING:
+        named = re.match(r"# file: (\S+)\n", other)
+        if named is not None:
+            (tmp_path / named[1]).write_text(other)
+    (tmp_path / "example.py").write_text(example)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -53,7 +53,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
-    own = {"order", "chunk_size"}
+    own = {"order", "chunk_size", "shard"}
     of_a_destination = {"durability", "overwrite", "layout", "journal"}
     of_a_journal = {"retry_failed", "again", "relist", "force_resume"}
     assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - of_a_journal
@@ -65,10 +65,10 @@ def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
     output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum"}
     sources = set(defaults(_api.list_get) | defaults(_api.files))
-    assert set(flags) == set(defaults(_read.read)) - {"chunk_size"} | output | sources
+    assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
-        assert name in ("chunk_size", "progress") or given[name] == default
+        assert name in ("chunk_size", "shard", "progress") or given[name] == default
 
 
 def test_the_binding_is_given_every_option() -> None:

@@ -14,6 +14,7 @@ use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
 use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
+use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, TransferOptions};
 
@@ -42,6 +43,7 @@ pub struct ReadOptions {
     order: Option<String>,
     chunk_size: Option<u64>,
     checksum: Option<String>,
+    shard: Option<(u32, u32)>,
 }
 
 impl ReadOptions {
@@ -265,6 +267,13 @@ impl Reader {
             piece: read.chunk_size,
         };
         let checksum = read.checksum()?;
+        let source = match read.shard {
+            None => source,
+            Some((index, count)) => {
+                let part = Part::new(index, count).map_err(|error| run_error(py, &error))?;
+                Arc::new(Shard::new(source, part))
+            }
+        };
         let recipe = Recipe { source, options: engine, deliver, checksum, raises };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),

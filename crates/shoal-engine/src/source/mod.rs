@@ -15,6 +15,7 @@ pub mod files;
 pub mod items;
 pub mod list_get;
 pub mod memory;
+pub mod shard;
 
 use std::future::Future;
 use std::path::Path;
@@ -123,6 +124,8 @@ pub enum Skip {
     Duplicate,
     /// What has this name is no object: a link, a device, a pipe.
     NoObject,
+    /// It belongs to another part of the source.
+    Elsewhere,
 }
 
 /// One object to fetch. Answered exactly once.
