@@ -71,7 +71,8 @@ fn a_shape_too_long_for_version_1_is_version_2() {
 #[test]
 fn elements_are_written_in_c_order_whatever_their_order_in_memory() {
     let data = bytes_of(&(0..24).collect::<Vec<_>>());
-    let cases: [(&[usize], &[isize], usize, &[i32]); 7] = [
+    type View<'a> = (&'a [usize], &'a [isize], usize, &'a [i32]); // shape, strides, origin, what comes out
+    let cases: [View<'_>; 7] = [
         (&[3, 2], &[4, 12], 0, &[0, 3, 1, 4, 2, 5]),                 // Fortran order
         (&[2, 3], &[-12, -4], 20, &[5, 4, 3, 2, 1, 0]),              // backwards
         (&[3], &[8], 4, &[1, 3, 5]),                                 // every second
