@@ -176,7 +176,7 @@ fn floats_are_written_as_python_prints_them() {
         (f64::MAX, "1.7976931348623157e+308"),
         (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
         (2_f64.powi(53), "9007199254740992.0"),
-        (84_069_610_606_362.625, "84069610606362.62"), // halfway: the even digit
+        (84_069_610_606_362.0 + 0.625, "84069610606362.62"), // halfway: the even digit
         (f64::NAN, "NaN"),
         (f64::INFINITY, "inf"),
         (f64::NEG_INFINITY, "-inf"),
