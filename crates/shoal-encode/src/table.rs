@@ -1,9 +1,11 @@
 //! Tables in the formats whose writers come with Arrow: Parquet, Arrow IPC files, JSON lines.
 
+use std::sync::Arc;
+
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_ipc::writer::FileWriter;
 use arrow_json::writer::{LineDelimited, WriterBuilder};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -14,6 +16,7 @@ use crate::{Error, Options};
 /// Appends a Parquet file, compressed with Snappy.
 pub(crate) fn write_parquet(reader: &mut dyn RecordBatchReader, out: &mut Vec<u8>) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .parquet", &cause);
+    refuse_unions(&reader.schema())?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = ArrowWriter::try_new(out, reader.schema(), Some(properties)).map_err(failed)?;
     for batch in reader {
@@ -56,6 +59,23 @@ pub(crate) fn write_json_lines(
         out.pop();
     }
     Ok(())
+}
+
+/// Refuses what the Parquet writer panics at.
+fn refuse_unions(schema: &Schema) -> Result<(), Error> {
+    let holds_union = |field: &&FieldRef| {
+        let part_of = |part: &&Field| matches!(part.data_type(), DataType::Union(..));
+        Schema::new(vec![Arc::clone(field)]).flattened_fields().iter().any(part_of)
+    };
+    match schema.fields().iter().find(holds_union) {
+        None => Ok(()),
+        Some(field) => Err(Error::unsupported(format!(
+            "column {:?} has the type {}, and .parquet holds no unions: name the file .arrow, or make one column of each \
+             of its parts",
+            field.name(),
+            field.data_type()
+        ))),
+    }
 }
 
 fn has_dictionary(schema: &Schema) -> bool {

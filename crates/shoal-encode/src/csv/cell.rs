@@ -2,6 +2,8 @@
 
 use half::f16;
 
+use super::python_form::PythonForm;
+
 /// How many bytes [`Cell::write`] may touch: the longest number (20 digits and a sign, or a float's 24) and then what a
 /// store of eight bytes at once reaches beyond its end.
 pub(crate) const ROOM: usize = 32;
@@ -98,15 +100,26 @@ macro_rules! float {
             #[inline]
             unsafe fn write(self, at: *mut u8) -> *mut u8 {
                 let mut buffer = zmij::Buffer::new();
-                let text = buffer.format(self);
-                // SAFETY: the text has at most 24 bytes, and the caller promises ROOM.
-                unsafe {
-                    at.copy_from_nonoverlapping(text.as_ptr(), text.len());
-                    at.add(text.len())
-                }
+                let text = buffer.format(self).as_bytes();
+                // Between these, the library and Python print alike.
+                let alike = (1e-4..1e12).contains(&self.abs()) || self == 0.0 || !self.is_finite();
+                // SAFETY: either text has at most 24 bytes, and the caller promises ROOM.
+                unsafe { if alike { copy(text, at) } else { copy(PythonForm::of(text).text(), at) } }
             }
         }
     )*};
+}
+
+/// # Safety
+///
+/// As many bytes as the text has can be written from `at` on.
+#[inline(always)]
+unsafe fn copy(text: &[u8], at: *mut u8) -> *mut u8 {
+    // SAFETY: the caller's promise; a text elsewhere does not overlap it.
+    unsafe {
+        at.copy_from_nonoverlapping(text.as_ptr(), text.len());
+        at.add(text.len())
+    }
 }
 
 unsigned!(u8 u16 u32 u64);
@@ -126,10 +139,7 @@ impl Cell for bool {
     unsafe fn write(self, at: *mut u8) -> *mut u8 {
         let text: &[u8] = if self { b"true" } else { b"false" };
         // SAFETY: the caller promises ROOM bytes, and the text has at most 5.
-        unsafe {
-            at.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            at.add(text.len())
-        }
+        unsafe { copy(text, at) }
     }
 }
 

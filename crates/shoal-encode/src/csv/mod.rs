@@ -1,11 +1,12 @@
 //! CSV: the lines of a table, quoting, the newline at the end. What each type looks like is written in the crate's
 //! documentation.
 //!
-//! Numbers are in cell.rs, a batch's columns in column.rs, arrays in array.rs.
+//! Numbers are in cell.rs and python_form.rs, a batch's columns in column.rs, arrays in array.rs.
 
 mod array;
 mod cell;
 mod column;
+mod python_form;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
