@@ -120,3 +120,14 @@ def test_a_batch_says_what_it_is(tmp_path: Path) -> None:
     (batch,) = package.read(tmp_path).batches()
     assert (repr(batch), len(batch)) == ("Batch(num_rows=1, nbytes=5)", 1)
     assert pyarrow.schema(batch) == pyarrow.schema(package.read(tmp_path).batches())
+
+
+def test_a_hasty_consumer_of_large_objects_in_batches_never_waits_for_ever(tmp_path: Path) -> None:
+    # It takes half-filled chunks while lanes begin objects in them: each side once held the lock that the other wanted.
+    (tmp_path / "large").write_bytes(bytes(100_000))
+    (tmp_path / "small").write_bytes(b"x")
+    paths = [tmp_path / "large", tmp_path / "small"] * 2000
+    for size in ("150kB", "4MiB"):
+        for _ in range(5):
+            batches = package.read(paths, workers=8, memory="8MiB").batches(bytes=size)
+            assert sum(len(batch) for batch in batches) == len(paths)

@@ -50,6 +50,18 @@ impl DeliverWriter {
         self.slots.get(&slot).ok_or_else(unopened)
     }
 
+    /// Takes the chunk under way for an object of `size` bytes; one that it does not fit is sent.
+    fn take_filling(&self, size: usize, name: &Name, size_known: bool) -> Option<Builder> {
+        // In a statement of its own: the consumer takes this lock while it holds the other one.
+        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let filling = filling?;
+        if size_known && filling.free() >= size && filling.takes_name(name.as_bytes()) {
+            return Some(filling);
+        }
+        self.shared.send(filling.finish());
+        None
+    }
+
     fn send_filling(&self) {
         let filled = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(builder) = filled {
@@ -139,24 +151,11 @@ impl Writer for DeliverWriter {
         let options = &self.shared.options;
         let size = meta.size.unwrap_or(0).min(options.piece.unwrap_or(u64::MAX)) as usize;
         let alone = options.apart || options.ordered || options.piece.is_some();
-        let builder = match alone {
-            true => None,
-            // In the chunk under way, if it fits: written there once, and not copied.
-            false => {
-                let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-                let fits = |builder: &Builder| builder.free() >= size && builder.takes_name(name.as_bytes());
-                match filling.take() {
-                    Some(builder) if fits(&builder) && meta.size.is_some() => Some(builder),
-                    Some(full) => {
-                        self.shared.send(full.finish());
-                        Some(Builder::new(&self.shared.pool, size.max(options.bytes)))
-                    }
-                    None => Some(Builder::new(&self.shared.pool, size.max(options.bytes))),
-                }
-            }
-        };
+        // In the chunk under way, if it fits: written there once, and not copied.
+        let builder = if alone { None } else { self.take_filling(size, name, meta.size.is_some()) };
+        let room = if alone { size } else { size.max(options.bytes) };
         Ok(Box::new(Pieces {
-            builder: Some(builder.unwrap_or_else(|| Builder::new(&self.shared.pool, size))),
+            builder: Some(builder.unwrap_or_else(|| Builder::new(&self.shared.pool, room))),
             shared: self.shared.clone(),
             filling: (!alone).then(|| self.filling.clone()),
             slot,
