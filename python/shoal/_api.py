@@ -1,4 +1,4 @@
-"""The functions of the package: copy, list_get, files, serve, status. Each checks its arguments and makes one call down.
+"""The functions copy, files, list_get, serve and status. Each checks its arguments and makes one call down.
 
 Not here: what an option means for the engine (its `options.rs`), the result types (`_report.py`).
 """
@@ -32,7 +32,6 @@ from shoal._options import (
     hosts,
     pipeline_depth,
 )
-
 from shoal._progress import drawing
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
         paths: A directory, all of whose files are meant, also those in directories below; a file; a glob (`*` stops at
             `/`, `**` does not); or an iterable of paths of files, which is held in memory. An object's name is its path
             below the directory, or below the part of a glob that has no pattern in it.
-        follow_links: Read what symbolic links point to, and walk into the directories they point to. By default they are
-            skipped and counted, as are devices, pipes and sockets.
+        follow_links: Read what symbolic links point to, and walk into the directories they point to. By default they
+            are skipped and counted, as are devices, pipes and sockets.
 
     Returns:
         A value for `shoal.read` and `shoal.copy`.
@@ -137,7 +136,8 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
 
 
 def _path_text(path: Path) -> str:
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    given: object = path  # typed callers give nothing else; others are told
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(text, str) or not text:
         raise ConfigError(f"not the path of a file: {path!r}")
     return text

@@ -24,6 +24,7 @@ Overwrite = Literal["never", "always"]
 Layout = Literal["names", "partition"]
 OnError = Literal["record", "raise"]
 Order = Literal["given"]
+Checksum = Literal["xxh3", "sha256", "crc32"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 ProgressOption = bool | Callable[[Progress], object] | None
@@ -59,6 +60,7 @@ class ReadOptions(TypedDict):
 
     order: Order | None
     chunk_size: int | None
+    checksum: Checksum | None
 
 
 class FilesOptions(TypedDict):
@@ -311,7 +313,7 @@ def engine_options(
     )
 
 
-def read_options(*, order: Order | None, chunk_size: Size | None) -> ReadOptions:
+def read_options(*, order: Order | None, chunk_size: Size | None, checksum: Checksum | None) -> ReadOptions:
     """Checks what a user gave for reading and returns it in the form that the binding takes.
 
     Raises:
@@ -319,7 +321,10 @@ def read_options(*, order: Order | None, chunk_size: Size | None) -> ReadOptions
     """
     if order is not None:
         _choice(order, get_args(Order), "order")
-    return ReadOptions(order=order, chunk_size=None if chunk_size is None else parse_size(chunk_size, "chunk_size"))
+    if checksum is not None:
+        _choice(checksum, get_args(Checksum), "checksum")
+    size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")
+    return ReadOptions(order=order, chunk_size=size, checksum=checksum)
 
 
 def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

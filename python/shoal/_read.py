@@ -12,6 +12,7 @@ from shoal._options import (
     Order,
     Patterns,
     ProgressOption,
+    ReadOptions,
     Size,
     Source,
     Workers,
@@ -43,9 +44,9 @@ def read(
     """Reads every object of a source into memory, some ahead of the caller, and hands them over one by one.
 
     It is `shoal.copy(source, …)` with the caller as the sink, and no journal. Nothing happens before the first object
-    is asked for. Objects come as they are ready, unless `order="given"`. A caller who is slow holds the readers back: at
-    most `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also
-    waits until they have ended.
+    is asked for. Objects come as they are ready, unless `order="given"`. A slow caller holds the readers back: at most
+    `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also waits
+    until they have ended.
 
     Args:
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
@@ -89,6 +90,48 @@ def read(
         >>> total, reader.report.failed
         (100000, 0)
     """
+    return reader(
+        source,
+        read_options(order=order, chunk_size=chunk_size, checksum=None),
+        progress,
+        workers=workers,
+        memory=memory,
+        max_retries=max_retries,
+        retry_timeout=retry_timeout,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        include=include,
+        exclude=exclude,
+        limit_rate=limit_rate,
+        max_failures=max_failures,
+        on_error=on_error,
+        ignore_vanished=ignore_vanished,
+    )
+
+
+def reader(
+    source: Source,
+    own: ReadOptions,
+    progress: ProgressOption,
+    *,
+    workers: Workers,
+    memory: Size,
+    max_retries: int,
+    retry_timeout: float,
+    timeout: float,
+    connect_timeout: float,
+    include: Patterns,
+    exclude: Patterns,
+    limit_rate: Size | None,
+    max_failures: int | None,
+    on_error: OnError,
+    ignore_vanished: bool,
+) -> _shoal.Reader:
+    """Makes the reader of `read`; for the command line, which also wants checksums.
+
+    Raises:
+        ConfigError: An argument is wrong, or the directory is not there.
+    """
     options = engine_options(
         workers=workers,
         memory=memory,
@@ -111,6 +154,5 @@ def read(
         relist=False,
         force_resume=False,
     )
-    own = read_options(order=order, chunk_size=chunk_size)
     function, end = drawing(progress)
     return _shoal.Reader(source_options(source), options, own, function, end)

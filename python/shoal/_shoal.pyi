@@ -176,7 +176,7 @@ class Reader:
     def __next__(self) -> Object:
         """The next object."""
 
-    def batches(self, *, rows: int = 65_536, bytes: Size | None = None) -> Batches:
+    def batches(self, *, rows: int = 65_536, bytes: Size | None = None) -> Batches:  # noqa: A002
         """The objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
 
         Args:

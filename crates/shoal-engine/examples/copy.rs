@@ -1,4 +1,4 @@
-//! A copy on its own: `cargo run --release --example copy -- URL DIRECTORY | null: [WORKERS]`.
+//! A copy on its own: `cargo run --release --example copy -- SOURCE DIRECTORY | null: [WORKERS]`.
 //!
 //! Not here: progress, signals and exit codes; `shoal copy` has them.
 
@@ -7,20 +7,19 @@ use std::ops::ControlFlow;
 
 use shoal_engine::TransferOptions;
 use shoal_engine::options::Workers;
-use shoal_engine::source::list_get::ListGetOptions;
-use shoal_engine::transfer::{Transfer, sink_from_url, source_from_url};
+use shoal_engine::transfer::{SourceOptions, Transfer, sink_from_url, source_from_url};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(from), Some(to)) = (arguments.next(), arguments.next()) else {
-        return Err("give the address of a service, and a directory or null:".into());
+        return Err("give a source, and a directory or null:".into());
     };
     let workers = match arguments.next() {
         None => Workers::Auto,
         Some(count) => Workers::Fixed(count.parse()?),
     };
     let options = TransferOptions { workers, ..TransferOptions::default() };
-    let source = source_from_url(&from, &ListGetOptions::default())?;
+    let source = source_from_url(&from, &SourceOptions::default())?;
     let sink = sink_from_url(&to, &options)?;
     let outcome = Transfer::new(source, sink, options).run(&mut |_progress| ControlFlow::Continue(()));
     let report = outcome.report;

@@ -62,6 +62,10 @@ kinds! {
     Forbidden = "forbidden": Object,
     /// The answer is not the object (a redirect, another 4xx, an unexpected type).
     BadAnswer = "bad-answer": Object,
+    /// The file changed while it was read.
+    Changed = "changed": Object,
+    /// The source cannot read it: an I/O error.
+    ReadFailed = "read-failed": Object,
     /// The bytes are not the ones that were promised.
     Integrity = "integrity": Object,
     /// A directory stands where the file should go, or a file where a directory should.
@@ -70,7 +74,7 @@ kinds! {
     Encoding = "encoding": Object,
     /// The destination's file system takes no name of this length.
     NameTooLong = "name-too-long": Object,
-    /// The destination does not permit this file.
+    /// The source or the destination does not permit this file.
     Denied = "denied": Object,
     /// Larger than the destination or a limit permits.
     TooLarge = "too-large": Object,

@@ -13,6 +13,7 @@ use crate::sink::dir::{DirOptions, DirSink};
 use crate::sink::null::NullSink;
 use crate::sink::{Sink, Start};
 use crate::source::Source;
+use crate::source::files::{Files, FilesFrom, FilesOptions};
 use crate::source::list_get::{ListGet, ListGetOptions};
 
 /// How a run ended: the report always, and the error that stopped it, if one did.
@@ -65,6 +66,7 @@ impl Transfer {
 
     fn prepare(self) -> Result<Prepared> {
         let Transfer { source, sink, options } = self;
+        refuse_inside(&*source, &*sink)?;
         let files_max = crate::fs::limits::open_files_left()?;
         let place = match (&options.journal, sink.journal_dir()) {
             (Some(path), _) => Place::File(path.clone()),
@@ -111,6 +113,19 @@ enum Prepared {
     Complete(Box<Report>),
 }
 
+/// A destination inside the source would be its own source: the run would never end.
+fn refuse_inside(source: &dyn Source, sink: &dyn Sink) -> Result<()> {
+    let Some(destination) = sink.journal_dir().map(|path| crate::fs::dir::resolved_beyond(&path)) else {
+        return Ok(());
+    };
+    if !source.lists_below(&destination) {
+        return Ok(());
+    }
+    let why = "the destination lies in the source: what is written there would be read again";
+    let shown = crate::display::escape(std::os::unix::ffi::OsStrExt::as_bytes(destination.as_os_str()));
+    Err(Error::new(Kind::Config, why).on(&shown).hint("choose a destination outside, or a glob that leaves it out"))
+}
+
 /// What binds a run to its journal: the source, and the options that change the result.
 fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> RunKey {
     let mut bound = vec![
@@ -126,17 +141,38 @@ fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> R
     RunKey { source: source.identity(), options: bound }
 }
 
-/// The source that `text` names.
+/// The own options of every source; the one that is made takes its own.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// Of a list/get service.
+    pub list_get: ListGetOptions,
+    /// Of files.
+    pub files: FilesOptions,
+}
+
+/// The source that `text` names: `http://` or `https://` a list/get service; without a scheme a directory, a file, or a
+/// glob where it has the characters of one and nothing of exactly that name exists.
 ///
 /// # Errors
-/// [`Kind::Config`] when no source has this form.
-pub fn source_from_url(text: &str, list_get: &ListGetOptions) -> Result<Arc<dyn Source>> {
+/// [`Kind::Config`] when no source has this form, or nothing is there.
+pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn Source>> {
+    let unknown = |why: &str| {
+        Error::new(Kind::Config, why).on(&crate::display::escape(text.as_bytes())).hint(
+            "a source is a directory, a file, a glob, or a list/get service, http://host:port; ./NAME:X for a file with a colon",
+        )
+    };
     match text.split_once("://") {
-        Some(("http" | "https", _)) => Ok(Arc::new(ListGet::new(text, list_get.clone())?)),
-        _ => Err(Error::new(Kind::Config, "no source has this form")
-            .on(&crate::display::escape(text.as_bytes()))
-            .hint("a list/get service is written http://host:port")),
+        Some(("http" | "https", _)) => Ok(Arc::new(ListGet::new(text, options.list_get.clone())?)),
+        _ if text.is_empty() => Err(unknown("the source is empty")),
+        _ if has_scheme(text) => Err(unknown("no source has this form")),
+        _ => Ok(Arc::new(Files::new(FilesFrom::text(text), options.files.clone())?)),
     }
+}
+
+/// Whether a text begins like `word:`.
+fn has_scheme(text: &str) -> bool {
+    let scheme = text.split('/').next().and_then(|first| first.split_once(':'));
+    scheme.is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
 /// The sink that `text` names: `null:` or a directory.
@@ -155,8 +191,7 @@ pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Si
     if text.is_empty() {
         return Err(unknown("the destination is empty"));
     }
-    let scheme = text.split('/').next().and_then(|first| first.split_once(':'));
-    if scheme.is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())) {
+    if has_scheme(text) {
         return Err(unknown("no sink has this form"));
     }
     let dir = DirOptions { durability: options.durability, overwrite: options.overwrite, layout: options.layout };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::testing::source_contract;
@@ -50,4 +51,52 @@ fn a_service_of_synthetic_objects_keeps_the_contract_of_a_source() {
     };
     let source: Arc<dyn Source> = Arc::new(ListGet::new(&server.url(), ListGetOptions::default()).unwrap());
     source_contract::run(&source, &(0..777).map(object).collect());
+}
+
+/// A tree with files of every size around a border, in directories and between them.
+fn tree(root: &std::path::Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut expected = BTreeMap::new();
+    for size in [0, 1, 99, (64 << 10) - 1, 64 << 10, (64 << 10) + 1, 256 << 10, 1 << 20] {
+        expected.insert(format!("sized/{size}").into_bytes(), (0..size).map(|n| (n % 251) as u8).collect::<Vec<u8>>());
+    }
+    for number in 0..450 {
+        let name = format!("{}/deep/er/odd %2e name?{number}&#x=+\u{fc}", number % 7);
+        expected.insert(name.into_bytes(), number.to_string().into_bytes());
+        expected.insert(format!("{number}.top").into_bytes(), vec![b'x'; number]);
+    }
+    for (name, data) in &expected {
+        let path = root.join(std::str::from_utf8(name).unwrap());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, data).unwrap();
+    }
+    expected
+}
+
+#[test]
+fn a_directory_of_files_keeps_the_contract_of_a_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let expected = tree(directory.path());
+    let from = FilesFrom::Path(directory.path().to_owned());
+    let source: Arc<dyn Source> = Arc::new(Files::new(from, FilesOptions::default()).unwrap());
+    source_contract::run(&source, &expected);
+}
+
+#[test]
+fn a_glob_keeps_the_contract_of_a_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected = tree(directory.path());
+    expected.retain(|name, _| !name.ends_with(b".top"));
+    let from = FilesFrom::Glob(format!("{}/*/**", directory.path().to_str().unwrap()));
+    let source: Arc<dyn Source> = Arc::new(Files::new(from, FilesOptions { follow_links: true }).unwrap());
+    source_contract::run(&source, &expected);
+}
+
+#[test]
+fn a_list_of_paths_keeps_the_contract_of_a_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let expected = tree(directory.path());
+    let paths: Paths =
+        expected.keys().map(|name| [directory.path().to_str().unwrap().as_bytes(), b"/", name].concat()).collect();
+    let source: Arc<dyn Source> = Arc::new(Files::new(FilesFrom::Paths(paths), FilesOptions::default()).unwrap());
+    source_contract::run(&source, &expected);
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
 
 /// A word such as `"auto"`, or a number.
@@ -182,6 +183,8 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("again", again)?;
     all.set_item("relist", relist)?;
     all.set_item("force_resume", force_resume)?;
+    let FilesOptions { follow_links } = FilesOptions::default();
+    all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;
     Ok(all)
 }

@@ -7,9 +7,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
+use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
+use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, TransferOptions};
@@ -37,6 +40,15 @@ const BATCH_BYTES: usize = 4 << 20;
 pub struct ReadOptions {
     order: Option<String>,
     chunk_size: Option<u64>,
+    checksum: Option<String>,
+}
+
+impl ReadOptions {
+    fn checksum(&self) -> PyResult<Option<Checksum>> {
+        let Some(word) = &self.checksum else { return Ok(None) };
+        let known = Checksum::ALL.into_iter().find(|checksum| checksum.as_str() == word);
+        known.map(Some).ok_or_else(|| PyValueError::new_err(format!("checksum is not known: {word:?}")))
+    }
 }
 
 /// Objects of a source, as an iterator.
@@ -55,6 +67,8 @@ struct Recipe {
     source: Arc<dyn Source>,
     options: TransferOptions,
     deliver: Deliver,
+    /// Hand over checksums in place of the bytes.
+    checksum: Option<Checksum>,
     raises: bool,
 }
 
@@ -84,7 +98,11 @@ pub enum Waited {
 impl Flow {
     fn begin(py: Python<'_>, recipe: Recipe) -> PyResult<Flow> {
         let (sink, delivery) = DeliverSink::new(recipe.deliver);
-        let transfer = Transfer::new(recipe.source, Arc::new(sink.clone()), recipe.options);
+        let front: Arc<dyn Sink> = match recipe.checksum {
+            Some(checksum) => Arc::new(DigestSink::new(Arc::new(sink.clone()), checksum)),
+            None => Arc::new(sink.clone()),
+        };
+        let transfer = Transfer::new(recipe.source, front, recipe.options);
         let run = Background::start(py, transfer, move || sink.end())?;
         Ok(Flow { delivery: Some(delivery), run: Some(run), raises: recipe.raises })
     }
@@ -242,7 +260,8 @@ impl Reader {
             ordered: read.order.as_deref() == Some("given"),
             piece: read.chunk_size,
         };
-        let recipe = Recipe { source, options: engine, deliver, raises };
+        let checksum = read.checksum()?;
+        let recipe = Recipe { source, options: engine, deliver, checksum, raises };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),
             flow: OnceLock::new(),

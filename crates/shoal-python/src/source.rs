@@ -1,11 +1,13 @@
 //! What stands for a source, from Python to the engine. Not here: what a text means (the engine's `transfer.rs`).
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use shoal_engine::Error;
 use shoal_engine::source::Source;
+use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
 use shoal_engine::transfer::source_from_url;
 
 use crate::options::{ListGet, Options};
@@ -30,8 +32,18 @@ struct Files {
 impl SourceOptions {
     /// The source. Looks at the file system, so without the interpreter.
     pub fn open(self, py: Python<'_>, options: &Options) -> PyResult<Result<Arc<dyn Source>, Error>> {
-        let list_get = options.list_get(self.list_get)?;
-        let text = self.text.unwrap_or_default();
-        Ok(py.detach(|| source_from_url(&text.to_string_lossy(), &list_get)))
+        let own = shoal_engine::transfer::SourceOptions {
+            list_get: options.list_get(self.list_get)?,
+            files: FilesOptions { follow_links: self.files.follow_links },
+        };
+        let (text, paths) = (self.text.unwrap_or_default(), self.paths);
+        let files =
+            |what| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(files::Files::new(what, own.files.clone())?)) };
+        Ok(py.detach(|| match (paths, text.to_str()) {
+            (Some(paths), _) => files(FilesFrom::Paths(paths.iter().map(|path| path.as_bytes()).collect())),
+            (None, Some(text)) => source_from_url(text, &own),
+            // Only a path may be something other than text.
+            (None, None) => files(FilesFrom::Path(text.clone().into())),
+        }))
     }
 }

@@ -62,12 +62,13 @@ def shown_name(name: str) -> str:
     return f'"{_shoal.escape(name)}"'
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def _write(stream: TextIO | None, text: str, *, flush: bool = True) -> None:
     if stream is None or stream.closed:
         return
     try:
         stream.write(text)
-        stream.flush()
+        if flush:
+            stream.flush()
     except OSError:
         # The reader is gone, or the terminal is. What the stream still holds goes nowhere, now and at exit.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -151,16 +152,26 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     ]
 
 
-def summary(report: Report, destination: str, *, verbose: bool) -> list[str]:
-    """Returns the few lines that close a run."""
+def manifest_line(name: str, size: int, checksum: str, *, as_json: bool) -> None:
+    """Prints the checksum of an object, in the form that `sha256sum -c` and its like read."""
+    if as_json:
+        out_json({"type": "object", "name": name, "size": size, "checksum": checksum})
+        return
+    shown = _shoal.escape(name)
+    _write(sys.stdout, f"{checksum}  {name}\n" if shown == name else f"\\{checksum}  {shown}\n", flush=False)
+
+
+def summary(report: Report, destination: str | None, *, verbose: bool) -> list[str]:
+    """Returns the few lines that close a run; without a destination, one that only read."""
     lines = []
     if report.completed_before and not report.listed:
         when = local_time(report.completed_before)
         lines.append(f"complete, {count_text(report.total.written)}, {when}; --again lists anew")
     else:
         seconds = max(report.seconds, 1e-6)
+        verb = "wrote" if destination else "read"
         lines.append(
-            f"wrote {count_text(report.written)}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
+            f"{verb} {count_text(report.written)}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
             f"{report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
         )
         if report.resumed_from:
@@ -168,8 +179,9 @@ def summary(report: Report, destination: str, *, verbose: bool) -> list[str]:
                 f"continued after {count_text(report.resumed_from)} of earlier runs; {report.total.written:,} in all"
             )
         lines.append(f"workers: {report.workers} ({report.workers_reason})")
-        lines.append(f"durability: {report.durability}")
-        if verbose:
+        if destination:
+            lines.append(f"durability: {report.durability}")
+        if destination and verbose:
             lines.append(f"published: {report.publish}")
     lines += _other_counts(report)
     lines += [f"note: {note}" for note in report.notes]
@@ -179,7 +191,7 @@ def summary(report: Report, destination: str, *, verbose: bool) -> list[str]:
     if failed:
         lines.append(f"{count_text(failed)} failed" + (":" if report.failures else ""))
         lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN])
-        if destination != "null:":
+        if destination not in (None, "null:"):
             where = shlex.quote(destination)
             lines.append(f"hint: shoal status {where} --failures all lists them; --retry-failed tries them again")
     return lines
@@ -347,10 +359,11 @@ class Display:
         if not quiet:
             self.progress = self._draw if draws else self._line if progress == "plain" else None
 
-    def begins(self, source: str, destination: str) -> None:
+    def begins(self, source: str, destination: str | None) -> None:
         """Says what is about to happen."""
         if self._verbose and not self._quiet:
-            self._say("start", f"copying {without_secrets(source)} to {destination}")
+            what = without_secrets(source)
+            self._say("start", f"copying {what} to {destination}" if destination else f"reading {what}")
 
     def stopping(self) -> None:
         """Says that a signal has come; called inside the signal's handler."""
@@ -358,7 +371,7 @@ class Display:
         if not self._quiet:
             self._say("stopping", "stopping; once more ends it at once")
 
-    def finished(self, report: Report, destination: str) -> None:
+    def finished(self, report: Report, destination: str | None) -> None:
         """Says how a run ended that went to its end."""
         self._close()
         if not self._quiet:
@@ -371,9 +384,10 @@ class Display:
         """Says why a run could not go on, and what it had done."""
         self._ends("error", error.message, error.kind, error.hint, error.report)
 
-    def interrupted(self, report: Report | None) -> None:
+    def interrupted(self, report: Report | None, *, resumes: bool = True) -> None:
         """Says that a run was stopped by a signal, and how to go on."""
-        self._ends("stopped", "stopped", "interrupted", "the same command goes on from here", report)
+        hint = "the same command goes on from here" if resumes else None
+        self._ends("stopped", "stopped", "interrupted", hint, report)
 
     def _ends(self, word: str, message: str, kind: str, hint: str | None, report: Report | None) -> None:
         self._close()

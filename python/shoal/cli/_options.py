@@ -1,4 +1,4 @@
-"""The flags of `shoal copy`. Names and defaults are those of `shoal.copy` and `shoal.list_get`; a test compares.
+"""The flags of the commands. Names and defaults are those of `shoal.copy`, `shoal.list_get` and so on; a test compares.
 
 Not here: what a value may be (`shoal._options`, which the API shares).
 """
@@ -6,20 +6,23 @@ Not here: what a value may be (`shoal._options`, which the API shares).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from shoal import _api, _options
+from shoal import _api, _options, _read
 from shoal._errors import ConfigError
+
+if TYPE_CHECKING:
+    from shoal._options import Files, ListGet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULTS = {
     name: parameter.default
-    for function in (_api.copy, _api.list_get)
+    for function in (_api.copy, _api.list_get, _api.files, _read.read)
     for name, parameter in inspect.signature(function).parameters.items()
     if parameter.default is not inspect.Parameter.empty
 }
@@ -56,130 +59,136 @@ def _headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
         raise click.BadParameter(str(error)) from None
 
 
-def _option(name: str, help_text: str, **extra: Any) -> Callable[[F], F]:
-    """One flag for one parameter of the API, with its default."""
+Flag = Callable[[F], F]
+
+
+def _option(name: str, help_text: str, **extra: Any) -> tuple[str, Flag[Any]]:
+    """One flag for one parameter of the API, with its default; and the parameter's name."""
     flag = "--" + name.replace("_", "-")
     default = _DEFAULTS[name]
     if default is False:
-        return click.option(flag, name, is_flag=True, help=help_text)
+        return name, click.option(flag, name, is_flag=True, help=help_text)
     if not extra.get("multiple"):
         extra.setdefault("default", default)
         extra.setdefault("show_default", default is not None)
-    return click.option(flag, name, help=help_text, **extra)
+    return name, click.option(flag, name, help=help_text, **extra)
 
 
-_FLAGS = [
-    _option(
-        "workers",
-        'Objects worked on at once; "auto" finds the number from measured throughput.',
-        metavar="N|auto",
-        callback=_number_or_word,
-    ),
-    _option("memory", "Most bytes held in memory at once.", metavar="SIZE"),
-    _option(
-        "durability",
-        "When an object counts as done: none = in the page cache, batch = after one barrier for many, "
-        "file = after a sync of each.",
-        type=click.Choice(get_args(_options.Durability)),
-    ),
-    _option(
-        "overwrite",
-        "What happens to a file that shoal did not write: never = it stays and the object is a failure.",
-        type=click.Choice(get_args(_options.Overwrite)),
-    ),
-    _option(
-        "layout",
-        "Where objects lie in a directory: names = under their own names, partition = under the number of their "
-        "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
-        type=click.Choice(get_args(_options.Layout)),
-    ),
-    _option(
-        "journal",
-        "Keep the journal here instead of in DST/.shoal; how null: can have one.",
-        type=click.Path(path_type=Path),
-    ),
-    _option("max_retries", "How often one object is tried again.", type=int, metavar="N"),
-    _option(
-        "retry_timeout",
-        "How long one object is tried again, and how long a host may stay away.",
-        type=float,
-        metavar="SECONDS",
-    ),
-    _option("timeout", "Without a byte for so long, a request has failed.", type=float, metavar="SECONDS"),
-    _option("connect_timeout", "How long a connection may take to be made.", type=float, metavar="SECONDS"),
-    _option("include", "Only names that match one of these globs.", multiple=True, metavar="GLOB"),
-    _option("exclude", "No name that matches one of these; looked at after --include.", multiple=True, metavar="GLOB"),
-    _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
-    _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
-    _option(
-        "on_error",
-        "record = note a failed object and go on, raise = stop at the first.",
-        type=click.Choice(get_args(_options.OnError)),
-    ),
-    _option("ignore_vanished", "Skip objects that were listed but are gone."),
-    _option("retry_failed", "Try the failures in the journal again, and nothing else."),
-    _option("again", "List anew although the job is complete."),
-    _option("relist", "List from the start instead of from the journal's place; skip what is done."),
-    _option("force_resume", "Resume although the options differ from the journal's."),
-]
+_FLAGS = dict(
+    [
+        _option(
+            "workers",
+            'Objects worked on at once; "auto" finds the number from measured throughput.',
+            metavar="N|auto",
+            callback=_number_or_word,
+        ),
+        _option("memory", "Most bytes held in memory at once.", metavar="SIZE"),
+        _option(
+            "durability",
+            "When an object counts as done: none = in the page cache, batch = after one barrier for many, "
+            "file = after a sync of each.",
+            type=click.Choice(get_args(_options.Durability)),
+        ),
+        _option(
+            "overwrite",
+            "What happens to a file that shoal did not write: never = it stays and the object is a failure.",
+            type=click.Choice(get_args(_options.Overwrite)),
+        ),
+        _option(
+            "layout",
+            "Where objects lie in a directory: names = under their own names, partition = under the number of their "
+            "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
+            type=click.Choice(get_args(_options.Layout)),
+        ),
+        _option(
+            "journal",
+            "Keep the journal here instead of in DST/.shoal; how null: can have one.",
+            type=click.Path(path_type=Path),
+        ),
+        _option("max_retries", "How often one object is tried again.", type=int, metavar="N"),
+        _option(
+            "retry_timeout",
+            "How long one object is tried again, and how long a host may stay away.",
+            type=float,
+            metavar="SECONDS",
+        ),
+        _option("timeout", "Without a byte for so long, a request has failed.", type=float, metavar="SECONDS"),
+        _option("connect_timeout", "How long a connection may take to be made.", type=float, metavar="SECONDS"),
+        _option("include", "Only names that match one of these globs.", multiple=True, metavar="GLOB"),
+        _option(
+            "exclude", "No name that matches one of these; looked at after --include.", multiple=True, metavar="GLOB"
+        ),
+        _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
+        _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
+        _option(
+            "on_error",
+            "record = note a failed object and go on, raise = stop at the first.",
+            type=click.Choice(get_args(_options.OnError)),
+        ),
+        _option("ignore_vanished", "Skip objects that were listed but are gone."),
+        _option("retry_failed", "Try the failures in the journal again, and nothing else."),
+        _option("again", "List anew although the job is complete."),
+        _option("relist", "List from the start instead of from the journal's place; skip what is done."),
+        _option("force_resume", "Resume although the options differ from the journal's."),
+        _option(
+            "order",
+            "given = in the order of the listing; by default as they are ready.",
+            type=click.Choice(get_args(_options.Order)),
+        ),
+    ]
+)
 
-_LIST_GET_FLAGS = [
-    _option("list_path", "Path that answers with a page of names.", metavar="PATH"),
-    _option("get_path", "Path that answers with an object.", metavar="PATH"),
-    _option("names_field", "Field of a page that holds the names.", metavar="FIELD"),
-    _option(
-        "next_field",
-        "Field that holds the marker of the next page; of several, the first that is there.",
-        metavar="FIELD,...",
-        default=",".join(_DEFAULTS["next_field"]),
-        callback=_fields,
-    ),
-    _option("marker_param", "Query parameter in which the marker is sent.", metavar="NAME"),
-    click.option(
-        "--header",
-        "headers",
-        multiple=True,
-        metavar="'NAME: VALUE'|@FILE",
-        callback=_headers,
-        help="Send this header; @FILE reads them from a file, one a line, out of sight of other users.",
-    ),
-    _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
-    _option("encode_slash", "Send / inside a name as %2F."),
-    _option(
-        "ca_file",
-        "Certificates (PEM) that are trusted besides those of this machine.",
-        type=click.Path(path_type=Path),
-        metavar="PEM",
-    ),
-    _option("insecure", "Trust any certificate: whoever is in between can read and change everything."),
-    _option(
-        "allow_host",
-        "Follow redirects to this other host too, without the headers given here.",
-        multiple=True,
-        metavar="HOST[:PORT]",
-    ),
-    _option(
-        "pipeline",
-        "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve does), "
-        "N = so many even without ids, once 16 objects came the same both ways, off = one at a time.",
-        metavar="auto|off|N",
-        callback=_number_or_word,
-    ),
-]
+_FILES_FLAGS = dict(
+    [_option("follow_links", "Read what symbolic links point to; by default they are skipped and counted.")]
+)
 
-LIST_GET_NAMES = (
-    "list_path",
-    "get_path",
-    "names_field",
-    "next_field",
-    "marker_param",
-    "headers",
-    "expect_type",
-    "encode_slash",
-    "ca_file",
-    "insecure",
-    "allow_host",
-    "pipeline",
+_LIST_GET_FLAGS = dict(
+    [
+        _option("list_path", "Path that answers with a page of names.", metavar="PATH"),
+        _option("get_path", "Path that answers with an object.", metavar="PATH"),
+        _option("names_field", "Field of a page that holds the names.", metavar="FIELD"),
+        _option(
+            "next_field",
+            "Field that holds the marker of the next page; of several, the first that is there.",
+            metavar="FIELD,...",
+            default=",".join(_DEFAULTS["next_field"]),
+            callback=_fields,
+        ),
+        _option("marker_param", "Query parameter in which the marker is sent.", metavar="NAME"),
+        (
+            "headers",
+            click.option(
+                "--header",
+                "headers",
+                multiple=True,
+                metavar="'NAME: VALUE'|@FILE",
+                callback=_headers,
+                help="Send this header; @FILE reads them from a file, one a line, out of sight of other users.",
+            ),
+        ),
+        _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
+        _option("encode_slash", "Send / inside a name as %2F."),
+        _option(
+            "ca_file",
+            "Certificates (PEM) that are trusted besides those of this machine.",
+            type=click.Path(path_type=Path),
+            metavar="PEM",
+        ),
+        _option("insecure", "Trust any certificate: whoever is in between can read and change everything."),
+        _option(
+            "allow_host",
+            "Follow redirects to this other host too, without the headers given here.",
+            multiple=True,
+            metavar="HOST[:PORT]",
+        ),
+        _option(
+            "pipeline",
+            "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve "
+            "does), N = so many even without ids, once 16 objects came the same both ways, off = one at a time.",
+            metavar="auto|off|N",
+            callback=_number_or_word,
+        ),
+    ]
 )
 
 _OUTPUT_FLAGS = [
@@ -203,7 +212,7 @@ _OUTPUT_FLAGS = [
 ]
 
 
-def _apply(flags: list[Callable[[F], F]]) -> Callable[[F], F]:
+def _apply(flags: Sequence[Flag[F]]) -> Flag[F]:
     def decorate(function: F) -> F:
         for flag in reversed(flags):
             function = flag(function)
@@ -212,6 +221,19 @@ def _apply(flags: list[Callable[[F], F]]) -> Callable[[F], F]:
     return decorate
 
 
-copy_options = _apply(_FLAGS)
-list_get_options = _apply(_LIST_GET_FLAGS)
+def options_of(function: Callable[..., Any]) -> Flag[Any]:
+    """Returns the flags of an API function's options, in the order of all; `progress` has flags of its own."""
+    return _apply([flag for name, flag in _FLAGS.items() if name in inspect.signature(function).parameters])
+
+
+source_options = _apply([*_FILES_FLAGS.values(), *_LIST_GET_FLAGS.values()])
 output_options = _apply(_OUTPUT_FLAGS)
+
+
+def source_of(text: str, options: dict[str, Any]) -> ListGet | Files:
+    """Takes the options of sources out of `options`, and returns the source that they and the text stand for."""
+    files = {name: options.pop(name) for name in _FILES_FLAGS}
+    service = {name: options.pop(name) for name in _LIST_GET_FLAGS}
+    if text.startswith(("http://", "https://")):
+        return _api.list_get(text, **service)
+    return _api.files(text, **files)

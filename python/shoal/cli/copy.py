@@ -16,6 +16,7 @@ Examples:
   shoal copy http://files.local:8080 out/              again: goes on where it was stopped
   shoal copy http://files.local:8080 out/ --retry-failed
                                                        only what failed before
+  shoal copy photos/ out/ --include '**/*.jpg'          some files of a directory
   shoal copy http://files.local:8080 null:             count and drop: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
@@ -26,8 +27,8 @@ Examples:
 @click.command("copy", short_help="Copy every object of a source into a directory; resumes.", epilog=EXAMPLES)
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST")
-@_options.copy_options
-@_options.list_get_options
+@_options.options_of(shoal.copy)
+@_options.source_options
 @_options.output_options
 def command(
     source: str,
@@ -41,8 +42,9 @@ def command(
 ) -> int:
     """Copy every object of SRC into DST.
 
-    SRC is the URL of a list/get service: `GET /list` answers with names, `GET /get/NAME` with an object. DST is a
-    directory, made if it is not there, or `null:`.
+    SRC is the URL of a list/get service: `GET /list` answers with names, `GET /get/NAME` with an object. Or it is a
+    directory, a file or a glob (in quotes, so that shoal sees it). DST is a directory, made if it is not there, or
+    `null:`.
 
     What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
     without fetching it once more. An object that fails does not stop the others: it is noted with its reason, and the
@@ -51,11 +53,11 @@ def command(
     SIZE is a number of bytes or text such as 64MiB or 1.5GB.
     """
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
-    own = {name: options.pop(name) for name in _options.LIST_GET_NAMES}
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(source, destination)
-            report = shoal.copy(shoal.list_get(source, **own), destination, **options, progress=display.progress)
+            what = _options.source_of(source, options)
+            report = shoal.copy(what, destination, **options, progress=display.progress)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)

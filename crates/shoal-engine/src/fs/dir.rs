@@ -18,7 +18,8 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, R
 use rustix::io::{Errno, Result};
 
 /// Links of any kind and ways upwards are refused.
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+pub(super) const INSIDE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// Readable, since a directory opened with `O_PATH` can be neither synced nor locked.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// A new file; whatever has the name already, also a dangling link, is `EEXIST`.
@@ -226,6 +227,12 @@ impl Dir {
     }
 }
 
+impl From<OwnedFd> for Dir {
+    fn from(fd: OwnedFd) -> Dir {
+        Dir(fd)
+    }
+}
+
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -244,6 +251,15 @@ pub(crate) fn make_path(path: &Path) -> std::io::Result<()> {
 /// The path without links, or as it is where that cannot be told.
 pub(crate) fn resolved(path: &Path) -> std::path::PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The same of a path whose end is not there yet.
+pub(crate) fn resolved_beyond(path: &Path) -> std::path::PathBuf {
+    match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(resolved), ..) => resolved,
+        (Err(_), Some(parent), Some(name)) => resolved_beyond(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// Whether something is mounted below a directory, whose path must be free of links; yes, where that cannot be told.

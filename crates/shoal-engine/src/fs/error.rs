@@ -187,7 +187,7 @@ fn raised(error: Error, conflict: Kind) -> Error {
 }
 
 /// The system's words in lower case and without the number, which the error carries anyway.
-fn plain(errno: Errno) -> String {
+pub(super) fn plain(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

@@ -6,4 +6,6 @@ pub(crate) mod file;
 pub(crate) mod limits;
 pub mod lock;
 pub mod private;
+pub(crate) mod read;
 pub(crate) mod sync;
+pub(crate) mod walk;

@@ -11,6 +11,7 @@
 
 pub(crate) mod collision;
 pub mod deliver;
+pub mod digest;
 pub mod dir;
 pub mod memory;
 pub mod null;

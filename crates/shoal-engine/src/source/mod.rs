@@ -11,11 +11,13 @@
 //! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
+pub mod files;
 pub mod items;
 pub mod list_get;
 pub mod memory;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -67,6 +69,12 @@ pub trait Source: Send + Sync {
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
+    }
+    /// Whether it would list a file that came into being in this directory: then nothing can be copied there, since what
+    /// is written would be read again. The path is absolute and free of links.
+    fn lists_below(&self, directory: &Path) -> bool {
+        let _ = directory;
+        false
     }
 }
 

@@ -1,0 +1,117 @@
+//! Reading strangers' files, which may change, block or be no files at all.
+//!
+//! Here: opening without ever blocking, reading, what is known of an open file, and what a failed call means for an
+//! object. Not here: which files (`source/files/`), directories (`walk.rs`). Nothing is mapped into memory: a file that
+//! is cut short would kill the process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+use super::dir::Dir;
+use super::error::plain;
+use crate::display::escape;
+use crate::error::{Error, Kind};
+
+/// What is known of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Whether it is a regular file.
+    pub regular: bool,
+    /// Length in bytes.
+    pub size: u64,
+    /// When its contents were last written, in nanoseconds since 1970.
+    pub written: i128,
+    /// When anything of it was last changed, in the same unit: nobody can set this one back.
+    pub changed: i128,
+}
+
+impl Facts {
+    /// When its contents were last written.
+    pub(crate) fn last_modified(&self) -> Option<SystemTime> {
+        let nanoseconds = u64::try_from(self.written.unsigned_abs()).ok()?;
+        match self.written < 0 {
+            true => UNIX_EPOCH.checked_sub(Duration::from_nanos(nanoseconds)),
+            false => UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)),
+        }
+    }
+}
+
+/// Opens `name`, one component, in a directory for reading. A pipe or device is opened, not waited for.
+pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    flags.set(OFlags::NOFOLLOW, !follow);
+    loop {
+        match rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Reads once.
+pub(crate) fn read(file: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize> {
+    loop {
+        match rustix::io::read(file, &mut *into) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Back to its first byte.
+pub(crate) fn rewind(file: BorrowedFd<'_>) -> Result<()> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).map(|_| ())
+}
+
+/// What is known of it now.
+pub(crate) fn facts(file: BorrowedFd<'_>) -> Result<Facts> {
+    let found = rustix::fs::fstat(file)?;
+    let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    Ok(Facts {
+        regular: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
+        size: found.st_size as u64,
+        written: nanoseconds(found.st_mtime, found.st_mtime_nsec),
+        changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
+    })
+}
+
+/// The time of day at the kernel's last tick, which is what it stamps files with; in nanoseconds since 1970.
+pub(crate) fn coarse_now() -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+/// Why a file or directory of the source could not be opened or read; `from`: the byte at which a read stood.
+pub(crate) fn unreadable(errno: Errno, from: Option<u64>) -> Error {
+    let at = from.map_or_else(String::new, |byte| format!(" at byte {byte}"));
+    let error = |kind, why: String| Error::new(kind, why).errno(Some(errno.raw_os_error()));
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::STALE => error(Kind::Vanished, "listed, but not there any more".into()),
+        Errno::ACCESS | Errno::PERM => {
+            error(Kind::Denied, format!("the source does not permit reading it{at}: {}", plain(errno)))
+        }
+        Errno::LOOP => error(Kind::BadAnswer, "not a regular file: a symbolic link stands in its place".into()),
+        Errno::ISDIR => error(Kind::BadAnswer, "not a regular file: a directory stands in its place".into()),
+        Errno::NXIO | Errno::NODEV => error(Kind::BadAnswer, "not a regular file".into()),
+        Errno::MFILE => error(Kind::OutOfFiles, "this process has no file descriptor left".into())
+            .hint("raise the limit with ulimit -n, or use fewer workers"),
+        Errno::NFILE => error(Kind::OutOfFiles, "this machine has no file descriptor left".into()),
+        Errno::IO => error(Kind::ReadFailed, format!("cannot read it{at}: {}", plain(errno)))
+            .hint("look at the kernel's log (dmesg)"),
+        _ => error(Kind::ReadFailed, format!("cannot read it{at}: {}", plain(errno))),
+    }
+}
+
+/// The same of a directory that a run was to begin in.
+pub(crate) fn unusable(errno: Errno, path: &Path) -> Error {
+    use std::os::unix::ffi::OsStrExt;
+    let why = match errno {
+        Errno::NOENT => "there is no such file or directory".into(),
+        errno => format!("the source cannot be opened: {}", plain(errno)),
+    };
+    Error::new(Kind::Config, why).on(&escape(path.as_os_str().as_bytes())).errno(Some(errno.raw_os_error()))
+}

@@ -1,0 +1,212 @@
+//! Reading directories of strangers' trees: what is in them, a block at a time, in the file system's own order.
+//!
+//! Here: opening a directory below a root, one `getdents` call as a [`Block`], what kind of thing an entry is. Not here:
+//! the order of a walk, which entries are wanted (`source/files/`), contents of files (`read.rs`).
+
+#![allow(clippy::disallowed_methods)]
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
+use rustix::io::{Errno, Result};
+
+use super::dir::{Dir, INSIDE};
+
+/// What an entry of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A character or block device.
+    Device,
+    /// The file system does not say; [`Dir::kind`] does.
+    Unknown,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] =
+        [Kind::File, Kind::Directory, Kind::Link, Kind::Pipe, Kind::Socket, Kind::Device, Kind::Unknown];
+
+    fn of(found: FileType) -> Kind {
+        match found {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            FileType::Fifo => Kind::Pipe,
+            FileType::Socket => Kind::Socket,
+            FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
+            FileType::Unknown => Kind::Unknown,
+        }
+    }
+}
+
+/// What lies at a path, which may contain links; `follow`: also as its last component.
+pub(crate) fn kind_of(path: &Path, follow: bool) -> Result<Kind> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let found = rustix::fs::statat(rustix::fs::CWD, path, flags)?;
+    Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
+}
+
+/// Which directory it is, by whatever path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// Entries of a directory that were read and not yet looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    /// Of each entry: its kind, the length of its name, the name.
+    bytes: Vec<u8>,
+    at: usize,
+    /// Nothing is behind it in the directory.
+    ended: bool,
+}
+
+impl Block {
+    /// The entry at which it stands.
+    pub(crate) fn peek(&self) -> Option<(Kind, &[u8])> {
+        entry(&self.bytes, self.at).map(|(kind, name, _)| (kind, name))
+    }
+
+    /// Passes on to the next entry.
+    pub(crate) fn advance(&mut self) {
+        if let Some((_, _, next)) = entry(&self.bytes, self.at) {
+            self.at = next;
+        }
+    }
+
+    /// Whether the directory has nothing behind it.
+    pub(crate) fn is_last(&self) -> bool {
+        self.ended
+    }
+
+    /// Where it stands: for [`Block::at`].
+    pub(crate) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// The entry at a place, and the place of the next.
+    pub(crate) fn at(&self, place: usize) -> Option<(Kind, &[u8], usize)> {
+        entry(&self.bytes, place)
+    }
+
+    /// Bytes it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+fn entry(bytes: &[u8], at: usize) -> Option<(Kind, &[u8], usize)> {
+    let (&[kind, low, high], rest) = bytes.get(at..)?.split_first_chunk::<3>()?;
+    let length = usize::from(u16::from_le_bytes([low, high]));
+    Some((Kind::ALL[usize::from(kind)], rest.get(..length)?, at + 3 + length))
+}
+
+impl Dir {
+    /// Opens the directory at `path`, several components below this one; `follow`: links on the way are followed,
+    /// wherever they lead. The empty path is this directory.
+    pub(crate) fn below(&self, path: &[u8], follow: bool) -> Result<Dir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = if path.is_empty() { b"." } else { path };
+        loop {
+            let opened = match follow {
+                true => rustix::fs::openat(self.as_fd(), path, flags, Mode::empty()),
+                false => rustix::fs::openat2(self.as_fd(), path, flags, Mode::empty(), INSIDE),
+            };
+            match opened {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                // Sandboxes without openat2, and paths beyond what one call takes: a component at a time.
+                Err(Errno::NOSYS | Errno::PERM) if !follow => return self.step_by_step(path, follow),
+                Err(Errno::NAMETOOLONG) => return self.step_by_step(path, follow),
+                result => return result.map(Dir::from),
+            }
+        }
+    }
+
+    fn step_by_step(&self, path: &[u8], follow: bool) -> Result<Dir> {
+        let step = |from: &Dir, component: &[u8]| match follow {
+            true => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                rustix::fs::openat(from.as_fd(), component, flags, Mode::empty()).map(Dir::from)
+            }
+            false => from.open(component),
+        };
+        let mut directory = step(self, if path.starts_with(b"/") { b"/" } else { b"." })?;
+        for component in path.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
+            directory = step(&directory, component)?;
+        }
+        Ok(directory)
+    }
+
+    /// Reads on from where this directory was last read to: about `size` bytes of entries, `.` and `..` left out.
+    pub(crate) fn block(&self, size: usize) -> Result<Block> {
+        let mut raw: Vec<u8> = Vec::with_capacity(size);
+        let mut block = Block::default();
+        loop {
+            let mut reading = RawDir::new(self.as_fd(), raw.spare_capacity_mut());
+            loop {
+                let found = match reading.next() {
+                    None => {
+                        block.ended = true;
+                        return Ok(block);
+                    }
+                    Some(Err(Errno::INTR)) => continue,
+                    // Removed while it was read: nothing is in it any more.
+                    Some(Err(Errno::NOENT)) => {
+                        block.ended = true;
+                        return Ok(block);
+                    }
+                    Some(found) => found?,
+                };
+                let name = found.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    let kind = Kind::of(found.file_type());
+                    let [low, high] = (name.len() as u16).to_le_bytes();
+                    block.bytes.extend_from_slice(&[kind as u8, low, high]);
+                    block.bytes.extend_from_slice(name);
+                }
+                if reading.is_buffer_empty() {
+                    break;
+                }
+            }
+            if !block.bytes.is_empty() {
+                block.bytes.shrink_to_fit();
+                return Ok(block);
+            }
+        }
+    }
+
+    /// What `name` in it is; `follow`: what a link leads to.
+    pub(crate) fn kind(&self, name: &[u8], follow: bool) -> Result<Kind> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let found = rustix::fs::statat(self.as_fd(), name, flags)?;
+        Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
+    }
+
+    /// Which directory this is.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        let found = rustix::fs::fstat(self.as_fd())?;
+        Ok(Identity { device: found.st_dev, inode: found.st_ino })
+    }
+
+    /// How far it has been read, for [`Dir::go_to`].
+    pub(crate) fn position(&self) -> Result<u64> {
+        rustix::fs::tell(self.as_fd())
+    }
+
+    /// Reads on from a position that this directory had, though opened anew.
+    pub(crate) fn go_to(&self, position: u64) -> Result<()> {
+        rustix::fs::seek(self.as_fd(), SeekFrom::Start(position)).map(|_| ())
+    }
+}

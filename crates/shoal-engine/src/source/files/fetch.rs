@@ -1,0 +1,261 @@
+//! Reading files, on the lane's own thread: opened by one component relative to their directory, small ones in one read.
+//!
+//! A small file costs four system calls: open, read, fstat, close. That what was read is one state of the file is seen
+//! from its change time, which nobody can set: older than the moment before the open, nothing has changed since. A file
+//! changed just before is read a second time between two looks. A large one is read between two looks as well.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::run::{Run, parts};
+use super::{Paths, Tree, What};
+use crate::error::{Error, Kind, Result};
+use crate::fs::dir::Dir;
+use crate::fs::read::{self, Facts, unreadable};
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::Partition;
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
+
+/// Directories that a lane keeps open: a run of entries that goes back and forth between a few.
+const KEPT: usize = 4;
+/// Bytes of a large file read at once.
+const PIECE: usize = 256 << 10;
+/// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
+/// long.
+const TICK: i128 = 10_000_000;
+/// Objects, nanoseconds and bytes of a large file after which the lane's other work has its turn.
+const TURN_OBJECTS: u32 = 64;
+const TURN_TIME: i128 = 10_000_000;
+const TURN_BYTES: u64 = 4 << 20;
+
+/// The fetcher of one lane.
+pub(super) struct Fetch {
+    tree: Arc<Tree>,
+    paths: Arc<Paths>,
+}
+
+impl Fetch {
+    pub fn new(tree: Arc<Tree>, paths: Arc<Paths>) -> Fetch {
+        Fetch { tree, paths }
+    }
+}
+
+impl Fetcher for Fetch {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let run = Run::new(&partition.payload, &self.paths).map(|run| Rc::new(run) as Rc<dyn Entries>);
+        Box::pin(async move { run })
+    }
+
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut reader = Reader::new(&self.tree);
+            let (mut objects, mut turn) = (0, read::coarse_now());
+            loop {
+                match lane.take() {
+                    Take::Stop => return Ok(()),
+                    Take::Wait => {
+                        lane.wake().await;
+                        (objects, turn) = (0, read::coarse_now());
+                    }
+                    Take::Job(job) => {
+                        let now = read::coarse_now();
+                        reader.fetch(&*lane, job, now).await;
+                        objects += 1;
+                        if objects >= TURN_OBJECTS || (now - turn).abs() >= TURN_TIME {
+                            tokio::task::yield_now().await;
+                            (objects, turn) = (0, now);
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// What one lane reads with: its directories and its buffer.
+struct Reader<'t> {
+    tree: &'t Tree,
+    /// Directories of a list and of a tree whose links are followed may lie behind links.
+    through_links: bool,
+    /// The last one used first.
+    directories: Vec<(Vec<u8>, Dir)>,
+    /// One byte more than a whole object may have, so that one read tells.
+    buffer: Vec<u8>,
+}
+
+/// What a first read came to.
+enum First {
+    /// The object, and its length in the buffer.
+    Whole(Facts, usize),
+    /// Larger, or to be read with more care: what was found, how much of it is in the buffer.
+    More(OwnedFd, Facts, usize),
+}
+
+impl<'t> Reader<'t> {
+    fn new(tree: &'t Tree) -> Reader<'t> {
+        let through_links = tree.follow || matches!(tree.what, What::List);
+        Reader { tree, through_links, directories: Vec::new(), buffer: vec![0; WHOLE_MAX + 1] }
+    }
+
+    /// Answers one job; `now`: the coarse time before anything is opened.
+    async fn fetch(&mut self, lane: &dyn Lane, job: Job, now: i128) {
+        match self.first(&job, now) {
+            Ok(First::Whole(facts, length)) => {
+                lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+            }
+            Ok(First::More(file, facts, held)) => self.large(lane, job, &file, &facts, held).await,
+            Err(error) => lane.failed(job, error),
+        }
+    }
+
+    fn first(&mut self, job: &Job, now: i128) -> Result<First> {
+        let (path, reason) = parts(job.entry().locator);
+        if let Some(errno) = reason {
+            let hint = "mend the cause, then list anew: --again";
+            let error = unreadable(errno, None);
+            let why = format!("this directory could not be read when it was listed: {}", error.why());
+            return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
+        }
+        let file = self.open(path).map_err(|errno| unreadable(errno, None))?;
+        let held = match read::read(file.as_fd(), &mut self.buffer) {
+            Ok(held) => held,
+            Err(errno) => return Err(refused(&file, errno, 0)),
+        };
+        let facts = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+        if !facts.regular {
+            return Err(no_file());
+        }
+        let calm = facts.changed + TICK < now;
+        if calm && facts.size == held as u64 && held <= WHOLE_MAX {
+            return Ok(First::Whole(facts, held));
+        }
+        if calm && facts.size > WHOLE_MAX as u64 {
+            return Ok(First::More(file, facts, held));
+        }
+        // Read again from the start, now that there is something to compare with.
+        read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+        if facts.size > WHOLE_MAX as u64 {
+            return Ok(First::More(file, facts, 0));
+        }
+        let held = self.fill(&file)?;
+        match read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))? {
+            after if same(&facts, &after) && after.size == held as u64 => Ok(First::Whole(after, held)),
+            after => Err(changed(&facts, &after, held as u64)),
+        }
+    }
+
+    /// Reads until the buffer is full or the file at its end.
+    fn fill(&mut self, file: &OwnedFd) -> Result<usize> {
+        let mut held = 0;
+        while held < self.buffer.len() {
+            match read::read(file.as_fd(), &mut self.buffer[held..]) {
+                Ok(0) => break,
+                Ok(length) => held += length,
+                Err(errno) => return Err(refused(file, errno, held as u64)),
+            }
+        }
+        Ok(held)
+    }
+
+    /// The rest of a file that does not fit, piece by piece; `held` bytes of it are in the buffer.
+    async fn large(&mut self, lane: &dyn Lane, job: Job, file: &OwnedFd, facts: &Facts, held: usize) {
+        let meta = meta(facts);
+        let mut body = match lane.begin(&job, &meta).await {
+            Ok(body) => body,
+            Err(error) => return lane.failed(job, error),
+        };
+        let result = self.pieces(file, facts, held, &mut body).await;
+        lane.finished(job, body, result);
+    }
+
+    async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
+        if self.buffer.len() < PIECE {
+            self.buffer.resize(PIECE, 0);
+        }
+        let (mut held, mut turn) = (held, 0);
+        let mut at = 0;
+        while at < facts.size {
+            if held == 0 {
+                held = read::read(file.as_fd(), &mut self.buffer[..PIECE]).map_err(|e| refused(file, e, at))?;
+                if held == 0 {
+                    break;
+                }
+            }
+            let wanted = held.min(usize::try_from(facts.size - at).unwrap_or(usize::MAX));
+            body.write(&self.buffer[..wanted])?;
+            at += wanted as u64;
+            held = 0;
+            if at - turn >= TURN_BYTES {
+                turn = at;
+                tokio::task::yield_now().await;
+            }
+        }
+        let after = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+        match same(facts, &after) && at == facts.size {
+            true => Ok(()),
+            false => Err(changed(facts, &after, at)),
+        }
+    }
+
+    fn open(&mut self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let (directory, name) = match memchr::memrchr(b'/', path) {
+            None => (&b""[..], path),
+            Some(0) => (&b"/"[..], &path[1..]),
+            Some(at) => (&path[..at], &path[at + 1..]),
+        };
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(Errno::ISDIR);
+        }
+        let follow = self.tree.follow || matches!(self.tree.what, What::File);
+        read::open(self.directory(directory)?, name, follow)
+    }
+
+    fn directory(&mut self, path: &[u8]) -> Result<&Dir, Errno> {
+        if path.is_empty() {
+            return Ok(&self.tree.root);
+        }
+        match self.directories.iter().position(|(known, _)| known == path) {
+            Some(0) => {}
+            Some(at) => self.directories[..=at].rotate_right(1),
+            None => {
+                self.directories.truncate(KEPT - 1); // before another is opened: descriptors may be few
+                let directory = self.tree.root.below(path, self.through_links)?;
+                self.directories.insert(0, (path.to_vec(), directory));
+            }
+        }
+        Ok(&self.directories[0].1)
+    }
+}
+
+fn meta(facts: &Facts) -> ObjectMeta {
+    ObjectMeta { size: Some(facts.size), last_modified: facts.last_modified(), ..ObjectMeta::default() }
+}
+
+fn same(before: &Facts, after: &Facts) -> bool {
+    (before.size, before.written, before.changed) == (after.size, after.written, after.changed)
+}
+
+fn no_file() -> Error {
+    Error::new(Kind::BadAnswer, "not a regular file any more")
+}
+
+/// A read that failed at byte `at`: a pipe that has nothing to say, a directory, or a file that cannot be read.
+fn refused(file: &OwnedFd, errno: Errno, at: u64) -> Error {
+    match read::facts(file.as_fd()) {
+        Ok(facts) if !facts.regular => no_file(),
+        _ => unreadable(errno, Some(at)),
+    }
+}
+
+fn changed(before: &Facts, after: &Facts, read: u64) -> Error {
+    let what = match before.size == after.size {
+        true if read == after.size => "written to".to_owned(),
+        true => format!("{read} bytes could be read of the {} it is said to have", after.size),
+        false => format!("it had {} bytes, then {}", before.size, after.size),
+    };
+    Error::new(Kind::Changed, format!("the file changed while it was read: {what}"))
+        .hint("run again with --retry-failed when nothing writes to it")
+}

@@ -1,0 +1,190 @@
+//! Source: files. A directory, one file, a glob, or a list of paths.
+//!
+//! Here: what can be named, the options and the source. `walk.rs` goes through a tree, `listing.rs` cuts what is found
+//! into partitions, `run.rs` is what a partition holds, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
+//! `seen.rs` what was left out, `fetch.rs` reads. Not here: system calls (`fs/`), which name is safe (`Name`).
+//!
+//! Names: below a directory the path relative to it; of a glob the path relative to its longest part without glob
+//! characters; of one file its last component; of a list see `paths.rs`. Links are not followed unless asked, except in
+//! what the user typed: the root of a tree, one file, and the directories on the way to a path of a list.
+
+mod fetch;
+mod listing;
+mod paths;
+mod pattern;
+mod run;
+mod seen;
+mod walk;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use self::paths::Paths;
+use self::pattern::Pattern;
+use self::seen::Seen;
+use super::{Fetcher, Listing, Source};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::fs::dir::{Dir, resolved};
+use crate::fs::read::unusable;
+use crate::fs::walk::{Kind as Found, kind_of};
+use crate::partition::{Cursor, Partition};
+
+/// The first component below the root that is not the user's: journals and temporary files.
+const OURS: &[u8] = b".shoal";
+
+/// How files are found and read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilesOptions {
+    /// Read the files that symbolic links lead to, and walk the directories.
+    pub follow_links: bool,
+}
+
+/// Which files.
+#[derive(Clone, Debug)]
+pub enum FilesFrom {
+    /// A directory with everything below it, or one file.
+    Path(PathBuf),
+    /// All files that match; `*` stops at `/`, `**` does not, and both match names that begin with a dot.
+    Glob(String),
+    /// Exactly these, in this order.
+    Paths(Paths),
+}
+
+impl FilesFrom {
+    /// What a user means with `text`: a glob if it has the characters of one and nothing of exactly that name exists.
+    pub fn text(text: &str) -> FilesFrom {
+        let path = PathBuf::from(text);
+        match pattern::is_glob(text) && kind_of(&path, false).is_err() {
+            true => FilesFrom::Glob(text.to_owned()),
+            false => FilesFrom::Path(path),
+        }
+    }
+}
+
+/// What the listing and all fetchers share.
+struct Tree {
+    /// Everything is opened relative to it, for the whole run.
+    root: Dir,
+    path: PathBuf,
+    what: What,
+    follow: bool,
+    seen: Seen,
+}
+
+enum What {
+    /// Everything below the root, or what matches.
+    Walk(Option<Pattern>),
+    /// One file in the root, its name.
+    File,
+    /// A list.
+    List,
+}
+
+/// Files as a source.
+pub struct Files {
+    tree: Arc<Tree>,
+    /// Of a list, or the one file.
+    paths: Arc<Paths>,
+    identity: String,
+}
+
+impl Files {
+    /// Opens the root; nothing is listed yet.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] where the root cannot be opened or a glob is none.
+    pub fn new(what: FilesFrom, options: FilesOptions) -> Result<Files> {
+        let follow = options.follow_links;
+        let (path, what, paths) = match what {
+            FilesFrom::Path(path) => one(path)?,
+            FilesFrom::Glob(glob) => {
+                let (prefix, rest) = pattern::split(&glob);
+                (PathBuf::from(prefix), What::Walk(Some(Pattern::new(rest)?)), Paths::default())
+            }
+            FilesFrom::Paths(paths) => (PathBuf::from("."), What::List, paths.named()?),
+        };
+        let root = Dir::root(&path).map_err(|errno| unusable(errno, &path))?;
+        let path = resolved(&path);
+        let identity = identity(&path, &what, &paths, follow);
+        let tree = Tree { root, path, what, follow, seen: Seen::default() };
+        Ok(Files { tree: Arc::new(tree), paths: Arc::new(paths), identity })
+    }
+}
+
+/// The root of one path, and what to do there.
+fn one(path: PathBuf) -> Result<(PathBuf, What, Paths)> {
+    match kind_of(&path, true).map_err(|errno| unusable(errno, &path))? {
+        Found::Directory => Ok((path, What::Walk(None), Paths::default())),
+        Found::File => {
+            let parent = match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+                _ => PathBuf::from("."),
+            };
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            Ok((parent, What::File, [name].into_iter().collect()))
+        }
+        _ => {
+            Err(Error::new(Kind::Config, "neither a directory nor a regular file")
+                .on(&escape(path.as_os_str().as_bytes())))
+        }
+    }
+}
+
+fn identity(root: &Path, what: &What, paths: &Paths, follow: bool) -> String {
+    let shown = |path: &OsStr| match path.to_str() {
+        Some(text) => text.to_owned(),
+        None => path.as_bytes().escape_ascii().to_string(),
+    };
+    let mut identity = format!("files:{}", shown(root.as_os_str()));
+    match what {
+        What::Walk(None) => {}
+        What::Walk(Some(pattern)) => identity.push_str(&format!(" glob={}", pattern.text())),
+        What::File => {
+            identity.push_str(&format!(" file={}", shown(OsStr::from_bytes(paths.get(0).unwrap_or_default()))))
+        }
+        What::List => identity.push_str(&format!(" paths={} xxh3={:032x}", paths.len(), paths.hash())),
+    }
+    if follow {
+        identity.push_str(" follow_links");
+    }
+    identity
+}
+
+impl Source for Files {
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        match self.tree.what {
+            What::Walk(_) => Ok(Box::new(listing::OfTree::new(self.tree.clone(), after)?)),
+            What::File | What::List => Ok(Box::new(listing::OfList::new(self.paths.clone(), after)?)),
+        }
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(listing::partition(run::of_locators(locators.iter().map(|locator| &**locator))))
+    }
+
+    fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(fetch::Fetch::new(self.tree.clone(), self.paths.clone())))
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.tree.seen.remarks(self.tree.follow)
+    }
+
+    fn is_network(&self) -> bool {
+        false
+    }
+
+    fn lists_below(&self, directory: &Path) -> bool {
+        let What::Walk(pattern) = &self.tree.what else { return false };
+        let Ok(below) = directory.strip_prefix(&self.tree.path) else { return false };
+        let mut components = below.components().enumerate();
+        pattern.as_ref().is_none_or(|p| components.all(|(depth, name)| p.enters(depth, name.as_os_str().as_bytes())))
+    }
+}

@@ -1,0 +1,242 @@
+//! What a partition of files holds: a run of entries, grouped by directory, and what it looks like once opened.
+//!
+//! A locator is the path below the root (of a list: as given). A directory that could not be read is an entry too, so that
+//! it counts as a failure; its locator has the reason behind a NUL.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::Paths;
+use crate::error::{Error, HostId, Kind, Result};
+use crate::source::{Entries, Entry, Skip};
+
+/// First byte of a payload: grouped by directory, or a locator each.
+const GROUPED: u8 = b'g';
+const LOCATORS: u8 = b'l';
+/// Between the path of an unreadable directory and the reason.
+const REASON: u8 = 0;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// A file, as far as the directory says.
+    File,
+    /// Neither a file nor a directory.
+    NoObject,
+    /// A directory that could not be read.
+    Unreadable(Errno),
+}
+
+impl Mark {
+    fn encoded(self) -> u16 {
+        match self {
+            Mark::File => 0,
+            Mark::NoObject => u16::MAX,
+            Mark::Unreadable(errno) => errno.raw_os_error() as u16, // 1 to 4,095
+        }
+    }
+}
+
+/// Builds the payload of a partition.
+pub(super) struct Builder {
+    payload: Vec<u8>,
+    /// Where the path of the last group lies, and its count.
+    directory: Range<usize>,
+    count_at: usize,
+    entries: u32,
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder { payload: vec![GROUPED], directory: 0..0, count_at: 0, entries: 0 }
+    }
+
+    /// Entries so far.
+    pub fn len(&self) -> u32 {
+        self.entries
+    }
+
+    pub fn push(&mut self, directory: &[u8], name: &[u8], mark: Mark) {
+        if self.entries == 0 || self.payload[self.directory.clone()] != *directory {
+            self.payload.extend_from_slice(&(directory.len() as u32).to_le_bytes());
+            let start = self.payload.len();
+            self.payload.extend_from_slice(directory);
+            self.directory = start..self.payload.len();
+            self.count_at = self.payload.len();
+            self.payload.push(0);
+        }
+        self.payload[self.count_at] += 1; // a partition has fewer than 256 entries
+        self.entries += 1;
+        self.payload.extend_from_slice(&mark.encoded().to_le_bytes());
+        self.payload.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        self.payload.extend_from_slice(name);
+    }
+
+    /// What was built; the builder is empty again.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::replace(self, Builder::new()).payload
+    }
+}
+
+/// A payload of single locators.
+pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut payload = vec![LOCATORS];
+    for locator in locators {
+        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
+        payload.extend_from_slice(locator);
+    }
+    payload
+}
+
+/// The path in a locator, and why it is a failure if it is one.
+pub(super) fn parts(locator: &[u8]) -> (&[u8], Option<Errno>) {
+    match memchr::memchr(REASON, locator) {
+        None => (locator, None),
+        Some(at) => {
+            let number = std::str::from_utf8(&locator[at + 1..]).ok().and_then(|text| text.parse().ok());
+            (&locator[..at], Some(number.map_or(Errno::IO, Errno::from_raw_os_error)))
+        }
+    }
+}
+
+struct Place {
+    name: Range<u32>,
+    locator: Range<u32>,
+    skip: bool,
+}
+
+/// The entries of an open partition.
+pub(super) struct Run {
+    text: Vec<u8>,
+    places: Vec<Place>,
+}
+
+impl Run {
+    /// Reads a payload; `paths` knows the names of what is on a list.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] for a payload this file did not make.
+    pub fn new(payload: &Arc<[u8]>, paths: &Paths) -> Result<Run> {
+        let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
+        let mut run = Run { text: Vec::with_capacity(payload.len() * 2), places: Vec::with_capacity(128) };
+        let mut rest = Rest(&payload[1..]);
+        while !rest.0.is_empty() {
+            match payload[0] {
+                GROUPED => run.group(&mut rest).ok_or_else(damaged)?,
+                _ => run.locator(&mut rest, paths).ok_or_else(damaged)?,
+            }
+        }
+        Ok(run)
+    }
+
+    /// The locators, in order.
+    pub fn locators(&self) -> impl Iterator<Item = &[u8]> {
+        self.places.iter().map(|place| self.slice(&place.locator))
+    }
+
+    fn group(&mut self, rest: &mut Rest<'_>) -> Option<()> {
+        let length = rest.number::<4>()? as usize;
+        let directory = rest.take(length)?;
+        for _ in 0..rest.number::<1>()? {
+            let mark = rest.number::<2>()? as u16;
+            let length = rest.number::<2>()? as usize;
+            let name = rest.take(length)?;
+            let start = self.text.len() as u32;
+            if !directory.is_empty() {
+                self.text.extend_from_slice(directory);
+                self.text.push(b'/');
+            }
+            self.text.extend_from_slice(name);
+            let name = start..self.text.len() as u32;
+            if mark != 0 && mark != u16::MAX {
+                self.text.push(REASON);
+                self.text.extend_from_slice(mark.to_string().as_bytes());
+            }
+            let locator = start..self.text.len() as u32;
+            self.places.push(Place { name, locator, skip: mark == u16::MAX });
+        }
+        Some(())
+    }
+
+    fn locator(&mut self, rest: &mut Rest<'_>, paths: &Paths) -> Option<()> {
+        let length = rest.number::<4>()? as usize;
+        let locator = rest.take(length)?;
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(locator);
+        let end = self.text.len() as u32;
+        let (path, reason) = parts(locator);
+        let name = match paths.is_named() {
+            false => start..start + path.len() as u32,
+            true => {
+                paths.name(if reason.is_some() { locator } else { path }, &mut self.text);
+                end..self.text.len() as u32
+            }
+        };
+        self.places.push(Place { name, locator: start..end, skip: false });
+        Some(())
+    }
+
+    fn slice(&self, range: &Range<u32>) -> &[u8] {
+        &self.text[range.start as usize..range.end as usize]
+    }
+}
+
+impl Entries for Run {
+    fn len(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let place = &self.places[index as usize];
+        Entry {
+            name: self.slice(&place.name),
+            locator: self.slice(&place.locator),
+            host: HostId(0),
+            skip: place.skip.then_some(Skip::NoObject),
+        }
+    }
+}
+
+/// What of a payload has not been read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number<const N: usize>(&mut self) -> Option<u32> {
+        let mut bytes = [0; 4];
+        bytes[..N].copy_from_slice(self.take(N)?);
+        Some(u32::from_le_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_grouped_by_directory_and_read_back_in_order() {
+        let mut builder = Builder::new();
+        builder.push(b"", b"a", Mark::File);
+        builder.push(b"", b"fifo", Mark::NoObject);
+        builder.push(b"d/e", b"\xff", Mark::File);
+        builder.push(b"d", b"shut", Mark::Unreadable(Errno::ACCESS));
+        assert_eq!(builder.len(), 4);
+        let run = Run::new(&builder.take().into(), &Paths::default()).unwrap();
+        assert_eq!(builder.len(), 0);
+        let names: Vec<_> = (0..run.len()).map(|index| run.get(index).name).collect();
+        assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut"]);
+        assert_eq!(run.get(1).skip, Some(Skip::NoObject));
+        assert_eq!(run.get(2).skip, None);
+        assert_eq!(parts(run.get(3).locator), (&b"d/shut"[..], Some(Errno::ACCESS)));
+        let again = Run::new(&of_locators(run.locators()).into(), &Paths::default()).unwrap();
+        assert_eq!(again.get(3).name, b"d/shut");
+        assert!(Run::new(&vec![GROUPED, 9, 0, 0, 0].into(), &Paths::default()).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! What a listing met and left out, counted for the report.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::display::escape;
+use crate::fs::read::unreadable;
+
+/// Directories named in one remark; the rest is a number. All of them are failures in the journal.
+const NAMED_MAX: usize = 5;
+
+/// Why an entry is no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Odd {
+    /// A symbolic link that is not followed.
+    Link,
+    /// A symbolic link that leads nowhere.
+    Dangling,
+    /// A symbolic link to a directory in which it lies.
+    Loop,
+    Pipe,
+    Socket,
+    Device,
+}
+
+const ODD: [(Odd, &str, &str); 6] = [
+    (Odd::Link, "symbolic link", "symbolic links"),
+    (Odd::Dangling, "dangling symbolic link", "dangling symbolic links"),
+    (Odd::Loop, "symbolic link in a loop", "symbolic links in a loop"),
+    (Odd::Pipe, "pipe", "pipes"),
+    (Odd::Socket, "socket", "sockets"),
+    (Odd::Device, "device", "devices"),
+];
+
+/// Counts of one listing.
+#[derive(Default)]
+pub(super) struct Seen {
+    odd: [AtomicU64; ODD.len()],
+    unreadable: AtomicU64,
+    named: Mutex<Vec<String>>,
+    /// A glob that nothing matched.
+    unmatched: Mutex<Option<String>>,
+}
+
+impl Seen {
+    /// A listing begins: what an earlier one met is not this one's.
+    pub fn reset(&self) {
+        self.odd.iter().for_each(|count| count.store(0, Relaxed));
+        self.unreadable.store(0, Relaxed);
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub fn odd(&self, odd: Odd) {
+        self.odd[odd as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The directory at `path` could not be read.
+    pub fn unreadable(&self, path: &[u8], errno: rustix::io::Errno) {
+        self.unreadable.fetch_add(1, Relaxed);
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.len() < NAMED_MAX {
+            named.push(format!("\"{}\" ({})", escape(path), unreadable(errno, None).why()));
+        }
+    }
+
+    /// Nothing matched.
+    pub fn unmatched(&self, glob: &str) {
+        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = Some(escape(glob.as_bytes()));
+    }
+
+    pub fn remarks(&self, follow: bool) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if let Some(glob) = &*self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) {
+            remarks.push(format!("no file matches \"{glob}\""));
+        }
+        let counts = ODD.iter().map(|(odd, one, more)| (self.odd[*odd as usize].load(Relaxed), one, more));
+        let counted: Vec<String> = counts
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more }))
+            .collect();
+        if let Some((last, others)) = counted.split_last() {
+            let list = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
+            let was = if counted.len() == 1 && last.starts_with("1 ") { "was" } else { "were" };
+            let links = self.odd[Odd::Link as usize].load(Relaxed) > 0 && !follow;
+            let hint = if links { "; --follow-links follows links" } else { "" };
+            remarks.push(format!("{list} {was} skipped{hint}"));
+        }
+        let unreadable = self.unreadable.load(Relaxed);
+        if unreadable > 0 {
+            let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+            let more = unreadable - named.len() as u64;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let what = if unreadable == 1 { "1 directory" } else { &format!("{unreadable} directories") };
+            remarks.push(format!("{what} could not be read: {}{more}", named.join(", ")));
+        }
+        remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_count_by_kind() {
+        let seen = Seen::default();
+        assert!(seen.remarks(false).is_empty());
+        for odd in [Odd::Link, Odd::Pipe, Odd::Link, Odd::Link] {
+            seen.odd(odd);
+        }
+        let text = "3 symbolic links and 1 pipe were skipped; --follow-links follows links";
+        assert_eq!(seen.remarks(false), [text]);
+        seen.reset();
+        seen.odd(Odd::Device);
+        seen.unreadable(b"a/b", rustix::io::Errno::ACCESS);
+        let unreadable =
+            "1 directory could not be read: \"a/b\" (the source does not permit reading it: permission denied)";
+        assert_eq!(seen.remarks(false), ["1 device was skipped", unreadable]);
+        for (at, (odd, ..)) in ODD.iter().enumerate() {
+            assert_eq!(at, *odd as usize);
+        }
+    }
+}
