@@ -12,7 +12,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api
+from shoal import _api, _save
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status])
+@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status, _save.save])
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"shoal": package, "urllib": urllib}

@@ -10,7 +10,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _options, _shoal
+from shoal import _api, _options, _save, _shoal
 from shoal.cli.copy import command as copy_command
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ def test_python_has_the_engines_options_and_its_defaults() -> None:
     assert {name: comparable(name, PYTHON[name]) for name in ENGINE} == ENGINE
 
 
+def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try_with_its_defaults() -> None:
+    own = {"source_id"}
+    given = defaults(_save.save)
+    assert set(given) - own == set(defaults(_api.copy)) - set(_save.UNUSED)
+    assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
+
+
 def test_the_binding_is_given_every_option() -> None:
     assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"}
     assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
@@ -73,7 +80,7 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         assert tuple(flag.type.choices) == get_args(literal)
 
 
-@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status])
+@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status, _save.save])
 def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
     text = inspect.getdoc(function) or ""
     section = text.partition("Args:\n")[2].partition("\n\n")[0]

@@ -3,8 +3,8 @@
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-The public names, and nothing else. The functions are in `_api.py` and `_save.py`, the exceptions in `_errors.py`, the results in
-`_report.py`, the command line in `cli/`.
+The public names, and nothing else. The functions are in `_api.py` and `_save.py`, the exceptions in `_errors.py`, the
+results in `_report.py`, the command line in `cli/`.
 """
 
 from shoal._api import copy, files, list_get, serve, status

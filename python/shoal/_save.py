@@ -115,7 +115,7 @@ def save(
         Those that end a run already begun carry what it had done as `.report`.
 
     Example:
-        >>> report = shoal.save(((f"{n:04}.txt", f"number {n}\\n") for n in range(1000)), "numbers/")
+        >>> report = shoal.save(((f"{n:04}.txt", f"number {n}") for n in range(1000)), "numbers/")
         >>> report.written, report.failed
         (1000, 0)
     """

@@ -104,7 +104,7 @@ impl Saving {
         let transfer = Transfer::new(Arc::new(source), sink, engine);
         let spawned = std::thread::Builder::new().name("shoal-run".to_owned()).spawn(move || {
             let outcome = transfer.run(&mut |progress| {
-                *heard.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+                *heard.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(*progress);
                 match heard.stop.load(Ordering::Acquire) || watched.told_to_stop() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
@@ -204,7 +204,7 @@ impl Saving {
             return self.live.owner().check("this run");
         };
         self.called = Instant::now();
-        let latest = self.told.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let latest = *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(latest) = latest
             && let Err(raised) = function.call1(py, (report::progress(py, &latest)?,))
         {

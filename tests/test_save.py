@@ -1,0 +1,500 @@
+"""`shoal.save`: what is handed over arrives, and is borrowed, copied, bounded and let go as promised."""
+
+from __future__ import annotations
+
+import array
+import gc
+import mmap
+import os
+import pathlib
+import random
+import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shoal as package
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Interpreter
+
+
+def files(directory: Path) -> dict[bytes, bytes]:
+    """All files below a directory but the journal's, with their bytes."""
+    root = os.fsencode(directory)
+    found = {}
+    for at, directories, names in os.walk(root):
+        if at == root and b".shoal" in directories:
+            directories.remove(b".shoal")
+        for name in names:
+            path = os.path.join(at, name)  # noqa: PTH118  # bytes
+            found[os.path.relpath(path, root)] = pathlib.Path(os.fsdecode(path)).read_bytes()
+    return found
+
+
+def balanced(report: package.Report) -> bool:
+    """Whether nothing was lost from the count."""
+    return report.listed == report.written + report.skipped + report.failed + report.unfinished
+
+
+def numbered(count: int) -> Iterator[tuple[str, bytes]]:
+    """Small items."""
+    return ((f"{n:06}", b"%d" % n) for n in range(count))
+
+
+def test_every_item_becomes_a_file_with_its_bytes(tmp_path: Path) -> None:
+    report = package.save(numbered(2500), tmp_path / "out")
+
+    assert files(tmp_path / "out") == {b"%06d" % n: b"%d" % n for n in range(2500)}
+    assert (report.listed, report.written, report.failed, report.unfinished) == (2500, 2500, 0, 0)
+    assert report.complete
+    assert balanced(report)
+    assert package.status(tmp_path / "out").runs[-1].total.written == 2500
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 65537, 9 << 20])
+def test_data_of_every_size_arrives(tmp_path: Path, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    package.save([("small", b""), ("data", data)], tmp_path / "out", memory="1MiB")
+    assert files(tmp_path / "out") == {b"small": b"", b"data": data}
+
+
+DOUBLES = array.array("d", [1.5, -2.0])
+GRID = memoryview(bytes(range(24))).cast("B", (4, 6))
+
+
+@pytest.mark.parametrize(
+    ("data", "saved"),
+    [
+        (b"bytes", b"bytes"),
+        ("text", b"text"),
+        ("é日本", "é日本".encode()),
+        (bytearray(b"array of bytes"), b"array of bytes"),
+        (memoryview(b"view"), b"view"),
+        (memoryview(b"every other")[::2], b"eeyohr"),
+        (memoryview(bytearray(b"writable view")), b"writable view"),
+        (DOUBLES, DOUBLES.tobytes()),
+        (memoryview(DOUBLES).toreadonly(), DOUBLES.tobytes()),
+        (GRID, bytes(range(24))),
+        (type("Bytes", (bytes,), {})(b"a subclass"), b"a subclass"),
+        (bytearray(), b""),
+        (memoryview(b""), b""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_data_of_every_kind_arrives(tmp_path: Path, data: object, saved: bytes) -> None:
+    report = package.save([("object", data)], tmp_path / "out")
+    assert (report.written, files(tmp_path / "out")) == (1, {b"object": saved})
+
+
+def test_a_mapped_file_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"mapped" * 100_000)
+    with (tmp_path / "source").open("r+b") as file:
+        for access in (mmap.ACCESS_READ, mmap.ACCESS_WRITE):
+            with mmap.mmap(file.fileno(), 0, access=access) as mapped:
+                package.save([("object", mapped)], tmp_path / f"out{access}")
+            assert files(tmp_path / f"out{access}") == {b"object": b"mapped" * 100_000}
+
+
+def test_names_are_text_bytes_or_paths(tmp_path: Path) -> None:
+    names: list[Any] = [
+        "plain",
+        "a/b",
+        "日本",
+        "\udcff\udcfe",
+        b"\xfd",
+        pathlib.PurePosixPath("path/of/it"),
+        "new\nline",
+    ]
+    package.save([(name, b"") for name in names], tmp_path / "out")
+    assert set(files(tmp_path / "out")) == {os.fsencode(name) for name in names}
+
+
+@pytest.mark.parametrize("name", ["../up", "/root", "", "a//b", ".shoal/x", "nul\0", "\ud800", "x" * 256])
+def test_an_unsafe_name_is_a_failure_of_its_object(tmp_path: Path, name: str) -> None:
+    report = package.save([("before", b""), (name, b""), ("after", b"")], tmp_path / "out")
+    assert (report.written, report.failed) == (2, 1)
+    assert report.failures[0].kind == "unsafe-name"
+    assert set(files(tmp_path / "out")) == {b"before", b"after"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+def test_text_without_utf_8_is_a_failure_of_its_object(tmp_path: Path) -> None:
+    report = package.save([("good", "good"), ("bad", "half \ud800")], tmp_path / "out")
+    assert (report.written, report.failed, report.failures[0].name) == (1, 1, "bad")
+    assert report.failures[0].kind == "encoding"
+    assert "surrogate" in report.failures[0].reason
+
+
+def test_on_error_raise_ends_it_with_the_objects_own_exception(tmp_path: Path) -> None:
+    asked = 0
+
+    def endless() -> Iterator[tuple[str, bytes]]:
+        nonlocal asked
+        yield "../up", b""
+        while True:
+            asked += 1
+            yield f"{asked}", b""
+
+    with pytest.raises(package.UnsafeNameError) as raised:
+        package.save(endless(), tmp_path / "out", on_error="raise")
+    assert raised.value.name == "../up"
+    assert asked < 1_000_000
+
+
+def test_a_generator_that_raises_saves_what_it_gave_and_says_how_many(tmp_path: Path) -> None:
+    def broken() -> Iterator[tuple[str, bytes]]:
+        yield from numbered(1234)
+        raise ValueError("out of numbers")
+
+    with pytest.raises(ValueError, match="out of numbers") as raised:
+        package.save(broken(), tmp_path / "out")
+
+    assert raised.value.__notes__ == ["shoal: 1234 objects were saved before this"]
+    report: package.Report = raised.value.report  # type: ignore[attr-defined]
+    assert (report.written, report.unfinished, report.complete) == (1234, 0, False)
+    assert len(files(tmp_path / "out")) == 1234
+
+
+GARBAGE: list[tuple[Any, str]] = [
+    ("ab", "not a pair"),
+    (None, "not a pair"),
+    (("name",), "not a pair"),
+    (("name", b"", b""), "not a pair"),
+    ({"name": b""}, "not a pair"),
+    ((1, b""), "its name is neither"),
+    ((None, b""), "its name is neither"),
+    ((bytearray(b"name"), b""), "its name is neither"),
+    (("name", None), "its data is neither"),
+    (("name", 5), "its data is neither"),
+    (("name", ["text"]), "its data is neither"),
+    (("name", object()), "its data is neither"),
+]
+
+
+@pytest.mark.parametrize(("item", "says"), GARBAGE, ids=repr)
+def test_what_is_no_pair_is_a_type_error_that_names_its_place(tmp_path: Path, item: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=f"item 150 .counted from 0. is .*{says}") as raised:
+        package.save([*numbered(150), item, ("never", b"")], tmp_path / "out")
+    assert raised.value.__notes__ == ["shoal: 150 objects were saved before this"]
+    assert len(files(tmp_path / "out")) == 150
+
+
+def test_garbage_a_hundred_times_over_leaves_nothing_behind(tmp_path: Path) -> None:
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208
+    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    chance = random.Random(4)
+    for attempt in range(100):
+        items: list[Any] = [*numbered(chance.randrange(150))]
+        items.insert(chance.randrange(len(items) + 1), chance.choice(GARBAGE)[0])
+        with pytest.raises(TypeError):
+            package.save(iter(items), tmp_path / f"out{attempt}", durability="none")
+    assert len(os.listdir("/proc/self/task")) == threads  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+@pytest.mark.parametrize("items", [None, 5, object()])
+def test_items_that_cannot_be_iterated_are_a_type_error(tmp_path: Path, items: Any) -> None:
+    with pytest.raises(TypeError, match="not iterable"):
+        package.save(items, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_writable_buffer_may_be_filled_again_at_once(tmp_path: Path) -> None:
+    def reused() -> Iterator[tuple[str, bytearray]]:
+        buffer = bytearray(1000)
+        for number in range(500):
+            buffer[:] = bytes([number % 256]) * 1000
+            yield f"{number}", buffer
+            buffer[:] = b"!" * 1000
+
+    package.save(reused(), tmp_path / "out")
+    assert files(tmp_path / "out") == {b"%d" % n: bytes([n % 256]) * 1000 for n in range(500)}
+
+
+def test_a_read_only_buffer_is_not_copied(interpreter: Interpreter) -> None:
+    script = """
+        import resource, shoal
+        data = bytes(100 << 20)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        shoal.save(((f"{n}", d) for n, d in enumerate([data, memoryview(data)])), "null:", memory="1GiB")
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+    """
+    done = interpreter.run(script)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 50  # MiB; one copy would be 100
+
+
+def test_data_is_let_go_soon_after_it_is_written_and_all_of_it_at_the_end(tmp_path: Path) -> None:
+    class Data(bytearray):
+        """A buffer that can be watched."""
+
+    gone: list[int] = []
+    made = most = 0
+
+    def watched() -> Iterator[tuple[str, memoryview]]:
+        nonlocal made, most
+        for number in range(2000):
+            data = Data(10_000)
+            weakref.finalize(data, gone.append, number)
+            made += 1
+            most = max(most, made - len(gone))
+            yield f"{number}", memoryview(data).toreadonly()
+
+    package.save(watched(), tmp_path / "out", memory="2MiB", durability="none")
+    gc.collect()
+    assert sorted(gone) == list(range(2000))
+    assert most < 300  # 2 MiB are 200 of them
+
+
+def test_a_generator_much_faster_than_the_disk_stays_within_its_memory(interpreter: Interpreter) -> None:
+    script = """
+        import resource, shoal
+        shoal.save(((f"warm{n}", bytes(100_000)) for n in range(20)), "null:")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        report = shoal.save(
+            ((f"{n}", bytes([n % 256]) * 100_000) for n in range(1500)), "null:", memory="32MiB", limit_rate="50MB"
+        )
+        print(report.written, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+    """
+    done = interpreter.run(script)
+    assert done.returncode == 0, done.stderr
+    written, grown = map(int, done.stdout.split())
+    assert written == 1500
+    assert grown < 32 + 60  # MiB, of 150 in all
+
+
+def test_nothing_is_asked_of_a_generator_when_the_destination_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    asked = 0
+
+    def items() -> Iterator[tuple[str, bytes]]:
+        nonlocal asked
+        asked += 1
+        yield "x", b""
+
+    with pytest.raises(package.ShoalError):
+        package.save(items(), tmp_path / "out")
+    assert asked == 0
+
+
+def test_a_generator_may_itself_save(tmp_path: Path) -> None:
+    def outer() -> Iterator[tuple[str, bytes]]:
+        for number in range(5):
+            inner = package.save(numbered(300), tmp_path / f"inner{number}", durability="none")
+            yield f"{number}", b"%d" % inner.written
+
+    package.save(outer(), tmp_path / "out")
+    assert files(tmp_path / "out") == {b"%d" % n: b"300" for n in range(5)}
+
+
+def test_what_a_slow_generator_gave_is_saved_while_it_thinks(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    def slow() -> Iterator[tuple[str, bytes]]:
+        for number in range(3):
+            yield f"{number}", b""
+            time.sleep(0.25)
+        yield "last", b""
+        deadline = time.monotonic() + 10
+        while len(seen) < 3 and time.monotonic() < deadline:
+            seen[:] = [name for name in files(tmp_path / "out") if name != b"last"]
+            time.sleep(0.01)
+
+    package.save(slow(), tmp_path / "out")
+    assert len(seen) == 3
+
+
+def test_progress_is_told_and_may_stop_it(tmp_path: Path) -> None:
+    class EnoughError(Exception):
+        """Raised by the progress function."""
+
+    seen: list[package.Progress] = []
+
+    def look(progress: package.Progress) -> None:
+        seen.append(progress)
+        if progress.run.written > 100:
+            raise EnoughError
+
+    def slow() -> Iterator[tuple[str, bytes]]:
+        for name, data in numbered(1_000_000):
+            time.sleep(0.001)
+            yield name, data
+
+    with pytest.raises(EnoughError) as raised:
+        package.save(slow(), tmp_path / "out", progress=look)
+    assert len(seen) >= 2
+    assert balanced(raised.value.report)  # type: ignore[attr-defined]
+
+
+def test_without_a_source_id_a_second_save_finds_the_files_of_the_first(tmp_path: Path) -> None:
+    package.save(numbered(100), tmp_path / "out")
+
+    again = package.save(numbered(100), tmp_path / "out")
+    assert (again.written, again.failed) == (0, 100)
+    assert {failure.kind for failure in again.failures} == {"exists"}
+
+    replaced = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always")
+    assert (replaced.written, replaced.failed) == (100, 0)
+    assert set(files(tmp_path / "out").values()) == {b"new"}
+
+
+def test_a_name_that_comes_twice_is_saved_once(tmp_path: Path) -> None:
+    report = package.save([("twice", b"1"), ("twice", b"2")], tmp_path / "out", workers=1)
+    assert (report.written, report.skipped, report.duplicates) == (1, 1, 1)
+    assert files(tmp_path / "out") == {b"twice": b"1"}
+
+
+def test_a_complete_source_id_is_not_asked_for_items_again(tmp_path: Path) -> None:
+    package.save(numbered(100), tmp_path / "out", source_id="numbers")
+    asked = 0
+
+    def items() -> Iterator[tuple[str, bytes]]:
+        nonlocal asked
+        asked += 1
+        yield from numbered(100)
+
+    again = package.save(items(), tmp_path / "out", source_id="numbers")
+    assert (asked, again.total.written) == (0, 100)
+    assert again.completed_before is not None
+
+
+def test_a_killed_save_with_a_source_id_writes_nothing_committed_again(interpreter: Interpreter) -> None:
+    script = """
+        import os, shoal, signal, sys, time
+        def items():
+            for number in range(3000):
+                if number == 2000 and sys.argv[1] == "kill":
+                    while not any(run.total.written >= 1000 for run in shoal.status("out").runs):
+                        time.sleep(0.01)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield f"{number:06}", b"%d" % number
+        report = shoal.save(items(), "out", source_id="numbers")
+        print(report.listed, report.written, report.skipped, report.failed, report.total.written)
+    """
+    killed = interpreter.run(script, "kill")
+    assert killed.returncode == -9
+    out = interpreter.directory / "out"
+    committed = package.status(out).runs[-1].total.written
+    before = {path.name: path.stat().st_ino for path in out.iterdir() if path.name != ".shoal"}
+
+    done = interpreter.run(script, "whole")
+
+    assert done.returncode == 0, done.stderr
+    _, written, _, failed, total = map(int, done.stdout.split())
+    assert (written, failed, total) == (3000 - committed, 0, 3000)
+    assert files(out) == {b"%06d" % n: b"%d" % n for n in range(3000)}
+    same = sum(before[name] == (out / name).stat().st_ino for name in before)
+    assert same >= committed
+
+
+def test_other_items_under_the_same_source_id_are_refused(tmp_path: Path) -> None:
+    def broken() -> Iterator[tuple[str, bytes]]:
+        yield from numbered(1000)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        package.save(broken(), tmp_path / "out", source_id="numbers")
+    with pytest.raises(package.RunError, match="not those of the earlier call") as raised:
+        package.save(((f"x{name}", data) for name, data in numbered(2000)), tmp_path / "out", source_id="numbers")
+    assert raised.value.kind == "cursor-refused"
+
+
+@pytest.mark.parametrize("where", ["generator", "wait"])
+def test_ctrl_c_stops_it_within_two_seconds(interpreter: Interpreter, where: str) -> None:
+    script = """
+        import os, shoal, signal, sys, threading, time
+        blocked = sys.argv[1] == "generator"
+        began = []
+        def interrupt():
+            time.sleep(0.5)
+            began.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        def items():
+            threading.Thread(target=interrupt).start()
+            for number in range(10_000_000):
+                if blocked and number == 500:
+                    time.sleep(60)
+                yield f"{number}", bytes(1000)
+        try:
+            shoal.save(items(), "out", limit_rate=None if blocked else "500kB", memory="4MiB")
+        except KeyboardInterrupt as interrupted:
+            report = interrupted.report
+            print(time.monotonic() - began[0] < 2, report.written, interrupted.__notes__)
+    """
+    done = interpreter.run(script, where)
+    assert (done.returncode, done.stderr) == (0, "")
+    quick, written, note = done.stdout.split(maxsplit=2)
+    assert quick == "True"
+    assert note.strip() == f"['shoal: {written} objects were saved before this']"
+    if where == "generator":
+        assert written == "500"
+
+
+def test_the_interpreter_exits_while_a_daemon_thread_saves(interpreter: Interpreter) -> None:
+    script = """
+        import shoal, threading, time
+        started = threading.Event()
+        def items():
+            for number in range(10_000_000):
+                if number == 1000:
+                    started.set()
+                yield f"{number}", bytes(1000)
+        def work():
+            shoal.save(items(), "out", limit_rate="1MB", memory="4MiB", progress=lambda _: None)
+        threading.Thread(target=work, daemon=True).start()
+        started.wait()
+        print("exit")
+    """
+    began = time.monotonic()
+    done = interpreter.run(script, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "exit\n", "")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("ends", ["yields", "returns", "exits"])
+def test_a_child_forked_inside_the_generator_does_not_hang(interpreter: Interpreter, ends: str) -> None:
+    script = """
+        import os, shoal, signal, sys, warnings
+        warnings.simplefilter("ignore")
+        def items():
+            for number in range(1000):
+                if number == 500:
+                    child = os.fork()
+                    if not child:
+                        signal.alarm(15)
+                        if sys.argv[1] == "returns":
+                            return
+                        if sys.argv[1] == "exits":
+                            sys.exit(7)
+                    else:
+                        status = os.waitpid(child, 0)[1]
+                        print("child", os.waitstatus_to_exitcode(status), flush=True)
+                yield f"{number}", b"x"
+        try:
+            print(shoal.save(items(), "out").written)
+        except RuntimeError as error:
+            assert "forked child" in str(error), error
+            assert shoal.save([("new", b"")], "child").written == 1
+            sys.exit(3)
+    """
+    done = interpreter.run(script, ends, timeout=40)
+    code = 7 if ends == "exits" else 3
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"child {code}\n1000\n", "")
+
+
+def test_saving_through_a_thread_pool_of_the_callers_own_works(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda n: package.save(numbered(500), tmp_path / f"out{n}"), range(8)))
+    assert [report.written for report in reports] == [500] * 8
+
+
+@pytest.mark.parametrize("source_id", ["", "a\nb", 5, b"x"])
+def test_a_source_id_that_is_none_is_a_config_error(tmp_path: Path, source_id: Any) -> None:
+    with pytest.raises(package.ConfigError, match="source_id"):
+        package.save([], tmp_path / "out", source_id=source_id)
