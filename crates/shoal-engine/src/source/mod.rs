@@ -12,6 +12,7 @@
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
 pub mod files;
+pub mod ids;
 pub mod items;
 pub mod list_get;
 pub mod memory;
@@ -132,6 +133,7 @@ pub struct Job {
     pub(crate) index: u32,
     pub(crate) entries: Rc<dyn Entries>,
     pub(crate) tried: bool,
+    pub(crate) again: bool,
     /// The validated name.
     pub name: Name,
 }
@@ -145,6 +147,11 @@ impl Job {
     /// Whether it has failed before: better asked for by itself.
     pub fn is_tried(&self) -> bool {
         self.tried
+    }
+
+    /// Whether a run that was cut off may have begun it: what it left at the destination is replaced.
+    pub fn is_again(&self) -> bool {
+        self.again
     }
 }
 
