@@ -62,7 +62,8 @@ pub struct ListGet {
     pipeline: NumberOrWord,
 }
 
-fn unknown(option: &str, value: &str) -> PyErr {
+/// A value that an option does not take.
+pub fn unknown(option: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{option} is not known: {value:?}"))
 }
 
