@@ -90,6 +90,12 @@ impl Generation {
         self.bell.as_raw_fd()
     }
 
+    /// Silences what was waited for; what there is to look at is looked at after this.
+    fn heed(&self) {
+        let mut rung = [0; 64];
+        while matches!((&self.bell).read(&mut rung), Ok(read) if read == rung.len()) {}
+    }
+
     /// Whether the run is over.
     #[getter]
     fn ended(&self) -> bool {
@@ -116,8 +122,6 @@ impl Generation {
 
     /// The next objects to make: token, index of the id, name, and whether something of it may be there already.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> Vec<(u64, u64, Bound<'py, PyBytes>, bool)> {
-        let mut rung = [0; 64];
-        while matches!((&self.bell).read(&mut rung), Ok(read) if read == rung.len()) {}
         let tasks = self.caller.take(most);
         tasks.iter().map(|task| (task.token, task.index, PyBytes::new(py, &task.name), task.again)).collect()
     }
