@@ -132,15 +132,15 @@ impl Generation {
     }
 
     /// Says what was written.
-    fn done(&self, all: Vec<Done>) {
-        self.caller.answer(all.into_iter().map(|(token, size, written)| {
+    fn done(&self, outcomes: Vec<Done>) {
+        self.caller.answer(outcomes.into_iter().map(|(token, size, written)| {
             (token, Answer::Done { size, put: if written { Put::Written } else { Put::Duplicate } })
         }));
     }
 
     /// Says what was not, and why.
-    fn failed(&self, all: Vec<Failed>) {
-        self.caller.answer(all.into_iter().map(|(token, kind, reason, hint, errno)| {
+    fn failed(&self, outcomes: Vec<Failed>) {
+        self.caller.answer(outcomes.into_iter().map(|(token, kind, reason, hint, errno)| {
             let known = Kind::ALL.iter().copied().find(|known| known.as_str() == kind);
             let error = Error::new(known.unwrap_or(Kind::Internal), reason).errno(errno);
             (token, Answer::Failed(hint.into_iter().fold(error, Error::hint)))

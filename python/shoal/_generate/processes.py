@@ -12,10 +12,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing import forkserver
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal._errors import RunError
 from shoal._generate import worker
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 PRELOADED = "shoal._generate.worker"
 GUARD = 'is the call in a script under `if __name__ == "__main__":`? what they said themselves is on standard error'
@@ -30,7 +33,7 @@ class Process:
         Raises:
             RunError: It cannot be started.
         """
-        context = multiprocessing.get_context(_method())
+        context = _context()
         self.pipe, theirs = context.Pipe()
         held, self._leash = context.Pipe(duplex=False)
         self._process = context.Process(
@@ -39,7 +42,8 @@ class Process:
         try:
             self._process.start()
         except (OSError, EOFError) as error:
-            raise RunError(f"a worker process cannot be started: {error or type(error).__name__}", hint=GUARD) from error
+            why = str(error) or type(error).__name__
+            raise RunError(f"a worker process cannot be started: {why}", hint=GUARD) from error
         finally:
             theirs.close()
             held.close()
@@ -119,9 +123,11 @@ def in_threads() -> bool:
     return has_gil is not None and not has_gil()
 
 
-def _method() -> str:
+def _context() -> ForkServerContext | SpawnContext:
     # Never fork: this process has threads.
-    return "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("forkserver")
+    return multiprocessing.get_context("spawn")
 
 
 @contextlib.contextmanager

@@ -3,9 +3,9 @@
     run (threads of the binding) ──tasks──▶ Supervisor (the caller's thread) ──ids──▶ worker processes
                                  ◀─outcomes─                                 ◀─outcomes─
 
-Each worker has a task of several ids in work and another ahead of it. When one dies, the ids that it may have been at are
-done again, alone on a worker; when that dies too, in halves, until the id that kills is known. Not here: how a process is
-started and ended (`processes.py`), what it does (`worker.py`).
+Each worker has a task of several ids in work and another ahead of it. When one dies, the ids that it may have been at
+are done again, alone on a worker; when that dies too, in halves, until the id that kills is known. Not here: how a
+process is started and ended (`processes.py`), what it does (`worker.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shoal._generate.processes import GUARD, AnyWorker, Process, Thread, in_thre
 
 if TYPE_CHECKING:
     from shoal._generate.checks import Job
-    from shoal._generate.worker import Item
+    from shoal._generate.messages import Item
     from shoal._options import Options
     from shoal._report import Progress, Report
 
@@ -43,19 +43,15 @@ LET_GO_SECONDS = 1.0  # s for a worker to end when it is let go: it is killed th
 
 def run(job: Job, sink: str, options: Options, progress: Callable[[Progress], object] | None) -> Report:
     """Runs it to its end, as `shoal.generate` says."""
-    threads = in_threads()
-    kind = "thread" if threads else "process"
-    cores = len(os.sched_getaffinity(0))
-    count, reason = (cores, f"a {kind} for each core") if options["workers"] == "auto" else (options["workers"], "as asked")
+    kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
+    count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
+    if options["workers"] != "auto":
+        count, reason = options["workers"], "as asked"
     if count > max(1, len(job.ids)):
-        count, reason = max(1, len(job.ids)), f"a {kind} for each id"
-    generation = _shoal.Generation(
-        sink, options, job.identity, len(job.ids), IN_FLIGHT * count, (count, reason)
-    )
+        count, reason = max(1, len(job.ids)), f"a {noun} for each id"
+    generation = _shoal.Generation(sink, options, job.identity, len(job.ids), IN_FLIGHT * count, (count, reason))
     memory = max(1, options["memory"] // count)
-    supervisor = Supervisor(
-        generation, job, (options["durability"], options["overwrite"], memory), progress, Thread if threads else Process
-    )
+    supervisor = Supervisor(generation, job, (options["durability"], options["overwrite"], memory), progress, kind)
     try:
         supervisor.start(count)
         supervisor.work()

@@ -1,7 +1,7 @@
 """A worker process of `shoal.generate`: calls the function for one id after another and hands on what it returns.
 
-It talks to the caller through a pipe: tasks come in, outcomes go out. Not here: writing (`_shoal.Placer`, on a thread of
-its own), what becomes of a process that is killed (`supervisor.py`).
+It talks to the caller through a pipe: tasks come in, outcomes go out. Not here: writing (`_shoal.Placer`, on a thread
+of its own), what becomes of a process that is killed (`supervisor.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from shoal._shoal import Failed, Written
+    from shoal._generate.messages import Failed, Place, Written
 
 REPORT_EVERY = 0.2  # s after which outcomes are told although the task goes on
-REASON_MAX = 4096  # characters of a traceback that the journal keeps: the end, where the cause is, and some of the start
+REASON_MAX = 4096  # characters of a traceback that are kept: the end, where the cause is, and some of the start
 REASON_START = 1024
-
-# What is sent: an id with the token of its task, its name, and whether something of it may be there already.
-Item = tuple[int, int | str, bytes, bool]
 
 
 def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None:
@@ -37,9 +34,10 @@ def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None
         try:
             function = pipe.recv()
             pipe.send(("ready",))
-            if (place := pipe.recv()) is None:
+            told: tuple[Place, str, str, int] | None = pipe.recv()
+            if told is None:
                 return
-            placer = _shoal.Placer(*place, leash.fileno() if leash else None)
+            placer = _shoal.Placer(*told, leash.fileno() if leash else None)
         except (EOFError, OSError):
             raise
         except Exception as error:  # noqa: BLE001  # importing the function's module may raise anything
