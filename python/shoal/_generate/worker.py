@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 import traceback
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
@@ -31,16 +32,19 @@ def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None
         # Ctrl-C goes to every process of a terminal; the caller decides what it means.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        sent = pipe.recv_bytes()
         try:
-            function = pipe.recv()
-            pipe.send(("ready",))
-            told: tuple[Place, str, str, int] | None = pipe.recv()
-            if told is None:
-                return
-            placer = _shoal.Placer(*told, leash.fileno() if leash else None)
-        except (EOFError, OSError):
-            raise
+            function = ForkingPickler.loads(sent)
         except Exception as error:  # noqa: BLE001  # importing the function's module may raise anything
+            pipe.send(("broken", explained(error)))
+            return
+        pipe.send(("ready",))
+        told: tuple[Place, str, str, int] | None = pipe.recv()
+        if told is None:
+            return
+        try:
+            placer = _shoal.Placer(*told, leash.fileno() if leash else None)
+        except Exception as error:  # noqa: BLE001  # a destination that was taken away, no thread
             pipe.send(("broken", explained(error)))
             return
         try:

@@ -210,6 +210,10 @@ impl Source for Ids {
         Ok(partition(locators))
     }
 
+    fn lanes_max(&self) -> Option<usize> {
+        Some(1) // it only keeps account
+    }
+
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         let bell = self.shared.lane(lane);
         let mut state = self.shared.state();

@@ -50,6 +50,10 @@ pub trait Source: Send + Sync {
     fn in_flight_max(&self) -> Option<usize> {
         None
     }
+    /// Most lanes that make sense, if the source knows: with one, objects are taken in the order of the listing.
+    fn lanes_max(&self) -> Option<usize> {
+        None
+    }
     /// Objects that one connection may have in flight, as far as is known by now (pipelining).
     fn depth(&self) -> usize {
         1
