@@ -12,8 +12,10 @@ import pytest
 
 import shoal as package
 import shoal.bench
-from shoal.bench import contest, verify
+from shoal.bench import verify
+from shoal.bench.arena import Scale
 from shoal.bench.contestants import Contestant, Task
+from shoal.bench.service import first_names
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -102,17 +104,45 @@ HARMS = {
 
 
 @pytest.mark.parametrize("what", HARMS)
-def test_a_fast_wrong_answer_ends_the_bench(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", HARMS[what])])
-    with pytest.raises(package.RunError, match=r"object-000000007|ended with code 7"):
-        shoal.bench.copy(count=20, trials=1, directory=tmp_path)
+def test_a_fast_wrong_answer_has_no_row_and_costs_no_other(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", HARMS[what]), harmful("harmless", "")])
+    results = shoal.bench.copy(count=20, trials=1, directory=tmp_path)
+    wrong = results.row("harmful")
+    assert wrong.failed is not None
+    assert ("ended with code 7" if what == "an exit code" else "object-000000007") in wrong.failed
+    assert wrong.trials == []
+    assert (results.failed, results.base, len(results.row("harmless").trials)) == (["harmful"], "harmless", 1)
+    assert f"failed: harmful: {wrong.failed}" in " ".join(results.table().split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_fails_once_is_out_whatever_it_did_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = tmp_path / "once"
+    harm = f"done = pathlib.Path({str(once)!r})\nsys.exit(7) if done.exists() else done.touch()"
+    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", harm), harmful("harmless", "")])
+    said: list[str] = []
+    results = shoal.bench.copy(count=20, trials=2, directory=tmp_path / "there", progress=said.append)
+    assert results.row("harmful").trials == []
+    assert len(results.row("harmless").trials) == 2
+    assert sum(line.endswith(": harmful") for line in said) == 2, "it is not run a third time"
+
+
+def test_a_failed_row_is_the_exit_code(shoal: Command, tmp_path: Path) -> None:
+    (tmp_path / "requests.py").write_text("raise ImportError('broken')")
+    done = shoal.run(
+        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=str(tmp_path)
+    )
+    assert done.returncode == 1
+    assert "failed: requests, one session: it ended with code 1: ImportError: broken" in done.stdout
+    assert "shoal copy  " in done.stdout, "the other row stands"
 
 
 def test_what_is_expected_is_what_the_service_serves(service: Service, tmp_path: Path) -> None:
     served = service(synthetic="30:100")
     package.copy(served.url, tmp_path / "out")
-    names = contest._names(served.url, 30)
+    names = first_names(served.url, 30)
     assert verify.fault(tmp_path / "out", names, 100, partitioned=False) is None
     package.copy(served.url, tmp_path / "apart", layout="partition")
     assert verify.fault(tmp_path / "apart", names, 100, partitioned=True) is None
@@ -124,6 +154,6 @@ def test_trials_are_compared_pair_by_pair() -> None:
         return shoal.bench.Row(key, key, "peer", "names", trials=trials)
 
     rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
-    results = shoal.bench.Results("copy", {}, {}, rows, "a")
+    results = shoal.bench.Results("copy", {}, {}, rows, "a", Scale(1, "one", "nobody's"), "not at all")
     assert results.ratio("a", "b") == 2
     assert results.noisy == ["a", "b"], "a machine that becomes four times as slow is said to be noisy"

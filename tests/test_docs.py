@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 import shlex
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
 import shoal as package
-from shoal import _api, _save
+from shoal import _api, _read, _save
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Command
 
 
@@ -27,7 +29,10 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status, _save.save])
+FUNCTIONS = [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _read.read, _save.save]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"shoal": package, "urllib": urllib}
@@ -61,7 +66,11 @@ def examples() -> list[list[str]]:
     for command in (app, *map(command_of, COMMANDS)):
         text = (command.epilog or "").replace("\\\n", "")
         found += [line.strip() for line in text.splitlines() if line.strip().startswith("shoal ")]
-    return [shlex.split(line.split("   ")[0].partition(" | ")[0])[1:] for line in found if "SRC" not in line]
+    return [
+        shlex.split(line.split("   ")[0].partition(" | ")[0].partition(" > ")[0])[1:]
+        for line in found
+        if "SRC" not in line
+    ]
 
 
 @pytest.mark.parametrize("arguments", examples(), ids=lambda arguments: " ".join(arguments)[:40])
@@ -97,3 +106,34 @@ def test_functions_say_what_they_raise_and_return() -> None:
         text = inspect.getdoc(function) or ""
         for part in ("Args:", "Returns:", "Raises:", "Example:"):
             assert f"\n{part}\n" in text
+
+
+def blocks(path: Path) -> list[str]:
+    """The Python examples of a document."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+READING = blocks(Path(__file__).parent.parent / "docs/read.md")
+
+
+@pytest.mark.parametrize("example", READING, ids=[f"{at}" for at in range(len(READING))])
+def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, example: str) -> None:
+    needed = re.search(r"^# needs: (\w+)", example)
+    if needed is not None:
+        pytest.importorskip(needed[1], reason=f"{needed[1]} is not installed")
+    for number in range(30):
+        (tmp_path / "photos/deep").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"photos/deep/{number}.jpg").write_bytes(bytes(number * 1000))
+    for other in READING:
+        named = re.match(r"# file: (\S+)\n", other)
+        if named is not None:
+            (tmp_path / named[1]).write_text(other)
+    (tmp_path / "example.py").write_text(example)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

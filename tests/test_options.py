@@ -10,8 +10,9 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _options, _save, _shoal
+from shoal import _api, _options, _read, _save, _shoal
 from shoal.cli.copy import command as copy_command
+from shoal.cli.read import command as read_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ def defaults(function: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-PYTHON = defaults(_api.copy) | defaults(_api.list_get)
+PYTHON = defaults(_api.copy) | defaults(_api.list_get) | defaults(_api.files)
 
 
 def comparable(name: str, value: Any) -> Any:
@@ -45,10 +46,29 @@ def test_python_has_the_engines_options_and_its_defaults() -> None:
 
 
 def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try_with_its_defaults() -> None:
-    own = {"source_id"}
+    own = {"source_id", "header", "final_newline"}
     given = defaults(_save.save)
     assert set(given) - own == set(defaults(_api.copy)) - set(_save.UNUSED)
     assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
+
+
+def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
+    own = {"order", "chunk_size", "shard"}
+    of_a_destination = {"durability", "overwrite", "layout", "journal"}
+    of_a_journal = {"retry_failed", "again", "relist", "force_resume"}
+    assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - of_a_journal
+    for name, default in defaults(_read.read).items():
+        assert name in own or default == defaults(_api.copy)[name]
+
+
+def test_the_command_read_has_every_option_of_read() -> None:
+    flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
+    output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum"}
+    sources = set(defaults(_api.list_get) | defaults(_api.files))
+    assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
+    given = read_command.make_context("read", ["SRC"]).params
+    for name, default in defaults(_read.read).items():
+        assert name in ("chunk_size", "shard", "progress") or given[name] == default
 
 
 def test_the_binding_is_given_every_option() -> None:
@@ -80,7 +100,9 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         assert tuple(flag.type.choices) == get_args(literal)
 
 
-@pytest.mark.parametrize("function", [_api.copy, _api.list_get, _api.serve, _api.status, _save.save])
+@pytest.mark.parametrize(
+    "function", [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _read.read, _save.save]
+)
 def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
     text = inspect.getdoc(function) or ""
     section = text.partition("Args:\n")[2].partition("\n\n")[0]

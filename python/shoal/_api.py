@@ -143,6 +143,9 @@ def _path_text(path: Path) -> str:
     return text
 
 
+NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
+
+
 def source_options(source: Source) -> SourceOptions:
     """Returns what stands for a source, in the form that the binding takes.
 
@@ -152,16 +155,17 @@ def source_options(source: Source) -> SourceOptions:
     text: str | None = None
     paths: tuple[str, ...] | None = None
     own_service, own_files = list_get("http://localhost"), files(".")
-    if isinstance(source, ListGet):
-        text, own_service = source.url, source
-    elif isinstance(source, str) and source.startswith(("http://", "https://")):
-        text = source
-    elif isinstance(source, Files | str | os.PathLike | Iterable):
-        own_files = source if isinstance(source, Files) else files(source)
+    given: object = source  # typed callers give nothing else; others are told
+    if isinstance(given, ListGet):
+        text, own_service = given.url, given
+    elif isinstance(given, str) and given.startswith(("http://", "https://")):
+        text = given
+    elif isinstance(given, Files | str | os.PathLike | Iterable) and type(given) not in NO_PATHS:
+        own_files = given if isinstance(given, Files) else files(given)
         text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
     else:
         raise ConfigError(
-            f"source is neither a URL, a path, paths, shoal.files(…) nor shoal.list_get(…): {type(source).__name__}"
+            f"source is neither a URL, a path, paths, shoal.files(…) nor shoal.list_get(…): {type(given).__name__}"
         )
     return SourceOptions(
         text=text, paths=paths, list_get=own_service.options(), files={"follow_links": own_files.follow_links}

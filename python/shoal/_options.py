@@ -61,6 +61,14 @@ class ReadOptions(TypedDict):
     order: Order | None
     chunk_size: int | None
     checksum: Checksum | None
+    shard: tuple[int, int] | None
+
+
+class EncodeOptions(TypedDict):
+    """What the binding takes for tables and arrays that become files."""
+
+    header: bool
+    final_newline: bool
 
 
 class FilesOptions(TypedDict):
@@ -313,7 +321,9 @@ def engine_options(
     )
 
 
-def read_options(*, order: Order | None, chunk_size: Size | None, checksum: Checksum | None) -> ReadOptions:
+def read_options(
+    *, order: Order | None, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
+) -> ReadOptions:
     """Checks what a user gave for reading and returns it in the form that the binding takes.
 
     Raises:
@@ -324,7 +334,11 @@ def read_options(*, order: Order | None, chunk_size: Size | None, checksum: Chec
     if checksum is not None:
         _choice(checksum, get_args(Checksum), "checksum")
     size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")
-    return ReadOptions(order=order, chunk_size=size, checksum=checksum)
+    if shard is not None:
+        part = tuple(shard)
+        if len(part) != 2 or any(type(number) is not int for number in part) or not 0 <= part[0] < part[1] < 1 << 32:
+            raise ConfigError(f"shard is not (index, count), the index counted from 0: {shard!r}")
+    return ReadOptions(order=order, chunk_size=size, checksum=checksum, shard=shard)
 
 
 def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

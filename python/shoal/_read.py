@@ -27,6 +27,7 @@ def read(
     *,
     order: Order | None = None,
     chunk_size: Size | None = None,
+    shard: tuple[int, int] | None = None,
     workers: Workers = "auto",
     memory: Size = "256MiB",
     max_retries: int = 10,
@@ -56,6 +57,8 @@ def read(
         chunk_size: Hand a longer object over in pieces of this many bytes, one after the other (`Object.offset` says
             where each belongs). Other objects may come in between; if one fails in the middle, its first pieces have
             come all the same. By default an object is always whole, and one larger than `memory` is a failure.
+        shard: `(index, count)`: only this one of so many parts, so that several processes share the work. Each object
+            is in exactly one part, by the hash of its name; those of the other parts count as skipped.
         workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
         memory: Most bytes that wait for the caller: a number, or text such as `"256MiB"`.
         max_retries: How often one object is tried again.
@@ -92,7 +95,7 @@ def read(
     """
     return reader(
         source,
-        read_options(order=order, chunk_size=chunk_size, checksum=None),
+        read_options(order=order, chunk_size=chunk_size, checksum=None, shard=shard),
         progress,
         workers=workers,
         memory=memory,

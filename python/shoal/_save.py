@@ -13,6 +13,7 @@ from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
     Durability,
+    EncodeOptions,
     Layout,
     OnError,
     Overwrite,
@@ -23,6 +24,7 @@ from shoal._options import (
     Workers,
     engine_options,
 )
+from shoal._progress import drawing
 
 if TYPE_CHECKING:
     from shoal._report import Report
@@ -44,6 +46,8 @@ def save(
     sink: Path,
     *,
     source_id: str | None = None,
+    header: bool = True,
+    final_newline: bool = True,
     workers: Workers = "auto",
     memory: Size = "256MiB",
     durability: Durability = "batch",
@@ -64,10 +68,14 @@ def save(
     This thread only iterates; files are written by threads that do not need the interpreter. An item is asked for only
     while there is room for it, the first one when the destination is ready.
 
-    **Data** is `bytes`, `str` (saved as UTF-8) or anything with a buffer, such as `bytearray`, `memoryview`, `array`,
-    `mmap` or a NumPy array (its bytes in C order). What cannot change is not copied: `bytes`, `str`, and read-only
-    buffers in one piece, which must stay as they are until the call returns. A writable buffer is copied before the
-    next item is asked for, so that it may be filled again.
+    **Data** is `bytes`, `str` (saved as UTF-8) or anything with a buffer, such as `bytearray`, `memoryview`, `array` or
+    `mmap`. Tables (Polars, PyArrow, pandas, DuckDB: whatever has `__arrow_c_stream__` or `__arrow_c_array__`) and NumPy
+    arrays are written in the format that the name's ending says, by the threads that write: tables as `.csv`,
+    `.parquet` (Snappy), `.arrow` or `.feather` (both the Arrow IPC file format), `.jsonl` or `.ndjson`; arrays as
+    `.npy` or, up to two dimensions, `.csv`. An array with another ending is saved as its bytes in C order, a table is
+    then a failure. What cannot change is not copied: `bytes`, `str`, tables, and what is read-only and in one piece; it
+    must stay as it is until the call returns. What is writable is copied before the next item is asked for, so that it
+    may be filled again.
 
     **Names** are relative paths: `str`, `bytes` or `os.PathLike`. One that leads out of the sink, or that no file can
     have, is a failure of its object.
@@ -82,6 +90,8 @@ def save(
         source_id: A name for the items, promising that they come in the same order each time with the same data. A
             later call with the same name goes on behind what is committed: those items are asked for and passed over.
             Without it every call starts anew, and a file that an earlier one wrote is a failure `exists`.
+        header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
+        final_newline: A `.csv` or `.jsonl` file ends with a line end.
         workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
         memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while its data
             fills it.
@@ -141,15 +151,9 @@ def save(
     target = os.fspath(sink)
     if not isinstance(target, str):
         raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
-    if progress is None or progress is False:
-        return _shoal.save(items, target, options, source_id, None)
-    if progress is not True:
-        return _shoal.save(items, target, options, source_id, progress)
-
-    from shoal._progress import LineDrawer
-
-    drawer = LineDrawer()
+    function, end = drawing(progress)
+    encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
     try:
-        return _shoal.save(items, target, options, source_id, drawer)
+        return _shoal.save(items, target, options, source_id, encode, function)
     finally:
-        drawer.close()
+        end()

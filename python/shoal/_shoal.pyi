@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from shoal._generate.messages import Failed, Place, Written
-from shoal._options import Options, Path, ReadOptions, Size, SourceOptions
+from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
 from shoal._report import Failure, Progress, Report, ServerStats, Status
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "escape",
     "kinds",
     "limit_copy",
+    "limit_read",
     "save",
     "status",
 ]
@@ -47,6 +48,7 @@ def save(
     sink: str,
     options: Options,
     source_id: str | None,
+    encode: EncodeOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Saves every item into the sink. `shoal.save` says all of it."""
@@ -70,6 +72,9 @@ def limit_copy(
     address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
 ) -> tuple[int, int, float]:
     """The bare loop that the lab compares with: objects, bytes, seconds. The interpreter is released meanwhile."""
+
+def limit_read(directory: Path, threads: int) -> tuple[int, int, float]:
+    """Every file below a directory, read and dropped: objects, bytes, seconds without the walk."""
 
 @final
 class Object:
@@ -265,7 +270,15 @@ class Generation:
 class Placer:
     """In a process that works for `shoal.generate`: encodes and writes what its function returns, on a thread."""
 
-    def __new__(cls, place: Place, durability: str, overwrite: str, memory: int, leash: int | None) -> Placer:
+    def __new__(
+        cls,
+        place: Place,
+        durability: str,
+        overwrite: str,
+        memory: int,
+        encode: EncodeOptions,
+        leash: int | None,
+    ) -> Placer:
         """Joins a run. `leash`: a file descriptor; when its other end is closed, this process ends."""
 
     def put(self, token: int, name: bytes, data: object, again: bool) -> None:

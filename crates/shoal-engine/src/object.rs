@@ -17,6 +17,9 @@ pub struct ObjectMeta {
     pub unverified: bool,
 }
 
+/// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
+pub const WHOLE_MAX: usize = 64 << 10;
+
 /// The complete bytes of an object.
 #[derive(Debug)]
 pub enum Payload<'a> {
@@ -85,6 +88,11 @@ pub enum Put {
 pub trait ObjectWriter {
     /// Appends a piece.
     fn write(&mut self, piece: &[u8]) -> Result<()>;
+    /// Memory at whose end the next bytes may be put in place of calling `write`, up to the size that was announced, so
+    /// that they need not be copied; `None`: call `write`.
+    fn space(&mut self) -> Option<&mut Vec<u8>> {
+        None
+    }
     /// Publishes the object.
     fn finish(self: Box<Self>) -> Result<Put>;
 }

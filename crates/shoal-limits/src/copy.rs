@@ -12,6 +12,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use crate::answers::Connection;
+use crate::outcome::Outcome;
 
 /// Objects a thread takes at once, and those of one directory in the layout `Partition`.
 const RUN: usize = 100;
@@ -40,17 +41,6 @@ pub struct Copy {
     pub threads: usize,
     /// Only the first so many objects.
     pub limit: Option<usize>,
-}
-
-/// What was copied. The listing is not in the time.
-#[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    /// Objects.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Seconds from the first request for an object to the last file.
-    pub seconds: f64,
 }
 
 /// Copies every object of a list/get service, as fast as a loop can.

@@ -3,5 +3,9 @@
 
 mod answers;
 mod copy;
+mod outcome;
+mod read;
 
-pub use copy::{Copy, Layout, Outcome, copy};
+pub use copy::{Copy, Layout, copy};
+pub use outcome::Outcome;
+pub use read::{Read, read};

@@ -83,6 +83,11 @@ impl Background {
         self.shared.stop.store(true, Relaxed);
     }
 
+    /// Whether the interpreter is about to exit.
+    pub fn told_to_stop(&self) -> bool {
+        self.live.told_to_stop()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,6 +100,12 @@ impl Background {
             let _ = self.outcome.set(outcome); // its body catches panics
         }
         self.outcome.get()
+    }
+
+    /// Waits for its end, as `outcome` does, and takes what it came to.
+    pub fn take_outcome(&mut self) -> Option<Outcome> {
+        self.outcome();
+        self.outcome.take()
     }
 }
 

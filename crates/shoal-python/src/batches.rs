@@ -62,7 +62,8 @@ impl Batch {
     #[getter]
     fn nbytes(&self) -> i64 {
         let data = self.0.column(2).as_any().downcast_ref::<LargeBinaryArray>();
-        data.map_or(0, |data| data.value_offsets().last().copied().unwrap_or_default())
+        let ends = data.map_or(&[][..], |data| data.value_offsets());
+        ends.last().zip(ends.first()).map_or(0, |(last, first)| last - first)
     }
 
     fn __len__(&self) -> usize {

@@ -1,16 +1,23 @@
-//! What a user may save as the data of an object, and how lanes come to its bytes without the interpreter.
+//! What a user may save as the data of an object, and how lanes come to its bytes without the interpreter: bytes, text and
+//! buffers as they are, tables (`table.rs`) and arrays (`array.rs`) in the format that the name's ending says.
 //!
 //! A Python object is looked at once, on the thread that iterates: what is read-only is borrowed, what can change is copied
 //! before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
 
 use std::borrow::Cow;
 
+use arrow_array::RecordBatchIterator;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use shoal_encode::{Format, encode_table};
+use shoal_engine::display::escape;
 use shoal_engine::source::items::Item;
 use shoal_engine::{Error, Kind, Result};
+
+use crate::array::Array;
+use crate::table::Table;
 
 /// Memory of a Python object that is held beside it.
 struct Span {
@@ -30,6 +37,10 @@ pub enum Data {
     Object(Held<Py<PyAny>>),
     /// What another object exports for reading.
     Buffer(Held<PyUntypedBuffer>),
+    /// A table, and how it is written.
+    Table(Table, Format, shoal_encode::Options),
+    /// An array, and how it is written.
+    Array(Array, Format, shoal_encode::Options),
     /// It has no bytes; why.
     Refused(Kind, String),
 }
@@ -60,12 +71,27 @@ impl Item for Data {
         match self {
             Data::Object(held) => held.span.len as u64,
             Data::Buffer(held) => held.span.len as u64,
+            Data::Table(table, ..) => table.held(),
+            Data::Array(array, ..) => array.held(),
             Data::Refused(_, why) => why.len() as u64,
         }
     }
 
-    fn data<'a>(&'a self, _scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn data<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        scratch.clear();
+        let encoding = |error: shoal_encode::Error| Error::new(Kind::Encoding, escape(error.to_string().as_bytes()));
         match self {
+            Data::Table(table, format, options) => {
+                let rows = table.rows().map_err(|why| Error::new(Kind::Encoding, why))?;
+                let rows = rows.iter().cloned().map(Ok);
+                let mut reader = RecordBatchIterator::new(rows, table.schema());
+                encode_table(&mut reader, *format, options, scratch).map_err(encoding)?;
+                Ok(scratch)
+            }
+            Data::Array(array, format, options) => {
+                array.encode(*format, options, scratch).map_err(encoding)?;
+                Ok(scratch)
+            }
             Data::Object(held) => Ok(held.bytes()),
             Data::Buffer(held) => Ok(held.bytes()),
             Data::Refused(kind, why) => Err(Error::new(*kind, why)),
@@ -118,8 +144,8 @@ fn escaped<'a>(text: &Bound<'_, PyString>) -> PyResult<(Cow<'a, [u8]>, Option<Da
     Ok((Cow::Owned(encode("surrogatepass")?), Some(Data::Refused(Kind::UnsafeName, why))))
 }
 
-/// The data of an item.
-pub fn data(object: &Bound<'_, PyAny>) -> PyResult<Data> {
+/// The data of an item with this name.
+pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Options) -> PyResult<Data> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(of_bytes(bytes.clone()));
     }
@@ -134,7 +160,26 @@ pub fn data(object: &Bound<'_, PyAny>) -> PyResult<Data> {
             }
         });
     }
-    buffer(object)
+    let format = Format::of_name(name);
+    if let Some(table) = Table::import(object)? {
+        return Ok(match (table, format) {
+            (Err(why), _) => Data::Refused(Kind::Encoding, why),
+            (Ok(table), Some(format)) => Data::Table(table, format, options),
+            (Ok(_), None) => Data::Refused(Kind::Encoding, formless()),
+        });
+    }
+    // With another ending an array is saved as the bytes that it is.
+    match format.map(|format| Array::import(object).map(|array| array.map(|array| (array, format)))).transpose()? {
+        Some(Some((array, format))) => Ok(Data::Array(array, format, options)),
+        _ => buffer(object),
+    }
+}
+
+/// What a table's name may end in.
+fn formless() -> String {
+    let endings = Format::ENDINGS.iter().filter(|(_, format)| *format != Format::Npy);
+    let endings: Vec<String> = endings.map(|(ending, _)| format!(".{ending}")).collect();
+    format!("a table is written in the format that its name's ending says: {}", endings.join(", "))
 }
 
 fn of_bytes(bytes: Bound<'_, PyBytes>) -> Data {
@@ -157,7 +202,7 @@ fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
     }
     // Also what has no dimension, which that one refuses.
     let Ok(view) = PyMemoryView::from(object) else {
-        let why = format!("its data is neither bytes nor text nor a buffer nor a table: {}", class(object));
+        let why = format!("its data is neither bytes nor text nor a buffer: {}", class(object));
         return Err(PyTypeError::new_err(why));
     };
     Ok(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?))

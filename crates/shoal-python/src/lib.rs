@@ -3,6 +3,7 @@
 //! Here: what Python sees of the engine, and nothing else. Not here: defaults (the engine's), message texts (the engine's and
 //! the package's), files, retries, threads.
 
+mod array;
 mod at_exit;
 mod background;
 mod batches;
@@ -21,6 +22,7 @@ mod serve;
 mod show;
 mod source;
 mod status;
+mod table;
 mod transfer;
 
 use pyo3::prelude::*;
@@ -35,7 +37,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::generate::Generation;
     #[pymodule_export]
-    use crate::limits::limit_copy;
+    use crate::limits::{limit_copy, limit_read};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]

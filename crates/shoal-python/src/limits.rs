@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use shoal_limits::{Copy, Layout};
+use shoal_limits::{Copy, Layout, Read};
 
 /// Copies from the service at `address` ("127.0.0.1:8080"): objects, bytes, seconds.
 #[pyfunction]
@@ -26,5 +26,12 @@ pub fn limit_copy(
     };
     let job = Copy { address, directory, layout, depth, threads, limit };
     let outcome = py.detach(|| shoal_limits::copy(&job))?;
+    Ok((outcome.objects, outcome.bytes, outcome.seconds))
+}
+
+/// Reads every file below a directory and hands over nothing: objects, bytes, seconds.
+#[pyfunction]
+pub fn limit_read(py: Python<'_>, directory: PathBuf, threads: usize) -> PyResult<(u64, u64, f64)> {
+    let outcome = py.detach(|| shoal_limits::read(&Read { directory, threads }))?;
     Ok((outcome.objects, outcome.bytes, outcome.seconds))
 }

@@ -26,14 +26,9 @@ pub struct Object {
 /// Small objects are copied out of the buffer they share with others, so that keeping one keeps nothing else.
 enum Bytes {
     /// The name, then the data.
-    Own {
-        both: Box<[u8]>,
-        name: usize,
-    },
-    Shared {
-        name: Box<[u8]>,
-        data: Arc<Buffer>,
-    },
+    Own { both: Box<[u8]>, name: usize },
+    /// The data begins at `from`.
+    Shared { name: Box<[u8]>, data: Arc<Buffer>, from: usize },
 }
 
 impl Object {
@@ -42,7 +37,7 @@ impl Object {
         let (name, range) = (chunk.name(index), chunk.range(index));
         let alone = chunk.len() == 1 && chunk.data().capacity() <= 2 * range.len() + PINNED_BESIDE;
         let bytes = if alone && range.len() > SMALL {
-            Bytes::Shared { name: name.into(), data: chunk.data().clone() }
+            Bytes::Shared { name: name.into(), data: chunk.data().clone(), from: range.start }
         } else {
             let mut both = Vec::with_capacity(name.len() + range.len());
             both.extend_from_slice(name);
@@ -62,7 +57,7 @@ impl Object {
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Own { both, name } => &both[*name..],
-            Bytes::Shared { data, .. } => data,
+            Bytes::Shared { data, from, .. } => &data[*from..],
         }
     }
 }

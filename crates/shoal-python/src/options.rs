@@ -62,6 +62,21 @@ pub struct ListGet {
     pipeline: NumberOrWord,
 }
 
+/// `shoal._options.EncodeOptions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct EncodeOptions {
+    header: bool,
+    final_newline: bool,
+}
+
+impl EncodeOptions {
+    /// The encoder's form.
+    pub fn to_encoder(&self) -> shoal_encode::Options {
+        shoal_encode::Options { header: self.header, final_newline: self.final_newline }
+    }
+}
+
 /// A value that an option does not take.
 pub fn unknown(option: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{option} is not known: {value:?}"))

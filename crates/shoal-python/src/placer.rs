@@ -27,7 +27,7 @@ use crate::data::{self, Data};
 use crate::errors::run_error;
 use crate::fork::Owner;
 use crate::generate::Failed;
-use crate::options::unknown;
+use crate::options::{EncodeOptions, unknown};
 
 /// How often signals are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -47,6 +47,8 @@ struct Work {
     name: Vec<u8>,
     again: bool,
     data: Data,
+    /// What it counts for in memory.
+    held: u64,
 }
 
 struct Outcome {
@@ -90,6 +92,7 @@ pub struct Placer {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     memory: u64,
+    encode: shoal_encode::Options,
     owner: Owner,
 }
 
@@ -103,6 +106,7 @@ impl Placer {
         durability: &str,
         overwrite: &str,
         memory: u64,
+        encode: EncodeOptions,
         leash: Option<i32>,
     ) -> PyResult<Placer> {
         let options = DirOptions {
@@ -125,20 +129,20 @@ impl Placer {
         }
         let writing = shared.clone();
         let thread = start("shoal-place", move || write_all(&sink, &writing))?;
-        Ok(Placer { shared, thread: Mutex::new(Some(thread)), memory, owner: Owner::here() })
+        Ok(Placer { shared, thread: Mutex::new(Some(thread)), memory, encode: encode.to_encoder(), owner: Owner::here() })
     }
 
     /// Hands data over to be written; waits while too much of it waits already.
     fn put(&self, py: Python<'_>, token: u64, name: &[u8], data: &Bound<'_, PyAny>, again: bool) -> PyResult<()> {
         self.owner.check("this process of shoal.generate")?;
-        let data = data::data(data)?;
-        let size = data.held();
+        let data = data::data(data, name, self.encode)?;
+        let held = data.held();
         loop {
             let mut state = self.shared.state();
-            if state.held + size <= self.memory || state.open == 0 {
-                state.held += size;
+            if state.held + held <= self.memory || state.open == 0 {
+                state.held += held;
                 state.open += 1;
-                state.queue.push_back(Work { token, name: name.to_vec(), again, data });
+                state.queue.push_back(Work { token, name: name.to_vec(), again, data, held });
                 let returned = std::mem::take(&mut state.returned);
                 drop(state);
                 self.shared.work.notify_one();
@@ -146,7 +150,7 @@ impl Placer {
                 return Ok(());
             }
             drop(state);
-            let full = |state: &mut State| state.open > 0 && state.held + size > self.memory;
+            let full = |state: &mut State| state.open > 0 && state.held + held > self.memory;
             py.detach(|| drop(self.shared.written.wait_timeout_while(self.shared.state(), LOOK_EVERY, full)));
             py.check_signals()?;
         }
@@ -257,7 +261,7 @@ fn write_all(sink: &DirSink, shared: &Shared) {
             false => scratch = Vec::new(),
         }
         let mut state = shared.state();
-        state.held -= work.data.held();
+        state.held -= work.held;
         state.open -= 1;
         state.outcomes.push(Outcome { token: work.token, result });
         state.returned.push(work.data);

@@ -14,6 +14,7 @@ use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
 use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
+use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, TransferOptions};
 
@@ -24,6 +25,7 @@ use crate::object::Object;
 use crate::options::Options;
 use crate::report;
 use crate::source::SourceOptions;
+use crate::transfer::exiting;
 
 /// Signals are looked for at least every 100 ms.
 const TICK: Duration = Duration::from_millis(50);
@@ -41,6 +43,7 @@ pub struct ReadOptions {
     order: Option<String>,
     chunk_size: Option<u64>,
     checksum: Option<String>,
+    shard: Option<(u32, u32)>,
 }
 
 impl ReadOptions {
@@ -223,6 +226,9 @@ impl Reader {
     fn conclude(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
         let run = flow.run()?;
         let Some(Outcome { report, error: Some(error) }) = py.detach(|| run.outcome()) else { return Ok(()) };
+        if let Some(exiting) = exiting(run.told_to_stop()) {
+            return Err(exiting);
+        }
         let raised = match report.failures.first() {
             Some(first) if flow.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, error),
@@ -261,6 +267,13 @@ impl Reader {
             piece: read.chunk_size,
         };
         let checksum = read.checksum()?;
+        let source = match read.shard {
+            None => source,
+            Some((index, count)) => {
+                let part = Part::new(index, count).map_err(|error| run_error(py, &error))?;
+                Arc::new(Shard::new(source, part))
+            }
+        };
         let recipe = Recipe { source, options: engine, deliver, checksum, raises };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),

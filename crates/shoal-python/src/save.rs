@@ -4,25 +4,20 @@
 //! comes back every 50 ms to look for signals and to call the progress function. Items are made and dropped here.
 //! Not here: what an item may be (`data.rs`), batches and bounds (the engine's source of items).
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyIterator};
 use shoal_engine::source::items::{Pusher, Room, items};
 use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
-use shoal_engine::{Error, Kind, Progress};
 
-use crate::at_exit::Live;
+use crate::background::{Background, Teller, tell};
 use crate::data::{self, Data};
 use crate::errors::run_error;
-use crate::options::Options;
-use crate::report;
-use crate::transfer::{PROGRESS_EVERY, conclude, leave};
+use crate::options::{EncodeOptions, Options};
+use crate::transfer::{conclude, exiting};
 
 /// How often signals are looked for: within 100 ms is promised.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -37,11 +32,12 @@ pub fn save<'py>(
     sink: &str,
     options: Options,
     source_id: Option<&str>,
+    encode: EncodeOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let raises = options.raises();
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, sink, &options, source_id, progress)?;
+    let mut saving = Saving::start(py, sink, &options, source_id, encode.to_encoder(), progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
@@ -69,21 +65,12 @@ enum End {
     Forked(PyErr),
 }
 
-/// What the run's thread and the caller's say to each other.
-#[derive(Default)]
-struct Told {
-    stop: AtomicBool,
-    progress: Mutex<Option<Progress>>,
-}
-
 /// A run and the items on their way to it.
 struct Saving {
-    live: Live,
+    run: Background,
     pusher: Pusher<Data>,
-    run: JoinHandle<Outcome>,
-    told: Arc<Told>,
-    progress: Option<Py<PyAny>>,
-    called: Instant,
+    encode: shoal_encode::Options,
+    teller: Teller,
     looked: Instant,
 }
 
@@ -93,37 +80,15 @@ impl Saving {
         sink: &str,
         options: &Options,
         source_id: Option<&str>,
+        encode: shoal_encode::Options,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Saving> {
         let engine = options.to_engine()?;
         let (source, pusher) = items::<Data>(source_id, engine.memory);
         let sink = py.detach(|| sink_from_url(sink, &engine)).map_err(|error| run_error(py, &error))?;
-        let live = Live::enter(py)?;
-        let told = Arc::new(Told::default());
-        let (watched, heard) = (live.clone(), told.clone());
-        let transfer = Transfer::new(Arc::new(source), sink, engine);
-        let spawned = std::thread::Builder::new().name("shoal-run".to_owned()).spawn(move || {
-            let outcome = transfer.run(&mut |progress| {
-                *heard.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(*progress);
-                match heard.stop.load(Ordering::Acquire) || watched.told_to_stop() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            });
-            watched.ended();
-            outcome
-        });
-        match spawned {
-            Ok(run) => {
-                let now = Instant::now();
-                Ok(Saving { live, pusher, run, told, progress, called: now, looked: now })
-            }
-            Err(error) => {
-                live.leave(py);
-                let why = format!("a thread could not be started: {error}");
-                Err(run_error(py, &Error::new(Kind::Internal, why).errno(error.raw_os_error())))
-            }
-        }
+        // Its end is known by the source, which ends with it.
+        let run = Background::start(py, Transfer::new(Arc::new(source), sink, engine), || {})?;
+        Ok(Saving { run, pusher, encode, teller: Teller::new(progress), looked: Instant::now() })
     }
 
     fn push_all(&mut self, py: Python<'_>, iterator: &Bound<'_, PyIterator>) -> End {
@@ -151,7 +116,7 @@ impl Saving {
 
     /// Hands over what the iterator gave.
     fn take(&mut self, py: Python<'_>, next: Option<PyResult<Bound<'_, PyAny>>>) -> Result<(), End> {
-        if let Err(error) = self.live.owner().check("this run") {
+        if let Err(error) = self.run.check_process("this run") {
             // What the child raised itself, such as SystemExit, ends it as it wanted.
             return Err(End::Forked(next.and_then(Result::err).unwrap_or(error)));
         }
@@ -168,7 +133,7 @@ impl Saving {
         let (name, refused) = data::name(&name)?;
         let data = match refused {
             Some(refused) => refused,
-            None => data::data(&data)?,
+            None => data::data(&data, &name, self.encode)?,
         };
         Ok(self.pusher.push(&name, data))
     }
@@ -176,7 +141,7 @@ impl Saving {
     /// A TypeError of `data.rs` says what is wrong; here it is said of which item. Other exceptions come from the user's own
     /// objects. Looking at an item runs their code, which may have forked.
     fn at_position(&self, py: Python<'_>, error: PyErr) -> End {
-        if !self.live.owner().is_here() {
+        if !self.run.is_here() {
             return End::Forked(error);
         }
         if !error.is_instance_of::<PyTypeError>(py) {
@@ -187,7 +152,7 @@ impl Saving {
     }
 
     fn raised(&self, raised: PyErr) -> End {
-        match self.live.owner().is_here() {
+        match self.run.is_here() {
             true => End::Raised(raised),
             false => End::Forked(raised),
         }
@@ -200,18 +165,13 @@ impl Saving {
         }
         self.looked = Instant::now();
         py.check_signals()?;
-        let Some(function) = self.progress.as_ref().filter(|_| self.called.elapsed() >= PROGRESS_EVERY) else {
-            return self.live.owner().check("this run");
-        };
-        self.called = Instant::now();
-        let latest = *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(latest) = latest
-            && let Err(raised) = function.call1(py, (report::progress(py, &latest)?,))
+        if let Some(function) = self.teller.due(py)
+            && let Err(raised) = tell(py, &function, &self.run.progress())
         {
-            self.told.stop.store(true, Ordering::Release);
+            self.run.stop();
             return Err(raised);
         }
-        self.live.owner().check("this run")
+        self.run.check_process("this run")
     }
 
     /// Waits for the end of the run; what it came to, and what is to be raised instead. An error: this is a forked child.
@@ -229,27 +189,25 @@ impl Saving {
             py.detach(|| self.pusher.wait_for_end(LOOK_EVERY));
             drop(self.pusher.returned());
             if until.is_some_and(|until| Instant::now() >= until) {
-                self.told.stop.store(true, Ordering::Release);
+                self.run.stop();
             }
             if let Err(new) = self.look(py) {
-                if !self.live.owner().is_here() {
+                if !self.run.is_here() {
                     std::mem::forget(self);
                     return Err(new);
                 }
                 // Asked a second time, or nothing is left to wait for but the run itself: it stops now.
-                self.told.stop.store(true, Ordering::Release);
+                self.run.stop();
                 until = None;
                 new.set_cause(py, raised.take());
                 raised = Some(new);
             }
         }
-        let Saving { live, pusher, run, .. } = self;
-        let outcome = py.detach(|| run.join());
+        let Saving { mut run, pusher, .. } = self;
+        let outcome = py.detach(|| run.take_outcome());
         drop(pusher); // what no lane came to, on this thread and attached
-        let raised = leave(py, live, raised);
-        match outcome {
-            Ok(outcome) => Ok((outcome, raised)),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let raised = raised.or_else(|| exiting(run.told_to_stop()));
+        let outcome = outcome.ok_or_else(|| PyRuntimeError::new_err("another thread waited for this run"))?;
+        Ok((outcome, raised))
     }
 }

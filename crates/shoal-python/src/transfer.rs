@@ -19,7 +19,7 @@ use crate::report;
 use crate::source::SourceOptions;
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
-pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Copies every object of the source into the sink. `shoal.copy` says all of it.
 #[pyfunction]
@@ -47,21 +47,18 @@ pub fn copy<'py>(
         outcome
     });
     let Watch { live, raised, .. } = watch;
-    let raised = leave(py, live, raised);
+    let raised = raised.or_else(|| exiting(live.told_to_stop()));
+    live.leave(py);
     match outcome {
         Ok(outcome) => conclude(py, outcome, raised, raises),
         Err(error) => Err(run_error(py, &error)),
     }
 }
 
-/// The run is over; what is raised on this thread.
-pub fn leave(py: Python<'_>, live: Live, mut raised: Option<PyErr>) -> Option<PyErr> {
-    if live.told_to_stop() && raised.is_none() {
-        // The thread that asked for this run ends with the interpreter; this is the exception that ends one without a word.
-        raised = Some(PySystemExit::new_err("the interpreter exits"));
-    }
-    live.leave(py);
-    raised
+/// What is raised when the run was told to stop because the interpreter exits: the thread that asked for it ends with the
+/// interpreter, and this is the exception that ends one without a word.
+pub fn exiting(told_to_stop: bool) -> Option<PyErr> {
+    told_to_stop.then(|| PySystemExit::new_err("the interpreter exits"))
 }
 
 /// What the caller's thread does while a run is going.

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import Durability, OnError, Overwrite, Path, ProgressOption, Size, Workers, engine_options
+from shoal._options import (
+    Durability,
+    EncodeOptions,
+    OnError,
+    Overwrite,
+    Path,
+    ProgressOption,
+    Size,
+    Workers,
+    engine_options,
+)
 from shoal._progress import drawing
 
 if TYPE_CHECKING:
@@ -39,6 +49,8 @@ def generate(
     sink: Path,
     *,
     name: str = "data-{:04d}.csv",
+    header: bool = True,
+    final_newline: bool = True,
     workers: Workers = "auto",
     memory: Size = "256MiB",
     durability: Durability = "batch",
@@ -57,10 +69,11 @@ def generate(
     another. What is committed is kept in a journal inside the destination: the same call again makes what is left, also
     after a crash or Ctrl-C.
 
-    **The function** returns the data of one object, as `shoal.save` takes it: `bytes`, `str` or anything with a buffer.
-    It is sent to the processes by name, so it must be defined at the top level of a module or script; further arguments
-    go in with `functools.partial`. A script must make the call under `if __name__ == "__main__":`, because each
-    process imports it.
+    **The function** returns the data of one object, as `shoal.save` takes it: `bytes`, `str`, anything with a buffer,
+    or a table or array, which is written in the format that the name's ending says. It is sent to the processes by
+    name, so it must be defined at the top level of a module or script; further arguments go in with
+    `functools.partial`. A script must make the call under `if __name__ == "__main__":`, because each process imports
+    it.
 
     **What goes wrong.** Where the function raises, the id is a failure, with the traceback as its reason. A process
     that is killed, by the system for want of memory or by a crash of native code, is replaced, and what it was at is
@@ -72,6 +85,8 @@ def generate(
         ids: A range, or any sequence of whole numbers or texts.
         sink: A directory (made if it is not there).
         name: The name of an id's object: a template for `str.format`, such as `"part-{:05d}.csv"` or `"{}/data.json"`.
+        header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
+        final_newline: A `.csv` or `.jsonl` file ends with a line end.
         workers: How many processes; `"auto"` is one for each core.
         memory: Most bytes of finished data that wait to be written, over all processes: a number, or text such as
             `"256MiB"`.
@@ -127,8 +142,9 @@ def generate(
     from shoal._generate.supervisor import run
 
     job = Job(function, ids, name)
+    encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
     tell, end = drawing(progress)
     try:
-        return run(job, target, options, tell)
+        return run(job, target, options, encode, tell)
     finally:
         end()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from shoal._options import Path
+from shoal._options import EncodeOptions, Path
 
 # The path of a destination, when its run began, and the mode of a file there.
 Place = tuple[Path, int, int]
+
+# How a worker writes: durability, overwrite, the bytes that may wait in it, and how tables are encoded.
+Writing = tuple[str, str, int, EncodeOptions]
 
 # An id for a worker: the token of its object, the id, its name, and whether something of it may be there already.
 Item = tuple[int, int | str, bytes, bool]

@@ -25,8 +25,8 @@ from shoal._generate.processes import GUARD, AnyWorker, Process, Thread, in_thre
 
 if TYPE_CHECKING:
     from shoal._generate.checks import Job
-    from shoal._generate.messages import Item
-    from shoal._options import Options
+    from shoal._generate.messages import Item, Writing
+    from shoal._options import EncodeOptions, Options
     from shoal._report import Progress, Report
 
 TICK = 0.05  # s after which the supervisor looks round although nothing has called it
@@ -41,7 +41,9 @@ DISMISS_SECONDS = 5.0  # s for a worker to end by itself: functions may have reg
 LET_GO_SECONDS = 1.0  # s for a worker to end when it is let go: it is killed then
 
 
-def run(job: Job, sink: str, options: Options, progress: Callable[[Progress], object] | None) -> Report:
+def run(
+    job: Job, sink: str, options: Options, encode: EncodeOptions, progress: Callable[[Progress], object] | None
+) -> Report:
     """Runs it to its end, as `shoal.generate` says."""
     kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
     count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
@@ -51,7 +53,9 @@ def run(job: Job, sink: str, options: Options, progress: Callable[[Progress], ob
         count, reason = max(1, len(job.ids)), f"a {noun} for each id"
     generation = _shoal.Generation(sink, options, job.identity, len(job.ids), IN_FLIGHT * count, (count, reason))
     memory = max(1, options["memory"] // count)
-    supervisor = Supervisor(generation, job, (options["durability"], options["overwrite"], memory), progress, kind)
+    supervisor = Supervisor(
+        generation, job, (options["durability"], options["overwrite"], memory, encode), progress, kind
+    )
     try:
         supervisor.start(count)
         supervisor.work()
@@ -106,11 +110,11 @@ class Supervisor:
         self,
         generation: _shoal.Generation,
         job: Job,
-        writing: tuple[str, str, int],
+        writing: Writing,
         progress: Callable[[Progress], object] | None,
         kind: type[Process] | type[Thread],
     ) -> None:
-        """`writing`: durability, overwrite, and the bytes that may wait in each worker."""
+        """`writing`: what the workers are told of it."""
         self._generation = generation
         self._job = job
         self._writing = writing
@@ -179,7 +183,7 @@ class Supervisor:
                     continue
                 if not worker.placed:
                     worker.placed = True
-                    self._send(worker, (place, *self._writing))
+                    self._send(worker, (place, self._writing))
                 self._numbers += 1
                 worker.tasks[self._numbers] = task
                 self._send(worker, (self._numbers, list(task.items.values())))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from shoal._generate.messages import Failed, Place, Written
+    from shoal._generate.messages import Failed, Place, Writing, Written
 
 REPORT_EVERY = 0.2  # s after which outcomes are told although the task goes on
 REASON_MAX = 4096  # characters of a traceback that are kept: the end, where the cause is, and some of the start
@@ -39,11 +39,11 @@ def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None
             pipe.send(("broken", explained(error)))
             return
         pipe.send(("ready",))
-        told: tuple[Place, str, str, int] | None = pipe.recv()
+        told: tuple[Place, Writing] | None = pipe.recv()
         if told is None:
             return
         try:
-            placer = _shoal.Placer(*told, leash.fileno() if leash else None)
+            placer = _shoal.Placer(told[0], *told[1], leash.fileno() if leash else None)
         except Exception as error:  # noqa: BLE001  # a destination that was taken away, no thread
             pipe.send(("broken", explained(error)))
             return

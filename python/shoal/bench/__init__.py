@@ -4,24 +4,26 @@
     results = shoal.bench.copy(count=2000, trials=1, only=["shoal", "threads-10"])
     print(results.table())
 
-`jobs/` names the contestants of each job, `strategies/` are programs in plain Python that can be taken away, `limits/`
-what the machine can do; `measure.py` runs one and looks at what it took, `verify.py` at what it wrote, `contest.py`
-runs them in turn, `results.py` and `table.py` say what came of it. How it measures, and how to read it: docs/bench.md.
-Not here: the command line (`cli/bench.py`).
+`jobs/` names the contestants of each job and checks them, `strategies/` are programs in plain Python that can be taken
+away, `peers/` such in other languages, `limits/` what the machine can do, `ours/` calls of shoal; `measure.py` runs one
+and looks at what it took, `verify.py` at what it wrote, `contest.py` runs them in turn, `results.py` and `table.py` say
+what came of it. How it measures, and how to read it: docs/bench.md. Not here: the command line (`cli/bench.py`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.bench.contest import Settings, run
+from shoal._options import parse_size
+from shoal.bench.contest import run
 from shoal.bench.results import Results, Row, Trial
+from shoal.bench.settings import Settings
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Results", "Row", "Settings", "Trial", "copy", "run"]
+__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "run", "save"]
 
 
 def copy(
@@ -55,7 +57,8 @@ def copy(
         progress: Called with a line of text before each run.
 
     Returns:
-        The rows, fastest first, with every trial; contestants that could not be run are there with the reason.
+        The rows, fastest first, with every trial; contestants that could not be run, or failed, are there with the
+        reason.
 
     Raises:
         shoal.ConfigError: An argument is wrong, or no contestant is left.
@@ -72,6 +75,106 @@ def copy(
         trials=trials,
         into=into,
         durable=durable,
+        only=tuple(only),
+        skip=tuple(skip),
+        directory=directory,
+        keep=keep,
+    )
+    return run(settings, progress or (lambda _: None))
+
+
+def save(
+    *,
+    count: int = 2_000,
+    trials: int = 3,
+    durable: bool = False,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    directory: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Results:
+    """Runs every way to save the files of "Save thousands of files" (SuperFastPython, 2023).
+
+    As in `copy`, the contestants take turns, each into a fresh directory, and every byte is compared after each run.
+
+    Args:
+        count: Files of the fastest contestants; slow ones get about a second's worth.
+        trials: Rounds that count; one more is run before them and thrown away, unless there is only one.
+        durable: A final sync is inside the time of each; shoal runs with its default durability.
+        only: Keys of the contestants to run; by default all that can be.
+        skip: Keys of contestants to leave out.
+        directory: Where the files are written, in a new directory that is removed at the end; by default here.
+        keep: Leave the files.
+        progress: Called with a line of text before each run.
+
+    Returns:
+        The rows, as of `copy`.
+
+    Raises:
+        shoal.ConfigError: An argument is wrong, or no contestant is left.
+
+    Example:
+        >>> results = shoal.bench.save(count=20, trials=1, only=["limit"])
+        >>> results.rows[0].key, results.rows[0].trials[0].objects
+        ('limit', 20)
+    """
+    settings = Settings(
+        job="save",
+        count=count,
+        size=None,
+        trials=trials,
+        durable=durable,
+        only=tuple(only),
+        skip=tuple(skip),
+        directory=directory,
+        keep=keep,
+    )
+    return run(settings, progress or (lambda _: None))
+
+
+def read(
+    *,
+    count: int = 50_000,
+    size: int | str = 10_000,
+    trials: int = 3,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    directory: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Results:
+    """Runs every way to read the same files, which it makes, from the page cache into a program.
+
+    The contestants take turns. In a round before those that count, each proves every name and every byte; in those that
+    count, objects and bytes are compared.
+
+    Args:
+        count: Files, in eight directories.
+        size: Bytes of each, as a number or as text such as `"1MB"`.
+        trials: Rounds that count.
+        only: Keys of the contestants to run; by default all that can be.
+        skip: Keys of contestants to leave out.
+        directory: Where the files are made, in a new directory that is removed at the end; by default here.
+        keep: Leave the files.
+        progress: Called with a line of text before each run.
+
+    Returns:
+        The rows, as of `copy`.
+
+    Raises:
+        shoal.ConfigError: An argument is wrong, or no contestant is left.
+
+    Example:
+        >>> results = shoal.bench.read(count=20, size="1kB", trials=1, only=["limit"])
+        >>> results.rows[0].key, results.rows[0].trials[0].objects
+        ('limit', 20)
+    """
+    settings = Settings(
+        job="read",
+        count=count,
+        size=parse_size(size, "size"),
+        trials=trials,
         only=tuple(only),
         skip=tuple(skip),
         directory=directory,

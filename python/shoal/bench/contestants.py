@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["shoal", "strategy", "peer", "limit"]
 Layout = Literal["names", "partition"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One run.
 
     Attributes:
-        url: The service.
-        directory: Where the files go; None: nowhere.
-        names: The names to fetch, in the order of the listing; for programs that cannot list.
-        count: How many of them.
+        directory: Where the files go, or are; None: nowhere.
+        count: How many objects.
         scratch: A directory for what has to be prepared before the time begins.
+        url: The service, where the job has one.
+        names: The names to fetch, in the order of the listing; for programs that cannot list.
+        prove: The run does not count: it says with a proof what it has read.
     """
 
-    url: str
     directory: Path | None
-    names: list[str]
     count: int
     scratch: Path
+    url: str = ""
+    names: tuple[str, ...] = ()
+    prove: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,18 @@ class Contestant:
         title: What the table says.
         kind: Ours, a strategy of the studies, a program people use, or what the machine can do.
         command: Makes the command line of a run; what it prepares is not timed.
-        workers: Requests at once, where that is fixed.
+        workers: Objects worked on at once, where that is fixed.
         layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
-        published: The study's seconds for each request.
+        published: The study's seconds for each object.
         packages: Python packages that must be there.
         programs: Programs that must be there.
         into: Where it can write.
         rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
         null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
-        note: What a reader must know of the row.
+        proves: It can say with a proof what it has read.
+        may_fail: That it fails is what the study found, too.
+        note: What a reader must know of the row; `{start}` in it is the time that its process took beside its own.
     """
 
     key: str
@@ -68,6 +73,8 @@ class Contestant:
     durable: Literal["both", "only", "never"] = "both"
     rate: Callable[[str], float] | None = None
     null_times: int = 10
+    proves: bool = True
+    may_fail: bool = False
     note: str = ""
 
     def missing(self) -> str | None:
@@ -81,11 +88,36 @@ class Contestant:
         return None
 
 
+@dataclass(frozen=True)
+class Script:
+    """What a strategy says of itself.
+
+    Attributes:
+        published: The study's figures by the number of workers.
+        requires: Python packages that it imports.
+    """
+
+    published: dict[int, float]
+    requires: tuple[str, ...]
+
+
+def script(path: Path) -> Script:
+    """Reads the constants of a strategy without running it: what it imports may not be installed."""
+    found: dict[str, Any] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name) and target.id in ("PUBLISHED", "REQUIRES"):
+                found[target.id] = ast.literal_eval(node.value)
+    published = {int(workers): float(seconds) for workers, seconds in dict(found["PUBLISHED"]).items()}
+    return Script(published, tuple(str(name) for name in found["REQUIRES"]))
+
+
 def version_of(program: str) -> str:
     """Returns the first line a program says of its version; empty if it is not there."""
     path = shutil.which(program)
     if path is None:
         return ""
-    flag = "-v" if program == "wrk" else "--version"
+    flag = {"wrk": "-v", "java": "-version"}.get(program, "--version")
     done = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=10)
     return (done.stdout or done.stderr).partition("\n")[0].strip()

@@ -32,6 +32,7 @@ class Measured:
         code: Its exit code.
         printed: What it printed.
         said: The line of JSON it ended with, if it did.
+        start: Seconds of the process beside its own time: interpreters, virtual machines.
     """
 
     seconds: float
@@ -40,6 +41,7 @@ class Measured:
     code: int
     printed: str
     said: dict[str, Any]
+    start: float = 0.0
 
 
 # A process counts the memory of the one that started it as its own peak until it runs its own program. The lab, with
@@ -77,14 +79,15 @@ def run(command: list[str], sync: Path | None) -> Measured:
     talk, _, took = talk.rpartition("\n")
     if process.returncode != 0:
         raise RunError(f"{command[0]} could not be started: {took}")
-    seconds, cpu, rss, code = json.loads(took)
+    whole, cpu, rss, code = json.loads(took)
     said = _last_json(printed)
-    seconds = float(said.get("seconds", seconds))
+    seconds = float(said.get("seconds", whole))
+    start = whole - seconds
     if sync is not None:
         began = time.perf_counter()
         sync_file_system(sync)
         seconds += time.perf_counter() - began
-    return Measured(seconds, cpu, rss, code, printed if code == 0 else (talk or printed), said)
+    return Measured(seconds, cpu, rss, code, printed if code == 0 else (talk or printed), said, start)
 
 
 def sync_file_system(path: Path) -> None:

@@ -7,13 +7,15 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shoal.bench.arena import Scale
+
 SCHEMA = 1
 NOISY = 0.30  # a spread above this says more about the machine than about the row
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of one contestant; times in seconds, memory in bytes."""
+    """One run of one contestant; times in seconds, memory in bytes. `start` is its process's time beside its own."""
 
     round: int
     objects: int
@@ -21,6 +23,7 @@ class Trial:
     cpu: float
     rss: int
     workers: int | None = None
+    start: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -40,7 +43,9 @@ class Row:
         published: The study's seconds for each request, if it is one of its strategies.
         note: What a reader must know.
         missing: Why it was not run.
-        trials: The rounds that count, in order.
+        trials: The rounds that count, in order; none if it failed.
+        failed: Why it has no trials although it was run: it ended with an error or a wrong result.
+        may_fail: That it fails is what the study found, too.
     """
 
     key: str
@@ -51,6 +56,8 @@ class Row:
     note: str = ""
     missing: str | None = None
     trials: list[Trial] = field(default_factory=list)
+    failed: str | None = None
+    may_fail: bool = False
 
     @property
     def rate(self) -> float:
@@ -78,6 +85,11 @@ class Row:
         """Objects worked on at once, of the last trial."""
         return self.trials[-1].workers if self.trials else None
 
+    @property
+    def start(self) -> float:
+        """Seconds of its process beside its own time, the median of the trials."""
+        return statistics.median(trial.start for trial in self.trials) if self.trials else 0.0
+
 
 @dataclass
 class Results:
@@ -87,8 +99,10 @@ class Results:
         job: The job, such as "copy".
         settings: What was asked for.
         machine: What it ran on.
-        rows: The contestants, fastest first, those that could not run at the end.
+        rows: The contestants, fastest first, those that failed or could not run at the end.
         base: The key of the row that the others are compared with.
+        scale: The number of objects that the table says times for.
+        checked: How the results were checked.
     """
 
     job: str
@@ -96,6 +110,8 @@ class Results:
     machine: dict[str, str]
     rows: list[Row]
     base: str
+    scale: Scale
+    checked: str
 
     def row(self, key: str) -> Row:
         """Returns a row by its key.
@@ -120,6 +136,11 @@ class Results:
         """The titles of rows whose trials differ by more than 30 %."""
         return [row.title for row in self.rows if row.spread > NOISY]
 
+    @property
+    def failed(self) -> list[str]:
+        """The titles of rows that failed and should not have."""
+        return [row.title for row in self.rows if row.failed is not None and not row.may_fail]
+
     def to_json(self) -> str:
         """Returns everything as JSON, with the version of its form as `schema`."""
         ran = [row for row in self.rows if row.trials]
@@ -133,8 +154,10 @@ class Results:
             }
             for row in self.rows
         ]
-        parts = {"schema": SCHEMA, "job": self.job, "settings": self.settings, "machine": self.machine}
-        return json.dumps({**parts, "base": self.base, "noisy": self.noisy, "rows": rows}, indent=1)
+        parts: dict[str, Any] = {"schema": SCHEMA, "job": self.job, "settings": self.settings, "machine": self.machine}
+        parts |= {"scale": asdict(self.scale), "checked": self.checked}
+        parts |= {"base": self.base, "noisy": self.noisy, "failed": self.failed, "rows": rows}
+        return json.dumps(parts, indent=1)
 
     def table(self) -> str:
         """Returns the table as text, at most 120 columns wide."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import textwrap
 from typing import TYPE_CHECKING
 
 from shoal.bench import machine
@@ -9,17 +11,19 @@ from shoal.bench import machine
 if TYPE_CHECKING:
     from shoal.bench.results import Results, Row
 
-BILLION = 1e9
 BAR = 14  # columns of the longest bar
-HEAD = ("", "files/s", "", "spread", "workers", "CPU us", "MiB", "base is", "a billion", "the author's")
+WIDTH = 120  # columns
+HEAD = ("", "files/s", "", "spread", "workers", "CPU us", "MiB", "base is")
 
 
 def text(results: Results) -> str:
     """Returns the table and what a reader must know of it."""
     ran = [row for row in results.rows if row.trials]
     fastest = max((row.rate for row in ran), default=1.0)
-    lines = [HEAD, *(_cells(results, row, fastest) for row in ran)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(HEAD))]
+    authors = any(row.published for row in results.rows)
+    head = (*HEAD, results.scale.title, "the author's" if authors else "MB/s")
+    lines = [head, *((*_cells(results, row, fastest), _last(results, row, authors)) for row in ran)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     left = {0, 2}
     out = [
         "  ".join(
@@ -29,40 +33,55 @@ def text(results: Results) -> str:
         for line in lines
     ]
     settings = results.settings
-    # Into nowhere there is nothing to compare: what the contestants say they received is added up.
-    checked = "every byte compared" if settings["into"] == "files" else "bytes counted, not compared"
     sync = ", a final sync inside each time" if settings["durable"] else ""
     out += [
         "",
         f"{settings['count']:,} objects of {settings['size']:,} bytes, {settings['into']}{sync}; medians of "
-        f"{settings['trials']}, in turn; {checked}. Base: {results.row(results.base).title}.",
+        f"{settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}.",
         machine.in_words(results.machine),
     ]
-    notes: dict[str, list[str]] = {}
+    return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in _notes(results, ran)])
+
+
+def _notes(results: Results, ran: list[Row]) -> list[str]:
+    """What a reader must know of single rows."""
+    noted: dict[str, list[Row]] = {}
     for row in ran:
         if row.note:
-            notes.setdefault(row.note, []).append(row.title)
-    out += [f"{', '.join(titles)}: {note}" for note, titles in notes.items()]
-    out += [f"not run: {row.title}: {row.missing}" for row in results.rows if row.missing]
+            noted.setdefault(row.note, []).append(row)
+    authors = any(row.published for row in results.rows)
+    notes = [results.scale.author] if authors or not results.scale.figures else []
+    for note, rows in noted.items():
+        start = statistics.median(row.start for row in rows)
+        notes.append(f"{', '.join(row.title for row in rows)}: {note.format(start=duration(start))}")
+    notes += [f"failed: {row.title}: {row.failed}" for row in results.rows if row.failed is not None]
+    notes += [f"not run: {row.title}: {row.missing}" for row in results.rows if row.missing]
     if results.noisy:
-        out.append(f"noisy, believe them less: {', '.join(results.noisy)}")
-    return "\n".join(out)
+        notes.append(f"noisy, believe them less: {', '.join(results.noisy)}")
+    return notes
 
 
 def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
     ratio = results.ratio(results.base, row.key)
+    cpu = row.cpu_per_object * 1e6
     return (
         row.title,
         f"{row.rate:,.0f}",
         "#" * max(1, round(BAR * row.rate / fastest)),
         f"{row.spread:.0%}",
         str(row.workers or ""),
-        f"{row.cpu_per_object * 1e6:.1f}",
+        f"{cpu:.1f}" if cpu < 1000 else f"{cpu:,.0f}",
         f"{row.rss / 2**20:.0f}",
         f"{ratio:.2f} x" if ratio else "",
-        duration(BILLION / row.rate),
-        f"{duration(BILLION * row.published)}" if row.published else "",
+        duration(results.scale.objects / row.rate),
     )
+
+
+def _last(results: Results, row: Row, authors: bool) -> str:
+    """The author's time; where the study gives none, how many bytes came."""
+    if authors:
+        return duration(results.scale.objects * row.published) if row.published else ""
+    return f"{row.rate * results.settings['size'] / 1e6:,.0f}"
 
 
 def duration(seconds: float) -> str:
@@ -70,4 +89,4 @@ def duration(seconds: float) -> str:
     for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

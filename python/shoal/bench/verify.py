@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+LINES, COLUMNS = 5000, 10  # of a file of the study of saving
 
 
 def synthetic(name: str, size: int) -> bytes:
@@ -16,8 +19,22 @@ def synthetic(name: str, size: int) -> bytes:
     return (period * (size // len(period) + 1))[:size]
 
 
-def fault(directory: Path, names: list[str], size: int, *, partitioned: bool) -> str | None:
-    """Returns what is wrong with the files below a directory; None: they are these objects, byte for byte.
+def tables(count: int) -> Callable[[int], bytes]:
+    """Returns what makes the content of a file of the study of saving, fifty times as fast as the study's function.
+
+    Line i of file k has the numbers from k + i on, so that files share all lines but their first and last ones.
+    """
+    lines = [",".join(str(first + column) for column in range(COLUMNS)) for first in range(count + LINES)]
+    return lambda number: "\n".join(lines[number : number + LINES]).encode()
+
+
+def proof(name: str, data: bytes) -> int:
+    """Returns a number that a file's name and content give; contestants that read add it up over all files."""
+    return zlib.crc32(data, zlib.crc32(os.fsencode(name)))
+
+
+def fault(directory: Path, names: Iterable[str], size: int, *, partitioned: bool) -> str | None:
+    """Returns what is wrong with the files below a directory; None: they are these made-up objects, byte for byte.
 
     Args:
         directory: Where they were written; `.shoal` in it is shoal's own.
@@ -25,6 +42,13 @@ def fault(directory: Path, names: list[str], size: int, *, partitioned: bool) ->
         size: Bytes of each.
         partitioned: Names stand behind three directories that a layout made.
     """
+    return difference(directory, names, lambda name: synthetic(name, size), partitioned=partitioned)
+
+
+def difference(
+    directory: Path, names: Iterable[str], content: Callable[[str], bytes], *, partitioned: bool = False
+) -> str | None:
+    """Returns how the files below a directory differ from what `content` makes for these names; None: not at all."""
     missing = set(names)
     for path in _files(directory):
         relative = os.path.relpath(path, directory)
@@ -33,7 +57,7 @@ def fault(directory: Path, names: list[str], size: int, *, partitioned: bool) ->
             return f"{relative} should not be there"
         missing.remove(name)
         with open(path, "rb") as file:  # noqa: PTH123  # a hundred thousand times: Path costs as much as the read
-            if file.read() != synthetic(name, size):
+            if file.read() != content(name):
                 return f"{relative} has the wrong bytes"
     return f"{len(missing)} objects are missing, {min(missing)} among them" if missing else None
 

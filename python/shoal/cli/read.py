@@ -62,7 +62,9 @@ def command(
             if checksum is None and order is None:
                 report = shoal.copy(what, "null:", **options, progress=display.progress)
             else:
-                own = options_of_python.read_options(order=order, chunk_size=None, checksum=checksum or "xxh3")
+                own = options_of_python.read_options(
+                    order=order, chunk_size=None, checksum=checksum or "xxh3", shard=None
+                )
                 with _read.reader(what, own, display.progress, **options) as reader:
                     for one in reader:
                         if checksum is not None:

@@ -109,7 +109,7 @@ impl Committer {
             }
             self.hand_out_due()?;
             if !self.pending.is_empty() {
-                std::thread::sleep(GATHER);
+                self.shared.queue.gather(GATHER);
             }
             if self.is_over() {
                 self.barrier(true)?;

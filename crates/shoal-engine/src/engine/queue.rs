@@ -58,6 +58,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     /// The listing waits here.
     room: Condvar,
+    /// The committer waits here while complete partitions gather.
+    quiet: Condvar,
     /// Lanes wait here, one each.
     lanes: Vec<Notify>,
 }
@@ -89,7 +91,12 @@ impl Queue {
             waiting: false,
             window: 0,
         };
-        Queue { state: Mutex::new(state), room: Condvar::new(), lanes: (0..lanes).map(|_| Notify::new()).collect() }
+        Queue {
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            quiet: Condvar::new(),
+            lanes: (0..lanes).map(|_| Notify::new()).collect(),
+        }
     }
 
     /// Waits until the listing may go on, at most `wait`; true when there is room.
@@ -211,6 +218,15 @@ impl Queue {
         let mut state = self.state();
         state.open.retain(|other| !Arc::ptr_eq(other, open));
         state.out_bytes += bytes;
+        if wants_commit(&state) {
+            self.quiet.notify_one();
+        }
+    }
+
+    /// Waits while complete partitions gather, at most this long; not when nothing else will come.
+    pub fn gather(&self, wait: Duration) {
+        let state = self.state();
+        let _ = self.quiet.wait_timeout_while(state, wait, |state| !wants_commit(state));
     }
 
     /// Partitions were committed.
@@ -248,8 +264,7 @@ impl Queue {
 
     /// Whether the batch should close although it is small: nothing else can be handed out, or nothing else is there.
     pub fn wants_commit(&self) -> bool {
-        let state = self.state();
-        state.starving || state.listed_all && state.ready.is_empty() && state.again.is_empty() && state.open.is_empty()
+        wants_commit(&self.state())
     }
 
     /// Nothing will come any more: lanes end, the listing stops waiting.
@@ -285,4 +300,8 @@ impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+fn wants_commit(state: &State) -> bool {
+    state.starving || state.listed_all && state.ready.is_empty() && state.again.is_empty() && state.open.is_empty()
 }

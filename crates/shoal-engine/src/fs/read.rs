@@ -16,6 +16,48 @@ use super::error::plain;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 
+/// Most bytes of one read into memory that is to be kept: a stop must not wait for longer.
+const APPEND_MAX: usize = 8 << 20;
+
+/// Where memory for reads begins, in bytes. Some processors copy at half the speed or less to a place 8 to 24 bytes further
+/// in its page than where the bytes come from, and an allocator begins large blocks 16 bytes into a page (measured: 1 MB in
+/// 121 µs there, in 60 µs 64 bytes into a page).
+pub(crate) const ALIGNED: usize = 64;
+
+/// How many bytes to leave out in front, so that what follows is aligned.
+pub(crate) fn lead(memory: *const u8) -> usize {
+    memory.align_offset(ALIGNED).min(ALIGNED)
+}
+
+/// Memory to read into again and again.
+pub(crate) struct Space {
+    bytes: Vec<u8>,
+    lead: usize,
+}
+
+impl Space {
+    pub(crate) fn new(length: usize) -> Space {
+        let mut bytes = vec![0; length + ALIGNED];
+        let lead = lead(bytes.as_ptr());
+        bytes.truncate(lead + length);
+        Space { bytes, lead }
+    }
+}
+
+impl std::ops::Deref for Space {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.lead..]
+    }
+}
+
+impl std::ops::DerefMut for Space {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.lead..]
+    }
+}
+
 /// What is known of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -49,6 +91,21 @@ pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd
             Err(Errno::INTR) => {}
             result => return result,
         }
+    }
+}
+
+/// Reads to the end of a vector, as much as its memory takes; 0 at the end of the file, or where there is none left.
+pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>) -> Result<usize> {
+    loop {
+        let space = to.spare_capacity_mut();
+        let most = space.len().min(APPEND_MAX);
+        let read = match rustix::io::read(file, &mut space[..most]) {
+            Err(Errno::INTR) => continue,
+            result => result?.0.len(),
+        };
+        // SAFETY: the kernel has filled the first `read` bytes behind the old end, and they are within the capacity.
+        unsafe { to.set_len(to.len() + read) };
+        return Ok(read);
     }
 }
 

@@ -101,9 +101,27 @@ impl Block {
         entry(&self.bytes, place)
     }
 
-    /// Bytes it holds.
+    /// Bytes of its entries.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Adds what the same directory has next.
+    pub(crate) fn append(&mut self, next: Block) {
+        self.bytes.extend_from_slice(&next.bytes);
+        self.ended = next.ended;
+    }
+
+    /// Whether it holds an entry of such a kind.
+    pub(crate) fn any(&self, wanted: impl Fn(Kind) -> bool) -> bool {
+        let mut at = 0;
+        while let Some((kind, _, next)) = self.at(at) {
+            if wanted(kind) {
+                return true;
+            }
+            at = next;
+        }
+        false
     }
 }
 

@@ -39,7 +39,7 @@ impl Checksum {
 
 enum Hasher {
     Xxh3(Box<Xxh3>),
-    Sha256(ring::digest::Context),
+    Sha256(Box<ring::digest::Context>),
     Crc32(crc32fast::Hasher),
 }
 
@@ -47,7 +47,7 @@ impl Hasher {
     fn new(checksum: Checksum) -> Hasher {
         match checksum {
             Checksum::Xxh3 => Hasher::Xxh3(Box::default()),
-            Checksum::Sha256 => Hasher::Sha256(ring::digest::Context::new(&ring::digest::SHA256)),
+            Checksum::Sha256 => Hasher::Sha256(Box::new(ring::digest::Context::new(&ring::digest::SHA256))),
             Checksum::Crc32 => Hasher::Crc32(crc32fast::Hasher::new()),
         }
     }

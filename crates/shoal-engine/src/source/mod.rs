@@ -16,6 +16,7 @@ pub mod ids;
 pub mod items;
 pub mod list_get;
 pub mod memory;
+pub mod shard;
 
 use std::future::Future;
 use std::path::Path;
@@ -33,8 +34,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A future that stays on its lane.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
-pub const WHOLE_MAX: usize = 64 << 10;
+pub use crate::object::WHOLE_MAX;
 
 /// Where objects come from.
 pub trait Source: Send + Sync {
@@ -129,6 +129,8 @@ pub enum Skip {
     Duplicate,
     /// What has this name is no object: a link, a device, a pipe.
     NoObject,
+    /// It belongs to another part of the source.
+    Elsewhere,
 }
 
 /// One object to fetch. Answered exactly once.
@@ -234,6 +236,23 @@ impl Body {
         self.lane.wrote(piece.len(), before.elapsed());
         self.bytes += piece.len() as u64;
         result
+    }
+
+    /// Whether `fill` can be called now.
+    pub fn has_space(&mut self) -> bool {
+        self.writer.space().is_some()
+    }
+
+    /// Lets `fill` put the next bytes where they are to lie, if the sink has room for them there; it returns how many it
+    /// put at the end of the vector, which it must not make larger otherwise. `None`: there is none, call `write`.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Option<Result<usize>> {
+        let space = self.writer.space()?;
+        let filled = fill(space);
+        if let Ok(bytes) = filled {
+            self.lane.wrote(bytes, Duration::ZERO); // no time of the sink's
+            self.bytes += bytes as u64;
+        }
+        Some(filled)
     }
 
     /// Bytes written so far.

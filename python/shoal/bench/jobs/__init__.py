@@ -1,1 +1,24 @@
-"""The contestants of each job, one file a job."""
+"""The jobs of the lab, one file each: who takes part, what they work on, what must come of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal._errors import ConfigError
+from shoal.bench.jobs import copy, read, save
+
+if TYPE_CHECKING:
+    from shoal.bench.arena import Job
+
+JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read}
+
+
+def named(name: str) -> Job:
+    """Returns a job by its name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if name not in JOBS:
+        raise ConfigError(f"there is no job {name!r}", hint=f"there are {', '.join(JOBS)}")
+    return JOBS[name]

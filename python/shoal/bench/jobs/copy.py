@@ -5,20 +5,30 @@ The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are
 
 from __future__ import annotations
 
-import ast
 import importlib
+import json
 import os
 import re
 import sys
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shoal.bench.contestants import Contestant, Layout, Task
+from shoal.bench import verify
+from shoal.bench.arena import Scale
+from shoal.bench.contestants import Contestant, Layout, Task, script
+from shoal.bench.service import first_names, service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from shoal.bench.measure import Measured
+    from shoal.bench.settings import Settings
+
+COUNT = 60_000
+SIZE = 100
+SCALE = Scale(1e9, "a billion", "The author's: 16 cores, another machine, a network in between.")
 BENCH = Path(__file__).parent.parent
 # Part of the objects that is about a second's work, from what each does on two cores (requests a second: 1,200 for a
 # new connection each time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop).
@@ -51,28 +61,15 @@ def _script(path: Path, layout: Layout, workers: int | None) -> Callable[[Task],
     return command
 
 
-def _constants(path: Path) -> dict[str, Any]:
-    """Reads the constants of a strategy without running it: what it imports may not be installed."""
-    found = {}
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            if isinstance(target, ast.Name) and target.id in ("PUBLISHED", "REQUIRES"):
-                found[target.id] = ast.literal_eval(node.value)
-    return found
-
-
 def _strategies() -> list[Contestant]:
     found = []
     for name in importlib.import_module("shoal.bench.strategies.copy").ORDER:
         path = BENCH / "strategies" / "copy" / f"{name}.py"
-        constants = _constants(path)
-        packages = tuple(str(name) for name in constants["REQUIRES"])
-        published = {int(workers): float(seconds) for workers, seconds in dict(constants["PUBLISHED"]).items()}
+        says = script(path)
         counts = [10, 100] if name == "threads" else [0]
         for workers in counts:
             key = f"{name}-{workers}" if workers else name.replace("_", "-")
-            seconds = published.get(workers) or next(iter(published.values()), None)
+            seconds = says.published.get(workers) or next(iter(says.published.values()), None)
             found.append(
                 Contestant(
                     key,
@@ -81,7 +78,7 @@ def _strategies() -> list[Contestant]:
                     _script(path, "names", workers or None),
                     share=SHARES[name],
                     published=seconds,
-                    packages=packages,
+                    packages=says.requires,
                 )
             )
     return found
@@ -179,3 +176,52 @@ def contestants() -> list[Contestant]:
         ),
         *_strategies(),
     ]
+
+
+def check(settings: Settings) -> None:
+    """Knows all settings."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Every run has a service and an empty directory of its own; every byte is compared after it."""
+
+    settings: Settings
+    size: int
+    place: Path
+    proves: bool = False
+    scale: Scale = SCALE
+
+    @property
+    def checked(self) -> str:
+        """Into nowhere there is nothing to compare: what the contestants say they received is added up."""
+        return "every byte compared" if self.settings.into == "files" else "bytes counted, not compared"
+
+    @contextmanager
+    def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
+        """Starts a service; makes a fresh directory."""
+        files = self.settings.into == "files"
+        everything = self.settings.count * (1 if files else one.null_times)
+        count = max(1, min(round(everything * one.share), everything))
+        with service(count if one.kind == "shoal" else everything, self.size) as url:
+            names = first_names(url, count if files else 1)
+            directory = self.place / f"{number}-{one.key}" if files else None
+            if directory:
+                directory.mkdir()
+            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names)
+
+    def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
+        """Compares every file; into nowhere, the bytes that were counted."""
+        if one.rate is not None:
+            return None
+        if task.directory:
+            return verify.fault(task.directory, task.names, self.size, partitioned=one.layout == "partition")
+        if measured.said.get("bytes", measured.said.get("written")) != task.count * self.size:
+            return f"it did not see every byte: {json.dumps(measured.said)[:300]}"
+        return None
+
+
+@contextmanager
+def arena(settings: Settings, place: Path) -> Iterator[Copying]:
+    """Has nothing to prepare."""
+    yield Copying(settings, settings.size or SIZE, place)

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::fs::read::{ALIGNED, lead};
+
 /// Free buffers kept for the next chunks, at the most: beyond, a consumer that keeps nothing has too many of them anyway.
 const FREE_MAX: u64 = 32 << 20;
 /// Smaller ones are not worth keeping.
@@ -27,7 +29,7 @@ impl Pool {
 
     /// An empty buffer that takes `bytes`, and at most twice that.
     pub fn take(&self, bytes: usize) -> Vec<u8> {
-        let wanted = if bytes < KEPT_MIN { bytes } else { bytes.next_power_of_two() };
+        let wanted = ALIGNED + if bytes < KEPT_MIN { bytes } else { bytes.next_power_of_two() };
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = free.buffers.iter().rposition(|buffer| buffer.capacity() == wanted) {
             free.bytes -= wanted as u64;
@@ -35,6 +37,13 @@ impl Pool {
         }
         drop(free);
         Vec::with_capacity(wanted)
+    }
+
+    /// The same, with its first bytes left out so that the next are aligned.
+    fn take_aligned(&self, bytes: usize) -> Vec<u8> {
+        let mut buffer = self.take(bytes);
+        buffer.resize(lead(buffer.as_ptr()), 0);
+        buffer
     }
 
     fn give(&self, mut buffer: Vec<u8>) {
@@ -80,7 +89,7 @@ impl Drop for Buffer {
 /// Objects as they are handed over: their names one after the other, and their bytes.
 pub struct Chunk {
     names: Vec<u8>,
-    /// Where each name ends; 0 in front. As wide as Arrow wants them.
+    /// Where each name ends; where the first begins in front. As wide as Arrow wants them.
     name_ends: Vec<i32>,
     data: Arc<Buffer>,
     data_ends: Vec<i64>,
@@ -119,14 +128,15 @@ impl Chunk {
         self.offset
     }
 
-    /// Names, where each ends (0 in front), bytes, where those of each end (0 in front).
+    /// Names, where each ends, bytes, where those of each end; in front of the ends, where the first begins.
     pub fn into_columns(self) -> (Vec<u8>, Vec<i32>, Arc<Buffer>, Vec<i64>) {
         (self.names, self.name_ends, self.data, self.data_ends)
     }
 
     /// What it counts in the budget.
     pub fn bytes(&self) -> u64 {
-        (self.data.len() + self.names.len()) as u64
+        let (first, last) = (self.data_ends.first(), self.data_ends.last());
+        last.zip(first).map_or(0, |(last, first)| (last - first) as u64) + self.names.len() as u64
     }
 }
 
@@ -137,17 +147,21 @@ pub(super) struct Builder {
     data: Vec<u8>,
     data_ends: Vec<i64>,
     offset: u64,
+    /// Bytes of data at which it is full, whatever its memory takes.
+    limit: usize,
     pool: Arc<Pool>,
 }
 
 impl Builder {
     /// For `bytes` of data.
     pub fn new(pool: &Arc<Pool>, bytes: usize) -> Builder {
+        let data = pool.take_aligned(bytes);
         Builder {
             names: Vec::new(),
             name_ends: vec![0],
-            data: pool.take(bytes),
-            data_ends: vec![0],
+            data_ends: vec![data.len() as i64],
+            limit: data.len() + bytes,
+            data,
             offset: 0,
             pool: pool.clone(),
         }
@@ -157,9 +171,9 @@ impl Builder {
         self.data_ends.len() - 1
     }
 
-    /// Bytes of data that it takes without moving what it has.
+    /// Bytes of data that it still takes.
     pub fn free(&self) -> usize {
-        self.data.capacity() - self.data.len()
+        self.limit.saturating_sub(self.data.len())
     }
 
     /// Whether a name still fits: its place is held in 31 bits.
@@ -170,6 +184,11 @@ impl Builder {
     /// Appends to the object under way.
     pub fn write(&mut self, piece: &[u8]) {
         self.data.extend_from_slice(piece);
+    }
+
+    /// Where the object under way goes on.
+    pub fn space(&mut self) -> &mut Vec<u8> {
+        &mut self.data
     }
 
     /// Bytes of the object under way.

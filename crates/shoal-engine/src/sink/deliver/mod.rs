@@ -25,6 +25,8 @@ use chunk::{Builder, Pool};
 use order::Order;
 use writer::DeliverWriter;
 
+/// What lanes may run ahead at first.
+const AHEAD: u64 = 32 << 20;
 /// How long the consumer waits for a full chunk before it takes a half-filled one: some hundred small objects' time, so that
 /// a fast consumer does not take them one by one.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -76,6 +78,13 @@ struct Shared {
     pool: Arc<Pool>,
     /// Bytes in chunks that the consumer has not taken.
     held: AtomicU64,
+    /// Bytes that the lanes may run ahead for now: few enough that buffers come back while they are warm; doubled, up to
+    /// `Deliver::memory`, whenever the consumer had to wait although lanes had been held back.
+    ahead: AtomicU64,
+    /// Partitions that some lane has open.
+    open: AtomicU64,
+    /// The consumer waits.
+    starved: AtomicBool,
     /// A lane was refused room since the consumer last took something.
     refused: AtomicBool,
     /// The consumer is gone.
@@ -121,7 +130,7 @@ impl Shared {
 
     /// Whether `bytes` more may be held; then they are. One object is always admitted.
     fn reserve(&self, place: Place, bytes: u64) -> bool {
-        let limit = self.options.memory;
+        let limit = self.ahead.load(Relaxed);
         let take = |held: u64| (held == 0 || held + bytes <= limit).then_some(held + bytes);
         if self.held.fetch_update(Relaxed, Relaxed, take).is_ok() {
             return true;
@@ -156,6 +165,15 @@ impl Shared {
         self.wake_refused();
     }
 
+    /// The consumer found nothing to take: whoever was held back was so too early.
+    fn run_further_ahead(&self) {
+        if self.refused.load(Relaxed) {
+            let ahead = self.ahead.load(Relaxed);
+            self.ahead.store((ahead * 2).min(self.options.memory), Relaxed);
+            self.wake_refused();
+        }
+    }
+
     fn wake_refused(&self) {
         if self.refused.swap(false, Relaxed) {
             self.room.notify_all();
@@ -182,14 +200,17 @@ impl DeliverSink {
     pub fn new(options: Deliver) -> (DeliverSink, Delivery) {
         let shared = Arc::new(Shared {
             pool: Pool::new(options.memory),
-            options,
+            ahead: AtomicU64::new(options.memory.min(AHEAD)),
             held: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            starved: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             state: Mutex::default(),
             ready: Condvar::new(),
             room: Condvar::new(),
             waker: OnceLock::new(),
+            options,
         });
         (DeliverSink(shared.clone()), Delivery(shared))
     }
@@ -223,8 +244,20 @@ impl Delivery {
                 return Next::Nothing;
             }
             state.hungry.get_or_insert_with(Instant::now);
+            if self.0.open.load(Relaxed) == 0
+                && let Some(chunk) = half_filled(&state)
+            {
+                // Nobody is filling anything: waiting would bring no more.
+                state.hungry = None;
+                drop(state);
+                self.0.release(chunk.bytes());
+                return Next::Chunk(chunk);
+            }
+            self.0.run_further_ahead();
+            self.0.starved.store(true, Relaxed);
             let (after, waited) =
                 self.0.ready.wait_timeout(state, patience.min(left)).unwrap_or_else(PoisonError::into_inner);
+            self.0.starved.store(false, Relaxed);
             state = after;
             if waited.timed_out() {
                 if let Some(chunk) = half_filled(&state) {
@@ -234,7 +267,6 @@ impl Delivery {
                     return Next::Chunk(chunk);
                 }
                 patience = (patience * 2).min(PATIENCE_MAX);
-                self.0.wake_refused();
             }
         }
     }
@@ -302,11 +334,12 @@ impl Sink for DeliverSink {
     }
 
     fn has_room(&self, place: Place) -> bool {
-        if self.0.held.load(Relaxed) < self.0.options.memory || self.0.closed.load(Relaxed) {
+        let fits = || self.0.held.load(Relaxed) < self.0.ahead.load(Relaxed);
+        if fits() || self.0.closed.load(Relaxed) {
             return true; // closed: to be told so by what it brings
         }
         self.0.refused.store(true, Relaxed);
-        self.0.held.load(Relaxed) < self.0.options.memory || self.0.is_awaited(place)
+        fits() || self.0.is_awaited(place)
     }
 
     fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {

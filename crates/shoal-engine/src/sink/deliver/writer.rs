@@ -3,16 +3,16 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::chunk::Builder;
 use super::{Chunk, Filling, Shared, State};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{ObjectMeta, Payload, WHOLE_MAX};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Writer};
-use crate::source::WHOLE_MAX;
 
 pub(super) struct DeliverWriter {
     shared: Arc<Shared>,
@@ -50,6 +50,13 @@ impl DeliverWriter {
         self.slots.get(&slot).ok_or_else(unopened)
     }
 
+    fn send_filling(&self) {
+        let filled = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(builder) = filled {
+            self.shared.send(builder.finish());
+        }
+    }
+
     fn check(&self, name: &Name) -> Result<()> {
         self.shared.check_open()?;
         if self.shared.options.utf8_names && std::str::from_utf8(name.as_bytes()).is_err() {
@@ -65,6 +72,7 @@ impl Writer for DeliverWriter {
         if self.slots.insert(slot, Rc::new(fresh)).is_some() {
             return Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice")));
         }
+        self.shared.open.fetch_add(1, Relaxed);
         if self.shared.options.ordered {
             let mut state = self.shared.state();
             let State { order, chunks, .. } = &mut *state;
@@ -155,7 +163,6 @@ impl Writer for DeliverWriter {
             name: name.clone(),
             place: self.place,
             reserved,
-            written: 0,
             sent: 0,
             waiting: Vec::new(),
         }))
@@ -164,21 +171,25 @@ impl Writer for DeliverWriter {
     fn seal(&mut self, slot: u32) -> Result<Sealed> {
         let closed = self.slot(slot)?.clone();
         self.slots.remove(&slot);
+        self.shared.open.fetch_sub(1, Relaxed);
+        if self.shared.starved.load(Relaxed) {
+            self.send_filling();
+        }
         Ok(Sealed { seq: closed.seq, objects: closed.objects.get(), bytes: closed.bytes.get(), held: None })
     }
 
     fn discard(&mut self, slot: u32) {
-        self.slots.remove(&slot);
+        if self.slots.remove(&slot).is_some() {
+            self.shared.open.fetch_sub(1, Relaxed);
+        }
     }
 }
 
 impl Drop for DeliverWriter {
     /// The lane ends: what it has filled goes to the consumer.
     fn drop(&mut self) {
-        let last = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(builder) = last {
-            self.shared.send(builder.finish());
-        }
+        self.shared.open.fetch_sub(self.slots.len() as u64, Relaxed);
+        self.send_filling();
     }
 }
 
@@ -208,7 +219,6 @@ struct Pieces {
     place: Place,
     /// Held in the budget for what has not been handed on.
     reserved: u64,
-    written: u64,
     /// Bytes handed on already, where the object comes in several pieces.
     sent: u64,
     /// Pieces that wait for their turn.
@@ -269,7 +279,6 @@ impl ObjectWriter for Pieces {
             }
         }
         self.builder()?.write(bytes);
-        self.written += bytes.len() as u64;
         let open = self.builder()?.open_bytes();
         if open > self.reserved {
             // Its size was not known: it is held as it comes.
@@ -280,6 +289,14 @@ impl ObjectWriter for Pieces {
             }
         }
         Ok(())
+    }
+
+    fn space(&mut self) -> Option<&mut Vec<u8>> {
+        // In pieces, or of unknown size: what is held has to be looked at in between.
+        if self.shared.options.piece.is_some() || self.reserved == 0 || self.shared.closed.load(Relaxed) {
+            return None;
+        }
+        self.builder.as_mut().map(Builder::space)
     }
 
     fn finish(mut self: Box<Self>) -> Result<Put> {

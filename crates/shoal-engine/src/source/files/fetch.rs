@@ -2,11 +2,14 @@
 //!
 //! A small file costs four system calls: open, read, fstat, close. That what was read is one state of the file is seen
 //! from its change time, which nobody can set: older than the moment before the open, nothing has changed since. A file
-//! changed just before is read a second time between two looks. A large one is read between two looks as well.
+//! changed just before is waited for, 20 ms at the most, and read a second time between two looks. A large one is read
+//! between two looks as well. Where another machine's clock sets the change time and lags by more than the file's age, a
+//! change that keeps the length can go unseen.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -14,7 +17,7 @@ use super::run::{Run, parts};
 use super::{Paths, Tree, What};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
-use crate::fs::read::{self, Facts, unreadable};
+use crate::fs::read::{self, Facts, Space, unreadable};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
@@ -26,10 +29,9 @@ const PIECE: usize = 256 << 10;
 /// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
 /// long.
 const TICK: i128 = 10_000_000;
-/// Objects, nanoseconds and bytes of a large file after which the lane's other work has its turn.
+/// Objects and nanoseconds after which the lane's other work has its turn: it looks for a stop every 20 ms.
 const TURN_OBJECTS: u32 = 64;
 const TURN_TIME: i128 = 10_000_000;
-const TURN_BYTES: u64 = 4 << 20;
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -83,7 +85,7 @@ struct Reader<'t> {
     /// The last one used first.
     directories: Vec<(Vec<u8>, Dir)>,
     /// One byte more than a whole object may have, so that one read tells.
-    buffer: Vec<u8>,
+    buffer: Space,
 }
 
 /// What a first read came to.
@@ -97,7 +99,7 @@ enum First {
 impl<'t> Reader<'t> {
     fn new(tree: &'t Tree) -> Reader<'t> {
         let through_links = tree.follow || matches!(tree.what, What::List);
-        Reader { tree, through_links, directories: Vec::new(), buffer: vec![0; WHOLE_MAX + 1] }
+        Reader { tree, through_links, directories: Vec::new(), buffer: Space::new(WHOLE_MAX + 1) }
     }
 
     /// Answers one job; `now`: the coarse time before anything is opened.
@@ -135,7 +137,12 @@ impl<'t> Reader<'t> {
         if calm && facts.size > WHOLE_MAX as u64 {
             return Ok(First::More(file, facts, held));
         }
-        // Read again from the start, now that there is something to compare with.
+        // Read again from the start, now that there is something to compare with, and once the clock has passed what the
+        // file is stamped with: from then on any change shows.
+        if !calm {
+            let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
+            std::thread::sleep(Duration::from_nanos(wait as u64));
+        }
         read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
         if facts.size > WHOLE_MAX as u64 {
             return Ok(First::More(file, facts, 0));
@@ -172,14 +179,31 @@ impl<'t> Reader<'t> {
     }
 
     async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
-        if self.buffer.len() < PIECE {
-            self.buffer.resize(PIECE, 0);
+        let (mut at, mut held) = (0, held);
+        if body.has_space() {
+            // To where it is to lie, from the start: a copy of what is in the buffer would cost as much, and shift the rest.
+            read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+            held = 0;
         }
-        let (mut held, mut turn) = (held, 0);
-        let mut at = 0;
+        while at < facts.size
+            && held == 0
+            && let Some(read) = body.fill(|space| read::append(file.as_fd(), space).map_err(|e| refused(file, e, at)))
+        {
+            match read? {
+                0 => break,
+                read => at += read as u64,
+            }
+            if at < facts.size {
+                tokio::task::yield_now().await;
+            }
+        }
+        if self.buffer.len() < PIECE && held == 0 && at < facts.size {
+            self.buffer = Space::new(PIECE);
+        }
+        let mut turn = read::coarse_now();
         while at < facts.size {
             if held == 0 {
-                held = read::read(file.as_fd(), &mut self.buffer[..PIECE]).map_err(|e| refused(file, e, at))?;
+                held = read::read(file.as_fd(), &mut self.buffer).map_err(|e| refused(file, e, at))?;
                 if held == 0 {
                     break;
                 }
@@ -188,8 +212,9 @@ impl<'t> Reader<'t> {
             body.write(&self.buffer[..wanted])?;
             at += wanted as u64;
             held = 0;
-            if at - turn >= TURN_BYTES {
-                turn = at;
+            let now = read::coarse_now();
+            if (now - turn).abs() >= TURN_TIME {
+                turn = now;
                 tokio::task::yield_now().await;
             }
         }

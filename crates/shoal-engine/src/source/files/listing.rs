@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ahead::SLOW;
 use super::run::{Builder, Run, of_locators};
 use super::walk::{Step, Walk};
 use super::{Paths, Tree, What};
@@ -95,7 +96,7 @@ impl OfTree {
         let place = Place::of(after.as_ref())?;
         tree.seen.reset();
         let behind = Some(&*place.behind).filter(|behind| !behind.is_empty());
-        let walk = Walk::new(tree.clone(), behind);
+        let walk = Walk::new(tree.clone(), behind, SLOW);
         Ok(OfTree { tree, walk, pages: Pages::new(&place), run: Builder::new(), any: behind.is_some() })
     }
 

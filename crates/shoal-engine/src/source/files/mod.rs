@@ -1,6 +1,6 @@
 //! Source: files. A directory, one file, a glob, or a list of paths.
 //!
-//! Here: what can be named, the options and the source. `walk.rs` goes through a tree, `listing.rs` cuts what is found
+//! Here: what can be named, the options and the source. `walk.rs` goes through a tree (`ahead.rs` reads ahead for it), `listing.rs` cuts what is found
 //! into partitions, `run.rs` is what a partition holds, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
 //! `seen.rs` what was left out, `fetch.rs` reads. Not here: system calls (`fs/`), which name is safe (`Name`).
 //!
@@ -8,6 +8,7 @@
 //! characters; of one file its last component; of a list see `paths.rs`. Links are not followed unless asked, except in
 //! what the user typed: the root of a tree, one file, and the directories on the way to a path of a list.
 
+mod ahead;
 mod fetch;
 mod listing;
 mod paths;
@@ -138,14 +139,17 @@ fn identity(root: &Path, what: &What, paths: &Paths, follow: bool) -> String {
         Some(text) => text.to_owned(),
         None => path.as_bytes().escape_ascii().to_string(),
     };
-    let mut identity = format!("files:{}", shown(root.as_os_str()));
+    let mut identity = match what {
+        What::List => "files:".to_owned(),
+        _ => format!("files:{}", shown(root.as_os_str())),
+    };
     match what {
         What::Walk(None) => {}
         What::Walk(Some(pattern)) => identity.push_str(&format!(" glob={}", pattern.text())),
         What::File => {
             identity.push_str(&format!(" file={}", shown(OsStr::from_bytes(paths.get(0).unwrap_or_default()))))
         }
-        What::List => identity.push_str(&format!(" paths={} xxh3={:032x}", paths.len(), paths.hash())),
+        What::List => identity.push_str(&format!("paths={} xxh3={:032x}", paths.len(), paths.hash())),
     }
     if follow {
         identity.push_str(" follow_links");

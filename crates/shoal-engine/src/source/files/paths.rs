@@ -58,7 +58,10 @@ impl Paths {
     /// One number for all of them in their order.
     pub(super) fn hash(&self) -> u128 {
         let mut hasher = Xxh3::new();
-        hasher.update(&self.here);
+        // Where every path is absolute, it does not matter where they were given.
+        if (0..self.len()).any(|index| self.get(index).is_some_and(|path| !path.starts_with(b"/"))) {
+            hasher.update(&self.here);
+        }
         self.ends.iter().for_each(|end| hasher.update(&(*end as u64).to_le_bytes()));
         hasher.update(&self.bytes);
         hasher.digest128()

@@ -5,10 +5,13 @@
 //! deeper than `OPEN_MAX` keeps only its lower end open: a directory above is opened again, at the position it had, when
 //! the walk comes back to it, and has failed if it is then another one.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::ahead::{Ahead, LEVEL_MAX, Opened, Order, pace};
 use super::run::Mark;
 use super::seen::Odd;
 use super::{OURS, Tree, What};
@@ -18,7 +21,7 @@ use crate::fs::read::unreadable;
 use crate::fs::walk::{Block, Identity, Kind as Found};
 
 /// Directories of a chain that are open at once; a process may have few descriptors.
-const OPEN_MAX: usize = 32;
+const OPEN_MAX: usize = 16;
 /// Bytes of entries read at once: about 1,000 short names, as the C library does. Deep down less, so that a chain of
 /// 2,000 directories, the deepest a path can name, holds 9 MiB at the most.
 const BLOCK: usize = 32 << 10;
@@ -35,6 +38,10 @@ struct Level {
     identity: Option<Identity>,
     /// Where it was read to, of one that was closed.
     position: u64,
+    /// Directories in the block that are read ahead, by their places in it.
+    orders: VecDeque<(usize, Arc<Order>)>,
+    /// How far the block was searched for such.
+    searched: usize,
 }
 
 /// What a step came to.
@@ -59,14 +66,15 @@ pub(super) struct Walk {
     directory: usize,
     /// Where to go on from, component by component, and how many of them were found.
     resume: Option<(Vec<Box<[u8]>>, usize)>,
+    ahead: Ahead,
 }
 
 impl Walk {
-    /// A walk from the start, or behind the entry at path `after`.
-    pub fn new(tree: Arc<Tree>, after: Option<&[u8]>) -> Walk {
+    /// A walk from the start, or behind the entry at path `after`; directories that take longer than `slow` are read ahead.
+    pub fn new(tree: Arc<Tree>, after: Option<&[u8]>, slow: Duration) -> Walk {
         let components = |path: &[u8]| path.split(|&byte| byte == b'/').map(Into::into).collect();
         let resume = after.map(|path| (components(path), 0));
-        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, resume }
+        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, resume, ahead: Ahead::new(slow) }
     }
 
     /// The path of the directory of the last entry.
@@ -137,7 +145,7 @@ impl Walk {
         let directory = self.tree.root.below(b"", true).map_err(lost)?;
         let block = directory.block(BLOCK).map_err(lost)?;
         self.begun = true;
-        self.push(directory, block, 0);
+        self.push(Some(directory), block, 0);
         Ok(())
     }
 
@@ -222,15 +230,18 @@ impl Walk {
             self.advance();
             return Ok(Step::Nothing);
         }
-        let around = self.opened(top)?;
-        let size = if top < OPEN_MAX { BLOCK } else { BLOCK_DEEP };
-        let opened = around.and_then(|around| {
-            let directory = if follow { around.below(self.name(), true)? } else { around.open(self.name())? };
-            let identity = if follow { Some(directory.identity()?) } else { None };
-            if identity.is_some() && self.levels.iter().any(|level| level.identity == identity) {
-                return Ok(None);
-            }
-            directory.block(size).map(|block| Some((directory, block)))
+        let opened = self.opened(top)?.and_then(|around| {
+            let opened = match self.ordered(top, &around) {
+                Some(Err(Errno::MFILE | Errno::NFILE)) | None => self.read_here(&around),
+                Some(opened) => opened,
+            };
+            let (directory, block) = opened?;
+            let identity = match &directory {
+                Some(directory) if follow => Some(directory.identity()?),
+                _ => None,
+            };
+            let is_loop = identity.is_some() && self.levels.iter().any(|level| level.identity == identity);
+            Ok((!is_loop).then_some((directory, block)))
         });
         match opened {
             Ok(Some((directory, block))) => {
@@ -249,16 +260,56 @@ impl Walk {
         }
     }
 
+    /// Opens the directory at which the walk stands, and reads its first entries.
+    fn read_here(&mut self, around: &Dir) -> Opened {
+        let began = Instant::now();
+        let directory = if self.tree.follow { around.below(self.name(), true)? } else { around.open(self.name())? };
+        let opened = directory.block(block_size(self.levels.len())).map(|block| (Some(directory), block));
+        self.ahead.took(pace(began, &opened));
+        opened
+    }
+
+    /// The same, read ahead; and orders those that come next.
+    fn ordered(&mut self, top: usize, around: &Arc<Dir>) -> Option<Opened> {
+        if self.tree.follow || self.resume.is_some() {
+            return None; // a loop must be seen before it is entered; and what is passed over is not read
+        }
+        let (level, what) = (&mut self.levels[top], &self.tree.what);
+        let here = level.block.place();
+        level.searched = level.searched.max(level.block.at(here).map_or(here, |(.., next)| next));
+        while level.orders.len() < LEVEL_MAX
+            && self.ahead.has_room()
+            && let Some((found, name, next)) = level.block.at(level.searched)
+        {
+            let enters = match what {
+                What::Walk(Some(pattern)) => pattern.enters(top, name),
+                _ => true,
+            };
+            if found == Found::Directory && enters && !(top == 0 && name.eq_ignore_ascii_case(OURS)) {
+                let order = self.ahead.order(around, name, block_size(top + 1));
+                level.orders.push_back((level.searched, order));
+            }
+            level.searched = next;
+        }
+        match level.orders.front() {
+            Some((place, _)) if *place == here => {
+                let (_, order) = level.orders.pop_front()?;
+                self.ahead.take(&order)
+            }
+            _ => None,
+        }
+    }
+
     /// The directory whose path this is could not be read.
     fn failed(&mut self, errno: Errno) -> Step {
         self.tree.seen.unreadable(&self.path, errno);
         Step::Entry(Mark::Unreadable(errno))
     }
 
-    fn push(&mut self, directory: Dir, block: Block, path: usize) {
-        let identity = if self.tree.follow { directory.identity().ok() } else { None };
-        // One that was read to its end is only needed for what is in it.
-        self.levels.push(Level { directory: Some(Arc::new(directory)), block, path, identity, position: 0 });
+    fn push(&mut self, directory: Option<Dir>, block: Block, path: usize) {
+        let identity = directory.as_ref().filter(|_| self.tree.follow).and_then(|directory| directory.identity().ok());
+        let (directory, orders) = (directory.map(Arc::new), VecDeque::new());
+        self.levels.push(Level { directory, block, path, identity, position: 0, orders, searched: 0 });
     }
 
     /// Closes the directory far above that this one is one too many for.
@@ -303,13 +354,12 @@ impl Walk {
             true => Ok(None),
             false => {
                 self.path.truncate(self.levels[top].path);
-                let size = if top < OPEN_MAX { BLOCK } else { BLOCK_DEEP };
-                self.opened(top)?.and_then(|directory| directory.block(size).map(Some))
+                self.opened(top)?.and_then(|directory| directory.block(block_size(top)).map(Some))
             }
         };
         match read {
             Ok(Some(block)) => {
-                self.levels[top].block = block;
+                (self.levels[top].block, self.levels[top].searched) = (block, 0);
                 Ok(Step::Nothing)
             }
             Ok(None) if self.resume.is_some() => Err(refused()),
@@ -328,7 +378,90 @@ impl Walk {
     }
 }
 
+/// How much of a directory is read at once, by the number of directories above it.
+fn block_size(depth: usize) -> usize {
+    if depth < OPEN_MAX { BLOCK } else { BLOCK_DEEP }
+}
+
 fn refused() -> Error {
     Error::new(Kind::CursorRefused, "what the journal's place in the listing was at is not there any more")
         .hint("list from the start and skip what is committed: --relist")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Files, FilesFrom, FilesOptions};
+    use super::*;
+
+    fn tree(path: &std::path::Path) -> Arc<Tree> {
+        Files::new(FilesFrom::Path(path.to_owned()), FilesOptions::default()).unwrap().tree
+    }
+
+    fn walk(tree: &Arc<Tree>, after: Option<&[u8]>, slow: Duration) -> Vec<Vec<u8>> {
+        let mut walk = Walk::new(tree.clone(), after, slow);
+        let mut found = Vec::new();
+        loop {
+            match walk.step().unwrap() {
+                Step::Entry(mark) => {
+                    assert_eq!(mark, Mark::File);
+                    found.push(walk.path().to_vec());
+                }
+                Step::Nothing => {}
+                Step::End => return found,
+            }
+        }
+    }
+
+    /// Three levels of directories, and a chain of 40.
+    fn grown() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: String| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"").unwrap();
+        };
+        for n in 0..400 {
+            put(format!("{}/{}/{n}", n % 20, n % 7));
+            put(format!("{}/{n}.x", n % 20));
+        }
+        for depth in 0..40 {
+            put(format!("{}file", "d/".repeat(depth)));
+            put(format!("{}late", "d/".repeat(depth)));
+        }
+        root
+    }
+
+    #[test]
+    fn what_is_read_ahead_comes_in_the_same_order() {
+        let root = grown();
+        let tree = tree(root.path());
+        let alone = walk(&tree, None, Duration::MAX);
+        assert_eq!(alone.len(), 880);
+        for _ in 0..5 {
+            assert_eq!(walk(&tree, None, Duration::ZERO), alone);
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_on_behind_any_entry() {
+        let root = grown();
+        let tree = tree(root.path());
+        let all = walk(&tree, None, Duration::MAX);
+        for (at, path) in all.iter().enumerate().step_by(13) {
+            assert_eq!(walk(&tree, Some(path), Duration::ZERO), all[at + 1..], "behind {}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn threads_that_read_ahead_end_with_the_walk() {
+        let root = grown();
+        let mut walk = Walk::new(tree(root.path()), None, Duration::ZERO);
+        for _ in 0..300 {
+            walk.step().unwrap();
+        }
+        let (threads, pool) = walk.ahead.threads();
+        assert!(threads > 0, "this tree has directories to read ahead");
+        drop(walk);
+        assert_eq!(pool.strong_count(), 0, "every thread has let go of it");
+    }
 }

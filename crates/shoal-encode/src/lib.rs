@@ -1,0 +1,122 @@
+//! Tables and arrays to the bytes of a file.
+//!
+//! Here: which format a name asks for ([`Format`]), Arrow tables to CSV, Parquet, Arrow IPC files and JSON lines
+//! ([`encode_table`]), strided arrays to `.npy` and CSV ([`encode_array`]). Everything is appended to a `Vec<u8>` of the
+//! caller's, who empties it and uses it again.
+//!
+//! Not here: files, threads, Python and printing. Who calls imports a table through Arrow's C interface, or an array
+//! through its pointer and strides, and hands the bytes on to a sink.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+//! use shoal_encode::{Format, Options, encode_table};
+//!
+//! let batch = RecordBatch::try_from_iter([
+//!     ("id", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef),
+//!     ("name", Arc::new(StringArray::from(vec![Some("a,b"), None]))),
+//! ])?;
+//! let schema = batch.schema();
+//! let mut reader = RecordBatchIterator::new([Ok(batch)], schema);
+//! let mut out = Vec::new();
+//! let format = Format::of_name(b"out/people.csv").expect("a known ending");
+//! encode_table(&mut reader, format, &Options::default(), &mut out)?;
+//! assert_eq!(out, b"id,name\n1,\"a,b\"\n2,\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What a CSV file looks like
+//!
+//! - Cells are parted by `,`, lines by `\n`; RFC 4180 quotes only around text that holds a comma, a quote, a line feed
+//!   or a carriage return, and around an empty text.
+//! - A null is nothing at all, so that `""` and nothing can be told apart. A table of one column therefore has an empty
+//!   line for a null, which some readers skip.
+//! - A float is the shortest text that reads back as the same float, in the form of Python's `repr` (`1.0`, `1e-05`);
+//!   `NaN`, `inf` and `-inf` are the others. A half float is written as the single float it equals.
+//! - `true` and `false`; dates and times in ISO 8601; durations as `PT1.5S`; bytes as hexadecimal digits.
+//! - A table without columns is an empty file. Nested columns are refused.
+
+mod array;
+mod csv;
+mod error;
+mod format;
+mod npy;
+mod table;
+
+pub use array::{NdArray, Scalar};
+pub use error::{Error, ErrorKind};
+pub use format::Format;
+
+use arrow_array::RecordBatchReader;
+
+/// How a file is written, where its format leaves a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether the first line of a CSV file names the columns (an array's columns have no names, so it gets no such line).
+    pub header: bool,
+    /// Whether the last line of a CSV or JSON lines file ends with a newline.
+    pub final_newline: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { header: true, final_newline: true }
+    }
+}
+
+/// Appends a table to `out` as the bytes of one file.
+///
+/// Takes all batches of `reader`. After an error `out` is as long as before.
+///
+/// # Errors
+///
+/// Unsupported: the format is of arrays, or cannot hold a column's type. Arrow: the reader or a writer failed.
+pub fn encode_table(
+    reader: &mut dyn RecordBatchReader,
+    format: Format,
+    options: &Options,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    whole_or_nothing(out, |out| match format {
+        Format::Csv => csv::write_table(reader, options, out),
+        Format::Parquet => table::write_parquet(reader, out),
+        Format::Arrow => table::write_arrow(reader, out),
+        Format::JsonLines => table::write_json_lines(reader, options, out),
+        Format::Npy => Err(Error::unsupported(
+            "a .npy file holds an array and this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an array",
+        )),
+    })
+}
+
+/// Appends an array to `out` as the bytes of one file, its elements in C order whatever their order in memory.
+///
+/// `.npy` takes every dtype that [`NdArray`] takes. CSV takes numbers, booleans, bytes and text: an array of one
+/// dimension is one value a line, of two a row a line, of none a single value; there is never a header line.
+///
+/// After an error `out` is as long as before.
+///
+/// # Errors
+///
+/// Unsupported: the format is of tables, or CSV cannot hold the dtype or the number of dimensions. Memory: the file
+/// does not fit into memory.
+pub fn encode_array(array: &NdArray<'_>, format: Format, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
+    whole_or_nothing(out, |out| match format {
+        Format::Npy => npy::write(array, out),
+        Format::Csv => csv::write_array(array, options, out),
+        Format::Parquet | Format::Arrow | Format::JsonLines => Err(Error::unsupported(format!(
+            "a .{format} file holds a table and this is an array of dtype {:?}: make it a table, for example with \
+             pyarrow.table or polars.DataFrame, or name it .npy or .csv",
+            array.descr()
+        ))),
+    })
+}
+
+/// Runs `write`, and takes back what it appended if it fails.
+fn whole_or_nothing(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<(), Error> {
+    let start = out.len();
+    let result = write(out);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}

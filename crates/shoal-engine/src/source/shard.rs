@@ -1,0 +1,153 @@
+//! `Shard`: one of several parts of a source, by the hash of each object's name. For several processes that share one job
+//! and do not speak with each other, such as the workers of a data loader.
+//!
+//! Each process lists everything and fetches only its own part; an object is in exactly one. Not here: who has which part.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source};
+use crate::error::{Error, Kind, Result};
+use crate::partition::{Cursor, Partition};
+
+/// Part `index` of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    index: u32,
+    count: u32,
+}
+
+impl Part {
+    /// # Errors
+    /// [`Kind::Config`] where `index` is not below `count`.
+    pub fn new(index: u32, count: u32) -> Result<Part> {
+        match index < count {
+            true => Ok(Part { index, count }),
+            false => Err(Error::new(Kind::Config, format!("there is no part {index} of {count}, counted from 0"))),
+        }
+    }
+
+    fn has(self, name: &[u8]) -> bool {
+        xxh3_64(name) % u64::from(self.count) == u64::from(self.index)
+    }
+}
+
+/// A part of another source. The objects of the other parts are skipped.
+pub struct Shard {
+    inner: Arc<dyn Source>,
+    part: Part,
+}
+
+impl Shard {
+    /// That part of `inner`.
+    pub fn new(inner: Arc<dyn Source>, part: Part) -> Shard {
+        Shard { inner, part }
+    }
+}
+
+impl Source for Shard {
+    fn identity(&self) -> String {
+        format!("{} part {} of {}", self.inner.identity(), self.part.index, self.part.count)
+    }
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        self.inner.list(after)
+    }
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        self.inner.select(locators)
+    }
+    fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(OfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
+    }
+    fn in_flight_max(&self) -> Option<usize> {
+        self.inner.in_flight_max()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
+    fn remarks(&self) -> Vec<String> {
+        self.inner.remarks()
+    }
+    fn is_network(&self) -> bool {
+        self.inner.is_network()
+    }
+    fn lists_below(&self, directory: &Path) -> bool {
+        self.inner.lists_below(directory)
+    }
+    fn is_whole(&self) -> bool {
+        self.inner.is_whole()
+    }
+}
+
+struct OfPart {
+    inner: Box<dyn Fetcher>,
+    part: Part,
+}
+
+impl Fetcher for OfPart {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        Box::pin(async move {
+            let inner = self.inner.open(partition).await?;
+            Ok(Rc::new(EntriesOfPart { inner, part: self.part }) as Rc<dyn Entries>)
+        })
+    }
+
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        self.inner.run(lane)
+    }
+}
+
+struct EntriesOfPart {
+    inner: Rc<dyn Entries>,
+    part: Part,
+}
+
+impl Entries for EntriesOfPart {
+    fn len(&self) -> u32 {
+        self.inner.len()
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let entry = self.inner.get(index);
+        let elsewhere = (!self.part.has(entry.name)).then_some(Skip::Elsewhere);
+        Entry { skip: entry.skip.or(elsewhere), ..entry }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    use super::{Part, Shard};
+    use crate::sink::memory::MemorySink;
+    use crate::source::memory::MemorySource;
+    use crate::transfer::Transfer;
+
+    #[test]
+    fn every_object_is_in_exactly_one_part() {
+        let objects: Vec<_> = (0..1000).map(|n| (format!("o-{n}").into_bytes(), vec![n as u8; n % 7])).collect();
+        let source = Arc::new(MemorySource::new(objects.chunks(90).map(<[_]>::to_vec).collect(), 20));
+        let mut all = BTreeMap::new();
+        for index in 0..7 {
+            let sink = MemorySink::new();
+            let part = Arc::new(Shard::new(source.clone(), Part::new(index, 7).unwrap()));
+            let outcome =
+                Transfer::new(part, Arc::new(sink.clone()), Default::default()).run(&mut |_| ControlFlow::Continue(()));
+            assert!(outcome.error.is_none());
+            assert_eq!(outcome.report.run.written + outcome.report.run.skipped, 1000);
+            assert!((100..200).contains(&outcome.report.run.written), "about a seventh");
+            for (name, data) in sink.objects() {
+                assert!(all.insert(name, data).is_none(), "in two parts");
+            }
+        }
+        assert_eq!(all, objects.into_iter().collect());
+        assert!(Part::new(7, 7).is_err());
+    }
+}

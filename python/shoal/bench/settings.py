@@ -1,0 +1,56 @@
+"""What to run. Not here: what of it a job understands (`jobs/`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shoal._errors import ConfigError
+
+if TYPE_CHECKING:
+    import os
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to run; see `shoal.bench.copy`.
+
+    Attributes:
+        job: The job, such as "copy".
+        count: Objects of the fastest contestants.
+        size: Bytes of each object; None where the job makes objects of its own size.
+        trials: Rounds that count.
+        into: "files", or "null" where the job knows it.
+        durable: A final sync is inside the time of each.
+        only: Keys of the contestants to run; none: all.
+        skip: Keys of contestants to leave out.
+        directory: Where files are written, in a new directory.
+        keep: Leave the files.
+    """
+
+    job: str
+    count: int
+    size: int | None
+    trials: int = 3
+    into: str = "files"
+    durable: bool = False
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    directory: str | os.PathLike[str] | None = None
+    keep: bool = False
+
+    def check(self) -> None:
+        """Refuses what makes no sense.
+
+        Raises:
+            ConfigError: With the option's name.
+        """
+        for option, value in (("count", self.count), ("size", self.size), ("trials", self.trials)):
+            if value is None and option == "size":
+                continue
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"{option} is not a whole number above 0: {value!r}")
+        if self.into not in ("files", "null"):
+            raise ConfigError(f"into is neither 'files' nor 'null': {self.into!r}")
+        if self.durable and self.into == "null":
+            raise ConfigError("nothing that is thrown away can be durable", hint="leave out --durable or --into null")

@@ -1,0 +1,56 @@
+"""A pool of processes; each gets one batch of numbers, all there is for it to do.
+
+From "Save thousands of files" (SuperFastPython, 2023), which gives 20.86 seconds for 5,000 files with 8
+processes on 8 logical cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+NAME = "processes, a batch each"
+PUBLISHED: dict[int, float] = {8: 20.86}
+REQUIRES: tuple[str, ...] = ()
+DEFAULT_WORKERS = os.cpu_count() or 1
+
+
+def make(number: int) -> str:
+    """Returns the content of a file: 5,000 lines of 10 whole numbers each."""
+    return "\n".join([",".join([str(number + line + column) for column in range(10)]) for line in range(5000)])
+
+
+def save_batch(directory: Path, numbers: range) -> int:
+    """Makes and writes a batch of files, in a process of the pool; returns their bytes."""
+    size = 0
+    for number in numbers:
+        text = make(number)
+        (directory / f"data-{number:04d}.csv").write_text(text)
+        size += len(text)
+    return size
+
+
+def run(directory: Path, count: int, workers: int) -> tuple[int, int]:
+    """Saves the files; returns their count and their bytes."""
+    batch = -(-count // workers)
+    batches = [range(first, min(first + batch, count)) for first in range(0, count, batch)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        return count, sum(pool.map(partial(save_batch, directory), batches))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("directory", type=Path, help="an empty directory")
+    parser.add_argument("count", type=int, help="how many files")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    objects, size = run(given.directory, given.count, given.workers)
+    seconds = time.perf_counter() - began
+    print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

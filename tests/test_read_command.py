@@ -1,0 +1,119 @@
+"""`shoal read`: what is there, how fast it comes, and manifests that other tools check."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command, Service
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> dict[str, bytes]:
+    objects = {f"d{number % 3}/f{number}": os.urandom(number * 700) for number in range(200)}
+    for name, data in objects.items():
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_bytes(data)
+    return objects
+
+
+def test_it_says_how_much_there_is_and_how_fast_it_came(shoal: Command, tree: dict[str, bytes]) -> None:
+    done = shoal.run("read", "tree")
+    assert (done.returncode, done.stdout) == (0, "")
+    first, *others = done.stderr.splitlines()
+    assert first.startswith("read 200 objects, 13.9 MB, in ")
+    assert any(line.startswith("workers: ") for line in others)
+    assert "journal" not in done.stderr
+    assert not any("durability" in line for line in others)
+    report = shoal.last_json(shoal.run("read", "tree", "--json"))
+    assert (report["written"], report["bytes"]) == (200, sum(map(len, tree.values())))
+    assert sorted(os.listdir(shoal.directory)) == ["tree"], "nothing is written"  # noqa: PTH208
+
+
+@pytest.mark.parametrize("where", ["tree", "service"])
+def test_a_manifest_of_sha256_is_one_that_sha256sum_checks(
+    shoal: Command, service: Service, tree: dict[str, bytes], where: str
+) -> None:
+    source = "tree" if where == "tree" else service(shoal.directory / "tree").url
+    done = shoal.run("read", source, "--checksum", "sha256", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(tree)
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--quiet", "--strict"], cwd=shoal.directory / "tree", input=done.stdout, text=True
+    )
+    assert checked.returncode == 0
+
+
+def test_every_checksum_is_the_one_it_is_called(shoal: Command, tree: dict[str, bytes]) -> None:
+    def lines(kind: str) -> dict[str, str]:
+        done = shoal.run("read", "tree", "--checksum", kind, "--json")
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        assert found.pop()["type"] == "report"
+        assert {one["name"]: one["size"] for one in found} == {name: len(data) for name, data in tree.items()}
+        return {one["name"]: one["checksum"] for one in found}
+
+    assert lines("sha256") == {name: hashlib.sha256(data).hexdigest() for name, data in tree.items()}
+    assert lines("crc32") == {name: f"{zlib.crc32(data):08x}" for name, data in tree.items()}
+    assert len(set(lines("xxh3").values())) == len(tree)
+
+
+def test_xxh3_of_nothing_is_the_published_value(shoal: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    assert shoal.run("read", "empty", "--checksum", "xxh3").stdout == "2d06800538d394c2  empty\n"
+
+
+def test_the_order_given_orders_the_manifest(shoal: Command, service: Service) -> None:
+    done = shoal.run("read", service(synthetic="5000:20").url, "--checksum", "crc32", "--order", "given")
+    names = [line.split("  ")[1] for line in done.stdout.splitlines()]
+    assert len(names) == 5000
+    assert names == sorted(names)
+
+
+def test_a_name_that_a_terminal_might_act_on_is_escaped(shoal: Command, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/evil\x1b[2J\n").write_bytes(b"")
+    done = shoal.run("read", "tree", "--checksum", "crc32")
+    assert done.stdout == "\\00000000  evil\\x1b[2J\\n\n"
+
+
+def test_what_cannot_be_read_is_named_and_the_code_is_1(shoal: Command, tree: dict[str, bytes]) -> None:
+    (shoal.directory / "tree/gone").symlink_to("nowhere")
+    done = shoal.run("read", "tree/**", "--follow-links")
+    assert done.returncode == 0, "a dangling link is skipped"
+    assert "1 skipped" in done.stderr
+    missing = shoal.run("read", "nowhere")
+    assert missing.returncode == 2
+    assert "nowhere" in missing.stderr
+
+
+def test_a_reader_of_the_manifest_that_goes_away_is_no_error(shoal: Command, service: Service) -> None:
+    url = service(synthetic="100000:20").url
+    done = subprocess.run(
+        ["bash", "-c", '"$@" | head -n 2', "-", *shoal.argv, "read", url, "--checksum", "crc32", "--quiet"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (len(done.stdout.splitlines()), done.stderr) == (2, "")
+
+
+def test_files_can_be_copied_and_the_copy_goes_on(shoal: Command, tree: dict[str, bytes]) -> None:
+    done = shoal.run("copy", "tree", "out", "--json")
+    assert done.returncode == 0, done.stderr
+    assert shoal.last_json(done)["written"] == len(tree)
+    for name, data in tree.items():
+        assert (shoal.directory / "out" / name).read_bytes() == data
+    again = shoal.run("copy", "tree", "out")
+    assert again.returncode == 0
+    assert again.stderr.startswith("complete, 200 objects")
+    inside = shoal.run("copy", "tree", "tree/out")
+    assert inside.returncode == 2
