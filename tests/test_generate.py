@@ -200,6 +200,24 @@ def test_every_kind_of_data_is_saved(job: Job) -> None:
     }
 
 
+def test_tables_and_arrays_are_written_as_their_names_end(job: Job) -> None:
+    numpy = pytest.importorskip("numpy")
+    job.module("import numpy\ndef make(number): return numpy.arange(6).reshape(2, 3) + number")
+
+    job.run("range(2)", name="{}.csv")
+    job.run("range(2)", name="{}.npy", journal="journal")
+
+    assert (job.out / "1.csv").read_text() == "1,2,3\n4,5,6\n"
+    assert numpy.load(job.out / "1.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_csv_files_end_as_asked(job: Job) -> None:
+    pytest.importorskip("numpy")
+    job.module("import numpy\ndef make(number): return numpy.arange(2).reshape(2, 1)")
+    job.run("range(1)", name="{}.csv", final_newline=False)
+    assert (job.out / "0.csv").read_text() == "0\n1"
+
+
 def test_what_is_no_data_is_a_failure_of_its_id_alone(job: Job) -> None:
     job.module("def make(number): return number if number == 3 else plain(number)")
 

@@ -115,7 +115,7 @@ def generate(
         Those that end a run already begun carry what it had done as `.report`.
 
     Example:
-        >>> report = shoal.generate(make, range(2000), "data/")
+        >>> report = shoal.generate(str, range(2000), "data/")  # where str stands for your function
         >>> report.written, report.failed
         (2000, 0)
     """

@@ -53,9 +53,8 @@ def run(
         count, reason = max(1, len(job.ids)), f"a {noun} for each id"
     generation = _shoal.Generation(sink, options, job.identity, len(job.ids), IN_FLIGHT * count, (count, reason))
     memory = max(1, options["memory"] // count)
-    supervisor = Supervisor(
-        generation, job, (options["durability"], options["overwrite"], memory, encode), progress, kind
-    )
+    writing = (options["durability"], options["overwrite"], memory, encode)
+    supervisor = Supervisor(generation, job, writing, progress, kind)
     try:
         supervisor.start(count)
         supervisor.work()

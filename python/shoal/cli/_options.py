@@ -235,6 +235,20 @@ _GENERATE_OWN = dict(
         ),
         _option("memory", "Most bytes of finished data that wait to be written.", metavar="SIZE"),
         _option("again", "Make everything anew although the job is complete."),
+        (
+            "header",
+            click.option(
+                "--header/--no-header", default=True, help="Whether a table's .csv begins with its columns' names."
+            ),
+        ),
+        (
+            "final_newline",
+            click.option(
+                "--final-newline/--no-final-newline",
+                default=True,
+                help="Whether a .csv or .jsonl ends in a line end.",
+            ),
+        ),
     ]
 )
 generate_options = _apply(

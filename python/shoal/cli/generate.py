@@ -44,8 +44,8 @@ def command(
     """Call FUNCTION with 0, 1, ... up to COUNT - 1 and save what it returns in DST, one file each.
 
     MODULE is found as `python -m` finds it: in this directory, or installed. FUNCTION takes a whole number and returns
-    text, bytes or anything with a buffer, such as a NumPy array. It is called in a process for each core, and each
-    process writes its own files while it goes on.
+    text, bytes, anything with a buffer, or a table or array, which is written as its file's name ends (.csv, .parquet,
+    .arrow, .jsonl, .npy). It is called in a process for each core, and each process writes its own files meanwhile.
 
     What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
     without calling the function once more for it. A number for which it raises does not stop the others: it is noted
