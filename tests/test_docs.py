@@ -16,7 +16,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _read, _save
+from shoal import _api, _generate, _read, _save
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-FUNCTIONS = [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _read.read, _save.save]
+FUNCTIONS = [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _generate.generate, _read.read, _save.save]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

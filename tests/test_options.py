@@ -10,8 +10,9 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _options, _read, _save, _shoal
+from shoal import _api, _generate, _options, _read, _save, _shoal
 from shoal.cli.copy import command as copy_command
+from shoal.cli.generate import command as generate_command
 from shoal.cli.read import command as read_command
 
 if TYPE_CHECKING:
@@ -71,6 +72,23 @@ def test_the_command_read_has_every_option_of_read() -> None:
         assert name in ("chunk_size", "shard", "progress") or given[name] == default
 
 
+def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_with_its_defaults() -> None:
+    own = {"name", "header", "final_newline"}
+    given = defaults(_generate.generate)
+    assert set(given) - own == set(defaults(_api.copy)) - set(_generate.UNUSED)
+    assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
+
+
+def test_the_command_generate_has_every_option_with_the_same_default() -> None:
+    flags = {one.name: one for one in generate_command.params if isinstance(one, click.Option)}
+    assert set(flags) == set(defaults(_generate.generate)) | {"as_json", "quiet", "verbose", "log_format", "progress"}
+    given = generate_command.make_context("generate", ["make:it", "3", "DST"]).params
+    for name, value in defaults(_generate.generate).items():
+        if name != "progress":
+            assert flags[name].opts[0] == "--" + name.replace("_", "-")
+            assert given[name] == value
+
+
 def test_the_binding_is_given_every_option() -> None:
     assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"}
     assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
@@ -101,7 +119,8 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _read.read, _save.save]
+    "function",
+    [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _generate.generate, _read.read, _save.save],
 )
 def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
     text = inspect.getdoc(function) or ""

@@ -22,6 +22,7 @@ from shoal._errors import (
     ShoalError,
     UnsafeNameError,
 )
+from shoal._generate import generate
 from shoal._options import Files, ListGet
 from shoal._read import read
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "copy",
     "files",
+    "generate",
     "list_get",
     "read",
     "save",

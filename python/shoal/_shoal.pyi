@@ -1,9 +1,10 @@
 """The engine, as Python sees it. Use `shoal`, which checks what it is given; only it calls this module."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
+from shoal._generate.messages import Failed, Place, Written
 from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
 from shoal._report import Failure, Progress, Report, ServerStats, Status
 
@@ -11,7 +12,9 @@ __all__ = [
     "DEBUG_BUILD",
     "Batch",
     "Batches",
+    "Generation",
     "Object",
+    "Placer",
     "Reader",
     "Server",
     "__version__",
@@ -207,6 +210,85 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes it."""
+
+@final
+class Generation:
+    """The run of `shoal.generate`, as the caller's thread sees it. Nothing waits but `finish`."""
+
+    def __new__(
+        cls,
+        sink: str,
+        options: Options,
+        identity: str,
+        count: int,
+        in_flight: int,
+        workers: tuple[int, str],
+    ) -> Generation:
+        """Starts the run. `workers`: what the report says of them."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+
+    def fileno(self) -> int:
+        """What to wait for."""
+
+    def heed(self) -> None:
+        """Silences what was waited for; what there is to look at is looked at after this."""
+
+    def names_wanted(self) -> tuple[int, int] | None:
+        """The first of the ids whose names are wanted, and the one behind the last."""
+
+    def offer(self, start: int, names: Sequence[str | bytes]) -> None:
+        """The names that were wanted."""
+
+    def place(self) -> Place | None:
+        """Where a process writes for this run; None before the run has opened it."""
+
+    def take(self, most: int) -> list[tuple[int, int, bytes, bool]]:
+        """The next objects to make: token, index of the id, name, and whether something of it may be there already."""
+
+    def waiting(self) -> int:
+        """How many objects wait to be taken."""
+
+    def done(self, outcomes: list[Written]) -> None:
+        """Says what was written."""
+
+    def failed(self, outcomes: list[Failed]) -> None:
+        """Says what was not, and why."""
+
+    def progress(self) -> Progress:
+        """How far it is."""
+
+    def stop(self) -> None:
+        """Tells it to stop, as Ctrl-C does."""
+
+    def finish(self) -> tuple[Report, BaseException | None]:
+        """Waits for its end. The report, and the exception that it ended with."""
+
+@final
+class Placer:
+    """In a process that works for `shoal.generate`: encodes and writes what its function returns, on a thread."""
+
+    def __new__(
+        cls,
+        place: Place,
+        durability: str,
+        overwrite: str,
+        memory: int,
+        encode: EncodeOptions,
+        leash: int | None,
+    ) -> Placer:
+        """Joins a run. `leash`: a file descriptor; when its other end is closed, this process ends."""
+
+    def put(self, token: int, name: bytes, data: object, again: bool) -> None:
+        """Hands data over to be written; waits while too much of it waits already."""
+
+    def collect(self, wait: bool) -> tuple[list[Written], list[Failed]]:
+        """What was written since the last call, and what was not; `wait`: of all that was handed over."""
+
+    def close(self) -> None:
+        """Ends, after all that was handed over is written."""
 
 @final
 class Server:

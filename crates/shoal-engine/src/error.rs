@@ -72,6 +72,10 @@ kinds! {
     NameConflict = "name-conflict": Object,
     /// What was to be saved has no form that its name asks for.
     Encoding = "encoding": Object,
+    /// The user's function raised; the reason is its traceback.
+    Function = "function": Object,
+    /// A process that worked on it was killed, and so were those that tried again.
+    WorkerKilled = "worker-killed": Object,
     /// The destination's file system takes no name of this length.
     NameTooLong = "name-too-long": Object,
     /// The source or the destination does not permit this file.

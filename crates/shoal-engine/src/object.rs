@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 
 /// Metadata of one object, as far as its source knows it; field names as in object stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,24 +27,52 @@ pub enum Payload<'a> {
     Borrowed(&'a [u8]),
     /// Given away; passes on uncopied.
     Owned(Vec<u8>),
+    /// At its place already: another process that works for this source has written it there, through the same sink.
+    Elsewhere {
+        /// Its bytes.
+        size: u64,
+        /// What became of it there.
+        put: Put,
+    },
 }
 
 impl Payload<'_> {
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
+    /// How many bytes.
+    pub fn size(&self) -> u64 {
         match self {
-            Payload::Borrowed(bytes) => bytes,
-            Payload::Owned(bytes) => bytes,
+            Payload::Borrowed(bytes) => bytes.len() as u64,
+            Payload::Owned(bytes) => bytes.len() as u64,
+            Payload::Elsewhere { size, .. } => *size,
+        }
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] when they are elsewhere: this sink keeps nothing that another process could have written.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        match self {
+            Payload::Borrowed(bytes) => Ok(bytes),
+            Payload::Owned(bytes) => Ok(bytes),
+            Payload::Elsewhere { .. } => Err(elsewhere()),
         }
     }
 
     /// The bytes as an owned vector; copies only what is borrowed.
-    pub fn into_vec(self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// As [`Payload::bytes`].
+    pub fn into_vec(self) -> Result<Vec<u8>> {
         match self {
-            Payload::Borrowed(bytes) => bytes.to_vec(),
-            Payload::Owned(bytes) => bytes,
+            Payload::Borrowed(bytes) => Ok(bytes.to_vec()),
+            Payload::Owned(bytes) => Ok(bytes),
+            Payload::Elsewhere { .. } => Err(elsewhere()),
         }
     }
+}
+
+fn elsewhere() -> Error {
+    Error::new(Kind::Internal, "an object was written elsewhere, and this sink has no elsewhere")
 }
 
 /// What became of an object.

@@ -10,9 +10,11 @@ mod batches;
 mod data;
 mod errors;
 mod fork;
+mod generate;
 mod limits;
 mod object;
 mod options;
+mod placer;
 mod reader;
 mod report;
 mod save;
@@ -33,11 +35,15 @@ mod _shoal {
     #[pymodule_export]
     use crate::errors::kinds;
     #[pymodule_export]
+    use crate::generate::Generation;
+    #[pymodule_export]
     use crate::limits::{limit_copy, limit_read};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]
     use crate::options::default_options;
+    #[pymodule_export]
+    use crate::placer::Placer;
     #[pymodule_export]
     use crate::reader::Reader;
     #[pymodule_export]

@@ -77,7 +77,8 @@ impl EncodeOptions {
     }
 }
 
-fn unknown(option: &str, value: &str) -> PyErr {
+/// A value that an option does not take.
+pub fn unknown(option: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{option} is not known: {value:?}"))
 }
 

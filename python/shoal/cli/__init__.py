@@ -17,6 +17,7 @@ from shoal.cli import _display, _exit
 # Command, and the one line that the list of commands shows; a test compares it with the command's own.
 COMMANDS = {
     "copy": "Copy every object of a source into a directory; resumes.",
+    "generate": "Save what a function returns, a file for each id; resumes.",
     "read": "Read everything; count it, and on request its checksums.",
     "serve": "Serve a directory, or made-up objects, to be copied.",
     "status": "Say what is done, what failed and why.",
@@ -61,6 +62,7 @@ EXAMPLES = """\b
 Examples:
   shoal copy http://files.local:8080 out/     one file for each object; again to resume
   shoal read photos/                          how much is it, how fast does it come?
+  shoal generate make:table 2000 tables/      what a Python function returns for 0, 1, 2, ...
   shoal status out/                           what is done, and what failed
   shoal serve --synthetic 1000000:100         something to try it on
   shoal bench copy                            every way to do it, on this machine

@@ -144,12 +144,14 @@ def report_fields(report: Report) -> dict[str, Any]:
     }
 
 
-def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Returns one line for each failure."""
-    return [
-        f"  {shown_name(one.name)}: {one.reason}" + (f" (after {one.tries} tries)" if one.tries > 1 else "")
-        for one in failures
-    ]
+def failure_lines(failures: Iterable[Failure], *, whole: bool = True) -> list[str]:
+    """Returns one line for each failure, and below it the others of its reason (a traceback); `whole`: these too."""
+    lines = []
+    for one in failures:
+        why, *where = one.reason.splitlines() or [""]
+        lines.append(f"  {shown_name(one.name)}: {why}" + (f" (after {one.tries} tries)" if one.tries > 1 else ""))
+        lines += [f"    {line}" for line in where] if whole else []
+    return lines
 
 
 def manifest_line(name: str, size: int, checksum: str, *, as_json: bool) -> None:
@@ -190,7 +192,7 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
     failed = max(report.failed, report.total.failed)
     if failed:
         lines.append(f"{count_text(failed)} failed" + (":" if report.failures else ""))
-        lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN])
+        lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN], whole=verbose)
         if destination not in (None, "null:"):
             where = shlex.quote(destination)
             lines.append(f"hint: shoal status {where} --failures all lists them; --retry-failed tries them again")
@@ -297,7 +299,7 @@ def run_status(status: Status, run: RunStatus) -> None:
     if owner:
         out(f"  pid {owner.pid} on {owner.host} works on it since {local_time(owner.since)}")
     elif not run.completed:
-        out("  nobody works on it; the same copy command goes on")
+        out("  nobody works on it; the same command goes on")
     out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
     if run.deferred:
         out(f"  {count_text(run.deferred)} to be tried later")
@@ -308,7 +310,7 @@ def run_status(status: Status, run: RunStatus) -> None:
     if run.until_reboot:
         out("  some of it is in the page cache only: after a reboot it is done again")
     if total.failed:
-        out(f"  {count_text(total.failed)} failed; shoal copy ... --retry-failed tries again")
+        out(f"  {count_text(total.failed)} failed; the same command with --retry-failed tries again")
         failures_as_text(run.failures)
         if 0 < len(run.failures) < total.failed:
             out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")
@@ -359,11 +361,11 @@ class Display:
         if not quiet:
             self.progress = self._draw if draws else self._line if progress == "plain" else None
 
-    def begins(self, source: str, destination: str | None) -> None:
+    def begins(self, source: str, destination: str | None, doing: str = "copying") -> None:
         """Says what is about to happen."""
         if self._verbose and not self._quiet:
             what = without_secrets(source)
-            self._say("start", f"copying {what} to {destination}" if destination else f"reading {what}")
+            self._say("start", f"{doing} {what} to {destination}" if destination else f"reading {what}")
 
     def stopping(self) -> None:
         """Says that a signal has come; called inside the signal's handler."""

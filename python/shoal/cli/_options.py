@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from shoal import _api, _options, _read
+from shoal import _api, _generate, _options, _read
 from shoal._errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULTS = {
     name: parameter.default
-    for function in (_api.copy, _api.list_get, _api.files, _read.read)
+    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _read.read)
     for name, parameter in inspect.signature(function).parameters.items()
     if parameter.default is not inspect.Parameter.empty
 }
@@ -225,6 +225,39 @@ def options_of(function: Callable[..., Any]) -> Flag[Any]:
     """Returns the flags of an API function's options, in the order of all; `progress` has flags of its own."""
     return _apply([flag for name, flag in _FLAGS.items() if name in inspect.signature(function).parameters])
 
+
+# `shoal generate` shares the flags, but says in its own words what is called and what is named.
+_GENERATE_OWN = dict(
+    [
+        _option("name", "The name of a number's file: a template, as str.format of Python has it.", metavar="TEMPLATE"),
+        _option(
+            "workers", 'How many processes; "auto" is one for each core.', metavar="N|auto", callback=_number_or_word
+        ),
+        _option("memory", "Most bytes of finished data that wait to be written.", metavar="SIZE"),
+        _option("again", "Make everything anew although the job is complete."),
+        (
+            "header",
+            click.option(
+                "--header/--no-header", default=True, help="Whether a table's .csv begins with its columns' names."
+            ),
+        ),
+        (
+            "final_newline",
+            click.option(
+                "--final-newline/--no-final-newline",
+                default=True,
+                help="Whether a .csv or .jsonl ends in a line end.",
+            ),
+        ),
+    ]
+)
+generate_options = _apply(
+    [
+        flag
+        for name, flag in (_FLAGS | _GENERATE_OWN).items()
+        if name in inspect.signature(_generate.generate).parameters
+    ]
+)
 
 source_options = _apply([*_FILES_FLAGS.values(), *_LIST_GET_FLAGS.values()])
 output_options = _apply(_OUTPUT_FLAGS)

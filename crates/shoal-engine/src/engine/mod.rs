@@ -344,12 +344,13 @@ fn cores() -> usize {
 
 /// Lanes that the run may come to have.
 fn lane_count(source: &dyn Source, workers: Workers) -> usize {
-    match (workers, source.is_network()) {
+    let lanes = match (workers, source.is_network()) {
         (Workers::Fixed(count), true) => count.clamp(1, cores()),
         (Workers::Fixed(count), false) => count.max(1),
         (Workers::Auto, true) => cores(),
         (Workers::Auto, false) => cores() * BLOCKED_LANES,
-    }
+    };
+    lanes.min(source.lanes_max().unwrap_or(lanes)).max(1)
 }
 
 fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: Instant) -> Progress {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::open::{Open, Origin, Tally};
 use crate::error::{Error, HostId};
 use crate::journal::{Failed, Retried};
+use crate::sink::Mode;
 use crate::source::Entries;
 
 /// How an object has been tried so far.
@@ -56,6 +57,11 @@ impl Slot {
     /// Whether an object has failed before.
     pub fn is_tried(&self, index: u32) -> bool {
         matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&index)
+    }
+
+    /// Whether a run that was cut off may have begun it.
+    pub fn is_again(&self) -> bool {
+        self.open.mode == Mode::Again
     }
 
     /// Counts a failed try.

@@ -138,8 +138,8 @@ impl Writer for DigestWriter {
 
     fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
         let mut hasher = Hasher::new(self.checksum);
-        hasher.update(payload.as_slice());
-        hand_on(&self.inner, slot, self.index, name, payload.as_slice().len() as u64, hasher)
+        hasher.update(payload.bytes()?);
+        hand_on(&self.inner, slot, self.index, name, payload.size(), hasher)
     }
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {

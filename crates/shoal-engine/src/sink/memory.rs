@@ -148,7 +148,7 @@ impl Writer for MemoryWriter {
 
     fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
         let slot = self.slot(slot)?;
-        store(&self.sink, &slot, name, payload.into_vec())
+        store(&self.sink, &slot, name, payload.into_vec()?)
     }
 
     fn begin(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {

@@ -128,7 +128,7 @@ impl Writer for NullWriter {
     }
 
     fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
-        let bytes = payload.as_slice();
+        let bytes = payload.bytes()?;
         let hash = match self.sink.hashing {
             false => 0,
             true => {

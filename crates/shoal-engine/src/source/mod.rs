@@ -12,6 +12,7 @@
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
 pub mod files;
+pub mod ids;
 pub mod items;
 pub mod list_get;
 pub mod memory;
@@ -47,6 +48,10 @@ pub trait Source: Send + Sync {
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
     /// Most objects in flight that make sense over all lanes, if the source knows.
     fn in_flight_max(&self) -> Option<usize> {
+        None
+    }
+    /// Most lanes that make sense, if the source knows: with one, objects are taken in the order of the listing.
+    fn lanes_max(&self) -> Option<usize> {
         None
     }
     /// Objects that one connection may have in flight, as far as is known by now (pipelining).
@@ -134,6 +139,7 @@ pub struct Job {
     pub(crate) index: u32,
     pub(crate) entries: Rc<dyn Entries>,
     pub(crate) tried: bool,
+    pub(crate) again: bool,
     /// The validated name.
     pub name: Name,
 }
@@ -147,6 +153,11 @@ impl Job {
     /// Whether it has failed before: better asked for by itself.
     pub fn is_tried(&self) -> bool {
         self.tried
+    }
+
+    /// Whether a run that was cut off may have begun it: what it left at the destination is replaced.
+    pub fn is_again(&self) -> bool {
+        self.again
     }
 }
 

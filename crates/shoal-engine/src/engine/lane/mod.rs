@@ -287,7 +287,7 @@ impl Lane for Handle {
     }
 
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) {
-        let bytes = payload.as_slice().len() as u64;
+        let bytes = payload.size();
         let result = self.0.timed(|writer| {
             writer.expect(job.slot, job.index, Some(bytes))?;
             writer.put(job.slot, &job.name, meta, payload)

@@ -109,7 +109,14 @@ impl LaneState {
         if gate == Gate::Probe {
             self.probe.set(Some((number, index)));
         }
-        Some(Job { slot: number, index, entries: slot.entries.clone(), tried: slot.is_tried(index), name })
+        Some(Job {
+            slot: number,
+            index,
+            entries: slot.entries.clone(),
+            tried: slot.is_tried(index),
+            again: slot.is_again(),
+            name,
+        })
     }
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
@@ -145,7 +152,14 @@ impl LaneState {
                     }
                     slot.in_flight += 1;
                     let tried = matches!(slot.open.origin, Origin::Retried(_));
-                    return Some(Job { slot: number, index, entries: slot.entries.clone(), tried, name });
+                    return Some(Job {
+                        slot: number,
+                        index,
+                        entries: slot.entries.clone(),
+                        tried,
+                        again: slot.is_again(),
+                        name,
+                    });
                 }
                 Admit::Skip { duplicate } => {
                     slot.skipped(index);

@@ -121,7 +121,7 @@ impl Writer for DeliverWriter {
 
     fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
         self.check(name)?;
-        let (bytes, name) = (payload.as_slice(), name.as_bytes());
+        let (bytes, name) = (payload.bytes()?, name.as_bytes());
         let (shared, options) = (&self.shared, &self.shared.options);
         shared.hold((bytes.len() + name.len()) as u64);
         if options.ordered {

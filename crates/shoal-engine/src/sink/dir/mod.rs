@@ -43,6 +43,15 @@ pub struct DirOptions {
     pub layout: Layout,
 }
 
+/// What a process must know of a run to write for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// When the first of the joined runs began, in nanoseconds since 1970 on the destination's clock.
+    pub first: i128,
+    /// The mode of a new file.
+    pub file_mode: u32,
+}
+
 /// A directory as destination.
 #[derive(Debug)]
 pub struct DirSink {
@@ -73,6 +82,35 @@ impl DirSink {
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
         Ok(DirSink { path, options, session: OnceLock::new() })
+    }
+
+    /// The part of a process that works for a run which another one has started here: it writes, and its objects are
+    /// told to that run's own sink as [`Payload::Elsewhere`](crate::Payload::Elsewhere). Neither started nor synced. What
+    /// has a name already is replaced in mode *again*, whoever wrote it since the run began.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for another layout than `names`; what opening the directory answers.
+    pub fn join(path: &Path, options: DirOptions, joined: Joined) -> Result<DirSink> {
+        if options.layout != Layout::Names {
+            return Err(Error::new(
+                Kind::Config,
+                "several processes write into one directory only with layout=\"names\"",
+            ));
+        }
+        let sink = DirSink::new(path, options)?;
+        let session = Session::join(&sink.path, options, joined)?;
+        let _ = sink.session.set(Arc::new(session));
+        Ok(sink)
+    }
+
+    /// What another process needs to [`join`](DirSink::join); `None` before the run has started.
+    pub fn joining(&self) -> Option<Joined> {
+        self.session.get().map(|session| session.joining())
+    }
+
+    /// Where it is, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     fn session(&self) -> Result<&Arc<Session>> {

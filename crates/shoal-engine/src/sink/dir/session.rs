@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::partition::Parts;
 use super::sweep::sweep;
-use super::{DirOptions, SHOAL_DIR, Touched, temp};
+use super::{DirOptions, Joined, SHOAL_DIR, Touched, temp};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Access, Dir, Place, has_mounts_below, make_path, resolved};
 use crate::fs::error::{Doing, Trouble};
@@ -140,6 +140,41 @@ impl Session {
             pid: std::process::id(),
         };
         Ok((session, started))
+    }
+
+    /// Joins a run that another process has started here: nothing is made, swept or waited for, and no lock is taken.
+    pub(super) fn join(path: &Path, options: DirOptions, joined: Joined) -> Result<Session> {
+        survive_size_limit();
+        let dir = Dir::root(path).map_err(|errno| {
+            let why = format!("cannot open \"{}\": {errno}", crate::display::escape(path.as_os_str().as_bytes()));
+            Error::new(Kind::DestinationFailed, why).errno(Some(errno.raw_os_error()))
+        })?;
+        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
+        let open = |parent: &Dir, name: &[u8]| parent.open(name).map_err(Doing::Open.failed()).map_err(at);
+        let tmp = open(&open(&dir, SHOAL_DIR.as_bytes())?, TMP)?;
+        let place = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let barrier = barrier(options.durability, file_system(&dir).map_err(at)?);
+        // Of a name that was handed out before, no file is known to be whole: whoever wrote it, perhaps just now, may have
+        // been killed over it. Only its first writer, in mode fresh, can have come across a duplicate.
+        let began = Began { first: joined.first, session: joined.first, clock_went_back: true };
+        Ok(Session {
+            path: path.to_owned(),
+            options,
+            root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false, ours: false }),
+            place,
+            mounts_below: false, // the barrier is the other process's
+            tmp,
+            file_mode: joined.file_mode,
+            began,
+            mounts: Mutex::default(),
+            parts: Parts::default(),
+            pid: std::process::id(),
+        })
+    }
+
+    /// What another process needs to join.
+    pub(super) fn joining(&self) -> Joined {
+        Joined { first: self.began.first, file_mode: self.file_mode }
     }
 
     /// Takes in a directory that was just opened: what makes it durable depends on where it lies.

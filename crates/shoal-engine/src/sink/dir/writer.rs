@@ -144,9 +144,17 @@ impl Writer for DirWriter {
     }
 
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
-        let bytes = payload.as_slice();
-        check_length(name, meta, bytes.len() as u64)?;
+        check_length(name, meta, payload.size())?;
         let slot = self.slot(slot)?.clone();
+        if let Payload::Elsewhere { size, put } = payload {
+            return self.with_parent(&slot, name, |_, parent| {
+                if put == Put::Written {
+                    slot.borrow_mut().wrote(&parent, size);
+                }
+                Ok(put)
+            });
+        }
+        let bytes = payload.bytes()?;
         self.with_parent(&slot, name, |session, parent| {
             let put = store(session, &parent, name, bytes, slot.borrow().mode)?;
             if put == Put::Written {

@@ -1,0 +1,396 @@
+//! Source: objects that are made elsewhere, by processes that work for the caller, from a series of ids.
+//!
+//! ```text
+//! listing ──names wanted──▶ Caller ──names──▶ listing ──▶ lane ──task──▶ Caller ──▶ a process makes and writes it
+//!                                                           ▲                             │
+//!                                                           └──── answer: size, or why ◀──┘
+//! ```
+//!
+//! The lanes only keep account: they hand tasks to the caller, and what was written there to the sink, as
+//! [`Payload::Elsewhere`]. Not here: the ids themselves, the processes, their writing.
+//!
+//! What a name is made of belongs to the caller's thread, so the listing asks it for the names of a page, one page at a time.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, Take};
+use crate::error::{Error, HostId, Kind, Result};
+use crate::object::{ObjectMeta, Payload, Put};
+use crate::partition::{Cursor, Key, Partition};
+
+/// Ids on a page: the names that the listing asks for at a time.
+pub const PAGE_IDS: u64 = 1000;
+/// Ids in a partition: what is handed out, committed and skipped on resume at a time.
+const PARTITION_IDS: usize = 100;
+/// The index in front of the name in a locator.
+const INDEX: usize = 8;
+/// Jobs of one lane are told apart by the low bits of a token, lanes by the high ones.
+const LANE_SHIFT: u32 = 48;
+
+/// A series of `count` ids as a source, and the caller's end of it. `identity`: what makes it the same series as one of an
+/// earlier run. `wake`: called, on any thread, when the caller should look.
+pub fn ids(identity: String, count: u64, wake: impl Fn() + Send + Sync + 'static) -> (Ids, Caller) {
+    let shared = Arc::new(Shared {
+        state: Mutex::default(),
+        named: Notify::new(),
+        lanes: Mutex::default(),
+        wake: Box::new(wake),
+    });
+    (Ids { identity, count, shared: shared.clone() }, Caller(shared))
+}
+
+/// One object that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// What the answer is addressed with.
+    pub token: u64,
+    /// The id's place in the series.
+    pub index: u64,
+    /// What the object is called.
+    pub name: Box<[u8]>,
+    /// Something of it may be at the destination already.
+    pub again: bool,
+}
+
+/// What became of a task.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is written, with this many bytes; or another object had its name.
+    Done {
+        /// Its bytes.
+        size: u64,
+        /// What the sink said.
+        put: Put,
+    },
+    /// It is not.
+    Failed(Error),
+}
+
+#[derive(Default)]
+struct State {
+    /// The listing waits for the names of these.
+    wanted: Option<Range<u64>>,
+    names: Option<Vec<Box<[u8]>>>,
+    /// In the order of the series, whichever lane they came from.
+    tasks: BTreeMap<(u64, u64), Task>,
+    /// The caller has taken all there was, and waits.
+    caller_waits: bool,
+    /// For each lane.
+    answers: Vec<Vec<(u64, Answer)>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    named: Notify,
+    lanes: Mutex<Vec<Arc<Notify>>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bell of a lane.
+    fn lane(&self, lane: usize) -> Arc<Notify> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        while lanes.len() <= lane {
+            lanes.push(Arc::default());
+        }
+        lanes[lane].clone()
+    }
+
+    fn push(&self, task: Task) {
+        let mut state = self.state();
+        state.tasks.insert((task.index, task.token), task);
+        let waits = std::mem::take(&mut state.caller_waits);
+        drop(state);
+        if waits {
+            (self.wake)();
+        }
+    }
+}
+
+/// The caller's end: one thread asks here what there is to do and says what became of it. Nothing waits.
+pub struct Caller(Arc<Shared>);
+
+impl Caller {
+    /// The ids whose names the listing waits for.
+    pub fn names_wanted(&self) -> Option<Range<u64>> {
+        self.0.state().wanted.clone()
+    }
+
+    /// The names of the ids from `start` on that were wanted.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] when others were wanted.
+    pub fn offer(&self, start: u64, names: Vec<Box<[u8]>>) -> Result<()> {
+        let mut state = self.0.state();
+        if state.wanted != Some(start..start + names.len() as u64) {
+            return Err(Error::new(Kind::Internal, "names were offered that nobody had asked for"));
+        }
+        (state.wanted, state.names) = (None, Some(names));
+        drop(state);
+        self.0.named.notify_one();
+        Ok(())
+    }
+
+    /// The next tasks, at most `most`, in the order of the series; the caller is woken for others if there were fewer.
+    pub fn take(&self, most: usize) -> Vec<Task> {
+        let mut state = self.0.state();
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((_, task)) = state.tasks.pop_first()
+        {
+            taken.push(task);
+        }
+        state.caller_waits = taken.len() < most;
+        taken
+    }
+
+    /// Tasks that nobody has taken.
+    pub fn waiting(&self) -> usize {
+        self.0.state().tasks.len()
+    }
+
+    /// Says what became of tasks. Each is answered once; what nobody has asked for is ignored.
+    pub fn answer(&self, answers: impl IntoIterator<Item = (u64, Answer)>) {
+        let mut rung = Vec::new();
+        let mut state = self.0.state();
+        for (token, answer) in answers {
+            let lane = (token >> LANE_SHIFT) as usize;
+            if let Some(waiting) = state.answers.get_mut(lane) {
+                waiting.push((token, answer));
+                if !rung.contains(&lane) {
+                    rung.push(lane);
+                }
+            }
+        }
+        drop(state);
+        for lane in rung {
+            self.0.lane(lane).notify_one();
+        }
+    }
+}
+
+/// Ids as a source.
+pub struct Ids {
+    identity: String,
+    count: u64,
+    shared: Arc<Shared>,
+}
+
+impl Source for Ids {
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        let at = match &after {
+            None => 0,
+            Some(cursor) => <[u8; 8]>::try_from(&*cursor.0)
+                .map(u64::from_le_bytes)
+                .ok()
+                .filter(|at| at % PAGE_IDS == 0 && *at <= self.count)
+                .ok_or_else(|| {
+                    Error::new(Kind::CursorRefused, "the journal's place in the ids is damaged")
+                        .hint("start over with again=True")
+                })?,
+        };
+        Ok(Box::new(Pages { shared: self.shared.clone(), count: self.count, at, page: Vec::new().into_iter() }))
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(partition(locators))
+    }
+
+    fn lanes_max(&self) -> Option<usize> {
+        Some(1) // it only keeps account
+    }
+
+    fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
+        let bell = self.shared.lane(lane);
+        let mut state = self.shared.state();
+        if state.answers.len() <= lane {
+            state.answers.resize_with(lane + 1, Vec::new);
+        }
+        drop(state);
+        Ok(Box::new(Account { shared: self.shared.clone(), lane, bell, jobs: RefCell::default() }))
+    }
+}
+
+/// A partition of the objects with these locators.
+fn partition(locators: &[Box<[u8]>]) -> Partition {
+    let mut payload = Vec::with_capacity(locators.iter().map(|locator| 4 + locator.len()).sum());
+    for locator in locators {
+        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
+        payload.extend_from_slice(locator);
+    }
+    Partition {
+        seq: 0,
+        key: Key::of(locators.iter().map(|locator| &**locator)),
+        after: Cursor::default(),
+        next: None,
+        payload: payload.into(),
+        len: Some(locators.len() as u32),
+    }
+}
+
+/// The listing: asks for the names of a page, and cuts it.
+struct Pages {
+    shared: Arc<Shared>,
+    count: u64,
+    /// The first id of the next page.
+    at: u64,
+    page: std::vec::IntoIter<Partition>,
+}
+
+impl Pages {
+    fn cut(&self, names: &[Box<[u8]>]) -> Vec<Partition> {
+        let cursor = |at: u64| Cursor(at.to_le_bytes()[..].into());
+        let behind = self.at + names.len() as u64;
+        let located = |(at, name): (u64, &Box<[u8]>)| [&at.to_le_bytes()[..], name].concat().into_boxed_slice();
+        let locators: Vec<Box<[u8]>> = (self.at..).zip(names).map(located).collect();
+        let mut partitions: Vec<_> = locators.chunks(PARTITION_IDS).map(partition).collect();
+        for (seq, cut) in (self.at / PARTITION_IDS as u64..).zip(&mut partitions) {
+            (cut.seq, cut.after) = (seq, cursor(self.at));
+        }
+        if let Some(last) = partitions.last_mut() {
+            last.next = (behind < self.count).then(|| cursor(behind));
+        }
+        partitions
+    }
+}
+
+impl Listing for Pages {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        Box::pin(async {
+            if let Some(partition) = self.page.next() {
+                return Ok(Some(partition));
+            }
+            if self.at >= self.count {
+                return Ok(None);
+            }
+            self.shared.state().wanted = Some(self.at..self.count.min(self.at + PAGE_IDS));
+            (self.shared.wake)();
+            let names = loop {
+                let named = self.shared.named.notified();
+                if let Some(names) = self.shared.state().names.take() {
+                    break names;
+                }
+                named.await;
+            };
+            self.page = self.cut(&names).into_iter();
+            self.at += names.len() as u64;
+            Ok(self.page.next())
+        })
+    }
+}
+
+/// One lane's account of what is made elsewhere.
+struct Account {
+    shared: Arc<Shared>,
+    lane: usize,
+    bell: Arc<Notify>,
+    jobs: RefCell<Jobs>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    next: u64,
+    out: HashMap<u64, Job>,
+}
+
+impl Account {
+    fn hand_out(&self, job: Job) {
+        let locator = job.entry().locator;
+        let Some((index, name)) = locator.split_first_chunk::<INDEX>() else {
+            return; // every locator is made in this file
+        };
+        let mut jobs = self.jobs.borrow_mut();
+        let token = (self.lane as u64) << LANE_SHIFT | jobs.next;
+        jobs.next += 1;
+        let task = Task { token, index: u64::from_le_bytes(*index), name: name.into(), again: job.is_again() };
+        jobs.out.insert(token, job);
+        drop(jobs);
+        self.shared.push(task);
+    }
+
+    fn settle(&self, lane: &dyn Lane) {
+        let answers = match self.shared.state().answers.get_mut(self.lane) {
+            Some(answers) => std::mem::take(answers),
+            None => return,
+        };
+        for (token, answer) in answers {
+            let Some(job) = self.jobs.borrow_mut().out.remove(&token) else { continue };
+            match answer {
+                Answer::Done { size, put } => {
+                    let meta = ObjectMeta { size: Some(size), ..ObjectMeta::default() };
+                    lane.whole(job, &meta, Payload::Elsewhere { size, put });
+                }
+                Answer::Failed(error) => {
+                    let error = error.on(&job.name.to_string());
+                    lane.failed(job, error);
+                }
+            }
+        }
+    }
+}
+
+impl Fetcher for Account {
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let entries = Located::parse(&partition.payload);
+        Box::pin(async move { Ok(Rc::new(entries) as Rc<dyn Entries>) })
+    }
+
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            loop {
+                self.settle(&*lane);
+                match lane.take() {
+                    Take::Stop => return Ok(()),
+                    Take::Job(job) => self.hand_out(job),
+                    Take::Wait => {
+                        tokio::select! {
+                            () = lane.wake() => {}
+                            () = self.bell.notified() => {}
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Objects by their locators.
+struct Located(Vec<Box<[u8]>>);
+
+impl Located {
+    fn parse(mut payload: &[u8]) -> Located {
+        let mut locators = Vec::new();
+        while let Some((length, rest)) = payload.split_first_chunk::<4>() {
+            let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
+            let (locator, rest) = rest.split_at(length);
+            locators.push(locator.into());
+            payload = rest;
+        }
+        Located(locators)
+    }
+}
+
+impl Entries for Located {
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let locator = &self.0[index as usize];
+        Entry { name: locator.get(INDEX..).unwrap_or_default(), locator, host: HostId(0), skip: None }
+    }
+}

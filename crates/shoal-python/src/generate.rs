@@ -1,0 +1,178 @@
+//! `Generation`: the run of `shoal.generate`, as the caller's thread sees it. The run is on threads of its own and only keeps
+//! account; processes that the caller started make the objects and write them (`placer.rs`).
+//!
+//! Nothing here waits but `finish`: the caller waits for [`Generation::fileno`] together with the pipes of its processes.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shoal_engine::options::Workers;
+use shoal_engine::sink::Put;
+use shoal_engine::sink::dir::{DirOptions, DirSink};
+use shoal_engine::source::ids::{Answer, Caller, ids};
+use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
+use shoal_engine::{Error, Kind};
+
+use crate::background::Background;
+use crate::data;
+use crate::errors::{config_error, object_error, run_error};
+use crate::options::Options;
+use crate::report;
+
+/// An object that is written: its token, its bytes, and false where another had its name.
+type Done = (u64, u64, bool);
+/// One that is not: its token, the kind and text of the error, a hint, and the operating system's number.
+pub type Failed = (u64, String, String, Option<String>, Option<i32>);
+
+/// The run of `shoal.generate`.
+#[pyclass(frozen, module = "shoal._shoal")]
+pub struct Generation {
+    run: Background,
+    caller: Caller,
+    sink: Arc<DirSink>,
+    /// Becomes readable when there is something to look at.
+    bell: UnixStream,
+    ended: Arc<AtomicBool>,
+    raises: bool,
+    /// What the report says of the workers.
+    workers: (usize, String),
+}
+
+#[pymethods]
+impl Generation {
+    /// Starts the run; `shoal._generate` calls it.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        sink: &str,
+        options: Options,
+        identity: String,
+        count: u64,
+        in_flight: usize,
+        workers: (usize, String),
+    ) -> PyResult<Generation> {
+        let raises = options.raises();
+        let mut engine = options.to_engine()?;
+        engine.workers = Workers::Fixed(in_flight.max(1));
+        let dir = DirOptions { durability: engine.durability, overwrite: engine.overwrite, layout: engine.layout };
+        if sink == "null:" {
+            return Err(config_error(py, "generate writes files: its sink is a directory, not null:", None));
+        }
+        sink_from_url(sink, &engine).map_err(|error| run_error(py, &error))?;
+        let sink = Arc::new(DirSink::new(Path::new(sink), dir).map_err(|error| run_error(py, &error))?);
+
+        let (bell, ringing) = UnixStream::pair().map_err(PyOSError::new_err)?;
+        bell.set_nonblocking(true).and_then(|()| ringing.set_nonblocking(true)).map_err(PyOSError::new_err)?;
+        let ringing = Arc::new(ringing);
+        let ring = move || {
+            let _ = (&*ringing).write(&[0]); // full: it is ringing already
+        };
+        let (source, caller) = ids(identity, count, ring.clone());
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
+        let transfer = Transfer::new(Arc::new(source), sink.clone(), engine);
+        let run = Background::start(py, transfer, move || {
+            over.store(true, Ordering::Release);
+            ring();
+        })?;
+        Ok(Generation { run, caller, sink, bell, ended, raises, workers })
+    }
+
+    /// What to wait for.
+    fn fileno(&self) -> i32 {
+        self.bell.as_raw_fd()
+    }
+
+    /// Silences what was waited for; what there is to look at is looked at after this.
+    fn heed(&self) {
+        let mut rung = [0; 64];
+        while matches!((&self.bell).read(&mut rung), Ok(read) if read == rung.len()) {}
+    }
+
+    /// Whether the run is over.
+    #[getter]
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The first of the ids whose names are wanted, and the one behind the last.
+    fn names_wanted(&self) -> Option<(u64, u64)> {
+        self.caller.names_wanted().map(|range| (range.start, range.end))
+    }
+
+    /// The names that were wanted.
+    fn offer(&self, py: Python<'_>, start: u64, names: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let named = |name: &Bound<'_, PyAny>| Ok(data::name(name)?.0.into());
+        let names: Vec<Box<[u8]>> = names.iter().map(named).collect::<PyResult<_>>()?;
+        self.caller.offer(start, names).map_err(|error| run_error(py, &error))
+    }
+
+    /// Where a process writes for this run: the path, the moment it began and the mode of a file; `None` before the run
+    /// has opened it.
+    fn place(&self) -> Option<(&Path, i128, u32)> {
+        self.sink.joining().map(|joined| (self.sink.path(), joined.first, joined.file_mode))
+    }
+
+    /// The next objects to make: token, index of the id, name, and whether something of it may be there already.
+    fn take<'py>(&self, py: Python<'py>, most: usize) -> Vec<(u64, u64, Bound<'py, PyBytes>, bool)> {
+        let tasks = self.caller.take(most);
+        tasks.iter().map(|task| (task.token, task.index, PyBytes::new(py, &task.name), task.again)).collect()
+    }
+
+    /// How many objects wait to be taken.
+    fn waiting(&self) -> usize {
+        self.caller.waiting()
+    }
+
+    /// Says what was written.
+    fn done(&self, outcomes: Vec<Done>) {
+        self.caller.answer(outcomes.into_iter().map(|(token, size, written)| {
+            (token, Answer::Done { size, put: if written { Put::Written } else { Put::Duplicate } })
+        }));
+    }
+
+    /// Says what was not, and why.
+    fn failed(&self, outcomes: Vec<Failed>) {
+        self.caller.answer(outcomes.into_iter().map(|(token, kind, reason, hint, errno)| {
+            let known = Kind::ALL.iter().copied().find(|known| known.as_str() == kind);
+            let error = Error::new(known.unwrap_or(Kind::Internal), reason).errno(errno);
+            (token, Answer::Failed(hint.into_iter().fold(error, Error::hint)))
+        }));
+    }
+
+    /// How far it is.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        report::progress(py, &self.run.progress())
+    }
+
+    /// Tells it to stop, as Ctrl-C does.
+    fn stop(&self) {
+        self.run.stop();
+    }
+
+    /// Waits for its end. The report, and the exception that it ended with.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
+        self.run.check_process("this run")?;
+        let Some(Outcome { report, error }) = py.detach(|| self.run.outcome()) else {
+            return Err(config_error(py, "two threads wait for this run", None));
+        };
+        let mut told = report.clone();
+        (told.workers, told.workers_reason) = self.workers.clone();
+        let report = report::report(py, &told)?;
+        let Some(error) = error else { return Ok((report, None)) };
+        let raised = match told.failures.first() {
+            Some(first) if self.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
+            _ => run_error(py, error),
+        };
+        let raised = raised.into_value(py).into_bound(py).into_any();
+        raised.setattr("report", &report)?;
+        Ok((report, Some(raised)))
+    }
+}

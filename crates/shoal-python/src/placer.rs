@@ -1,0 +1,323 @@
+//! `Placer`: in a process that works for `shoal.generate`, encodes and writes what its function returns.
+//!
+//! ```text
+//! put(token, name, data) ──▶ queue, bounded by bytes ──▶ a thread: encode, create, write ──▶ outcomes ──▶ collect()
+//! ```
+//!
+//! The thread never touches Python: data comes back to be dropped in `put` and `collect`. A second thread holds the
+//! **leash**, a pipe whose other end the caller's process has: when that is closed or its process is dead, this process
+//! ends, after the file that is being written. Not here: what data may be (`data.rs`), the run (`generate.rs`).
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use shoal_engine::options::{Durability, Layout, Overwrite};
+use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
+use shoal_engine::sink::{Mode, Put, Sink, Writer};
+use shoal_engine::source::items::Item;
+use shoal_engine::{Cursor, Error, Key, Name, ObjectMeta, Partition, Payload, Result};
+
+use crate::data::{self, Data};
+use crate::errors::run_error;
+use crate::fork::Owner;
+use crate::generate::Failed;
+use crate::options::{EncodeOptions, unknown};
+
+/// How often signals are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What is larger is written beside its place in pieces of this size, and appears whole.
+const DIRECT_MAX: usize = 8 << 20;
+/// Memory in which one object was encoded that is kept for the next.
+const SCRATCH_KEPT: usize = 4 << 20;
+/// Objects after which the writer's slots are opened anew: each remembers the directories it has written in.
+const SLOT_OBJECTS: u32 = 1000;
+/// How long the leash waits for the file that is being written.
+const LAST_FILE: Duration = Duration::from_millis(500);
+/// The exit code of a process whose leash was let go: nobody is there to read it.
+const LET_GO: i32 = 1;
+
+struct Work {
+    token: u64,
+    name: Vec<u8>,
+    again: bool,
+    data: Data,
+    /// What it counts for in memory.
+    held: u64,
+}
+
+struct Outcome {
+    token: u64,
+    result: Result<(u64, Put)>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Work>,
+    /// Bytes of what is queued or being written.
+    held: u64,
+    /// Objects queued or being written.
+    open: usize,
+    outcomes: Vec<Outcome>,
+    /// To be dropped by a thread that is attached.
+    returned: Vec<Data>,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// The writing thread waits here.
+    work: Condvar,
+    /// Who hands in or collects waits here.
+    written: Condvar,
+    /// Held while a file is being written.
+    writing: Mutex<()>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes objects for a run that another process has started.
+#[pyclass(frozen, module = "shoal._shoal")]
+pub struct Placer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    memory: u64,
+    encode: shoal_encode::Options,
+    owner: Owner,
+}
+
+#[pymethods]
+impl Placer {
+    /// Joins the run at this place (`Generation.place()`); `leash`: a file descriptor.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        place: (PathBuf, i128, u32),
+        durability: &str,
+        overwrite: &str,
+        memory: u64,
+        encode: EncodeOptions,
+        leash: Option<i32>,
+    ) -> PyResult<Placer> {
+        let options = DirOptions {
+            durability: [Durability::None, Durability::Batch, Durability::File]
+                .into_iter()
+                .find(|choice| choice.as_str() == durability)
+                .ok_or_else(|| unknown("durability", durability))?,
+            overwrite: [Overwrite::Never, Overwrite::Always]
+                .into_iter()
+                .find(|choice| choice.as_str() == overwrite)
+                .ok_or_else(|| unknown("overwrite", overwrite))?,
+            layout: Layout::Names,
+        };
+        let (path, first, file_mode) = place;
+        let sink = DirSink::join(&path, options, Joined { first, file_mode }).map_err(|error| run_error(py, &error))?;
+        let shared = Arc::new(Shared::default());
+        if let Some(leash) = leash {
+            let held = shared.clone();
+            start("shoal-leash", move || hold(leash, &held))?;
+        }
+        let writing = shared.clone();
+        let thread = start("shoal-place", move || write_all(&sink, &writing))?;
+        Ok(Placer { shared, thread: Mutex::new(Some(thread)), memory, encode: encode.to_encoder(), owner: Owner::here() })
+    }
+
+    /// Hands data over to be written; waits while too much of it waits already.
+    fn put(&self, py: Python<'_>, token: u64, name: &[u8], data: &Bound<'_, PyAny>, again: bool) -> PyResult<()> {
+        self.owner.check("this process of shoal.generate")?;
+        let data = data::data(data, name, self.encode)?;
+        let held = data.held();
+        loop {
+            let mut state = self.shared.state();
+            if state.held + held <= self.memory || state.open == 0 {
+                state.held += held;
+                state.open += 1;
+                state.queue.push_back(Work { token, name: name.to_vec(), again, data, held });
+                let returned = std::mem::take(&mut state.returned);
+                drop(state);
+                self.shared.work.notify_one();
+                drop(returned);
+                return Ok(());
+            }
+            drop(state);
+            let full = |state: &mut State| state.open > 0 && state.held + held > self.memory;
+            py.detach(|| drop(self.shared.written.wait_timeout_while(self.shared.state(), LOOK_EVERY, full)));
+            py.check_signals()?;
+        }
+    }
+
+    /// What was written since the last call, and what was not; `wait`: of all that was handed over.
+    fn collect(&self, py: Python<'_>, wait: bool) -> PyResult<(Vec<(u64, u64, bool)>, Vec<Failed>)> {
+        self.owner.check("this process of shoal.generate")?;
+        while wait && self.shared.state().open > 0 {
+            let busy = |state: &mut State| state.open > 0;
+            py.detach(|| drop(self.shared.written.wait_timeout_while(self.shared.state(), LOOK_EVERY, busy)));
+            py.check_signals()?;
+        }
+        let mut state = self.shared.state();
+        let (outcomes, returned) = (std::mem::take(&mut state.outcomes), std::mem::take(&mut state.returned));
+        drop(state);
+        drop(returned);
+        let (mut done, mut failed) = (Vec::with_capacity(outcomes.len()), Vec::new());
+        for Outcome { token, result } in outcomes {
+            match result {
+                Ok((size, put)) => done.push((token, size, put == Put::Written)),
+                Err(error) => failed.push((
+                    token,
+                    error.kind().as_str().to_owned(),
+                    error.why().to_owned(),
+                    error.advice().map(str::to_owned),
+                    error.os_error(),
+                )),
+            }
+        }
+        Ok((done, failed))
+    }
+
+    /// Ends, after all that was handed over is written.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.owner.check("this process of shoal.generate")?;
+        self.shared.state().closing = true;
+        self.shared.work.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| thread.map(JoinHandle::join));
+        let returned = std::mem::take(&mut self.shared.state().returned);
+        drop(returned);
+        Ok(())
+    }
+}
+
+impl Drop for Placer {
+    fn drop(&mut self) {
+        if self.owner.is_here() {
+            self.shared.state().closing = true;
+            self.shared.work.notify_one();
+        } else {
+            // In a forked child: the threads are in the parent, and may have held any lock when it forked.
+            std::mem::forget(self.shared.clone());
+            if let Ok(mut thread) = self.thread.try_lock() {
+                std::mem::forget(thread.take());
+            }
+        }
+    }
+}
+
+fn start<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> PyResult<JoinHandle<T>> {
+    let refused = |error| PyRuntimeError::new_err(format!("a thread could not be started: {error}"));
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(refused)
+}
+
+/// Waits for the other end of the leash to be let go, then ends the process.
+fn hold(leash: i32, shared: &Shared) {
+    let mut poll = libc::pollfd { fd: leash, events: libc::POLLIN, revents: 0 };
+    loop {
+        // SAFETY: one valid `pollfd`, which lives on this stack.
+        let found = unsafe { libc::poll(&raw mut poll, 1, -1) };
+        if found > 0 {
+            break;
+        }
+    }
+    let until = Instant::now() + LAST_FILE;
+    let _last = loop {
+        match shared.writing.try_lock() {
+            Err(std::sync::TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            held => break held.ok(),
+        }
+    };
+    // SAFETY: `_exit` takes any number and runs nothing of ours or of Python's, which may be busy in the function.
+    unsafe { libc::_exit(LET_GO) }
+}
+
+/// The writing thread.
+fn write_all(sink: &DirSink, shared: &Shared) {
+    let mut hand = sink.writer(0).map(Hand::new);
+    let mut scratch = Vec::new();
+    loop {
+        let waiting = |state: &mut State| state.queue.is_empty() && !state.closing;
+        let mut state = shared.work.wait_while(shared.state(), waiting).unwrap_or_else(PoisonError::into_inner);
+        let Some(work) = state.queue.pop_front() else { return };
+        drop(state);
+        let result = {
+            let _writing = shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            match &mut hand {
+                Ok(hand) => hand.place(&work, &mut scratch),
+                Err(error) => Err(Error::new(error.kind(), error.why())),
+            }
+        };
+        match scratch.capacity() <= SCRATCH_KEPT {
+            true => scratch.clear(),
+            false => scratch = Vec::new(),
+        }
+        let mut state = shared.state();
+        state.held -= work.held;
+        state.open -= 1;
+        state.outcomes.push(Outcome { token: work.token, result });
+        state.returned.push(work.data);
+        drop(state);
+        shared.written.notify_all();
+    }
+}
+
+/// The writer, with a slot for each mode.
+struct Hand {
+    writer: Box<dyn Writer>,
+    objects: [u32; 2],
+}
+
+impl Hand {
+    fn new(writer: Box<dyn Writer>) -> Hand {
+        Hand { writer, objects: [0; 2] }
+    }
+
+    fn place(&mut self, work: &Work, scratch: &mut Vec<u8>) -> Result<(u64, Put)> {
+        let name = Name::parse(&work.name)?;
+        let slot = self.slot(work.again)?;
+        let bytes = work.data.data(scratch)?;
+        let size = bytes.len() as u64;
+        let meta = ObjectMeta { size: Some(size), ..ObjectMeta::default() };
+        let put = if bytes.len() <= DIRECT_MAX {
+            self.writer.put(slot, &name, &meta, Payload::Borrowed(bytes))?
+        } else {
+            let mut body = self.writer.begin(slot, &name, &meta)?;
+            for piece in bytes.chunks(DIRECT_MAX) {
+                body.write(piece)?;
+            }
+            body.finish()?
+        };
+        Ok((size, put))
+    }
+
+    fn slot(&mut self, again: bool) -> Result<u32> {
+        let slot = u32::from(again);
+        let objects = &mut self.objects[usize::from(again)];
+        if *objects % SLOT_OBJECTS == 0 {
+            if *objects > 0 {
+                self.writer.seal(slot)?;
+            }
+            let partition = Partition {
+                seq: u64::from(slot),
+                key: Key::default(),
+                after: Cursor::default(),
+                next: None,
+                payload: [].into(),
+                len: None,
+            };
+            self.writer.open(slot, &partition, if again { Mode::Again } else { Mode::Fresh })?;
+            *objects = 0;
+        }
+        *objects += 1;
+        Ok(slot)
+    }
+}

@@ -1,0 +1,150 @@
+"""The function `generate`: a function's results for many ids, made and written by processes of their own.
+
+Here: what a user sees. `checks.py`: what can be sent to a process, the identity of a job, names. `supervisor.py`: the
+caller's side of the processes. `worker.py`: theirs. Not here: the run and its journal, writing (the binding).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shoal import _shoal
+from shoal._errors import ConfigError
+from shoal._options import (
+    Durability,
+    EncodeOptions,
+    OnError,
+    Overwrite,
+    Path,
+    ProgressOption,
+    Size,
+    Workers,
+    engine_options,
+)
+from shoal._progress import drawing
+
+if TYPE_CHECKING:
+    from shoal._report import Report
+
+# Options of a run that mean nothing here: there is no network, and names are the caller's. The engine's defaults.
+UNUSED = (
+    "layout",
+    "max_retries",
+    "retry_timeout",
+    "timeout",
+    "connect_timeout",
+    "include",
+    "exclude",
+    "limit_rate",
+    "ignore_vanished",
+    "relist",
+)
+
+
+def generate(
+    function: Callable[[Any], object],
+    ids: Sequence[int] | Sequence[str],
+    sink: Path,
+    *,
+    name: str = "data-{:04d}.csv",
+    header: bool = True,
+    final_newline: bool = True,
+    workers: Workers = "auto",
+    memory: Size = "256MiB",
+    durability: Durability = "batch",
+    overwrite: Overwrite = "never",
+    journal: Path | None = None,
+    max_failures: int | None = None,
+    on_error: OnError = "record",
+    retry_failed: bool = False,
+    again: bool = False,
+    force_resume: bool = False,
+    progress: ProgressOption = None,
+) -> Report:
+    """Calls `function(id)` for every id, in a process for each core, and saves what it returns: one file for each id.
+
+    The processes write their own files, while the next data is being made, so that no content crosses from one to
+    another. What is committed is kept in a journal inside the destination: the same call again makes what is left, also
+    after a crash or Ctrl-C.
+
+    **The function** returns the data of one object, as `shoal.save` takes it: `bytes`, `str`, anything with a buffer,
+    or a table or array, which is written in the format that the name's ending says. It is sent to the processes by
+    name, so it must be defined at the top level of a module or script; further arguments go in with
+    `functools.partial`. A script must make the call under `if __name__ == "__main__":`, because each process imports
+    it.
+
+    **What goes wrong.** Where the function raises, the id is a failure, with the traceback as its reason. A process
+    that is killed, by the system for want of memory or by a crash of native code, is replaced, and what it was at is
+    made again; an id over which two have died is a failure too. The journal goes by the function's name, not by what
+    it does: after a change of it, call with `again=True`.
+
+    Args:
+        function: Takes an id and returns the data of its object.
+        ids: A range, or any sequence of whole numbers or texts.
+        sink: A directory (made if it is not there).
+        name: The name of an id's object: a template for `str.format`, such as `"part-{:05d}.csv"` or `"{}/data.json"`.
+        header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
+        final_newline: A `.csv` or `.jsonl` file ends with a line end.
+        workers: How many processes; `"auto"` is one for each core.
+        memory: Most bytes of finished data that wait to be written, over all processes: a number, or text such as
+            `"256MiB"`.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
+        overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
+            `"always"` replaces it.
+        journal: Where the journal lives, instead of inside the destination.
+        max_failures: Stop the run when more objects than this have failed.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
+        retry_failed: Make the failures in the journal again, and nothing else.
+        again: Make everything anew although the journal says that the job is complete.
+        force_resume: Continue although the options differ from those in the journal.
+        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
+            second. An exception that it raises stops the run and is passed on.
+
+    Returns:
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+
+    Raises:
+        ConfigError: An argument is wrong, such as a function that cannot be sent to a process.
+        ObjectError: An object failed and `on_error` is `"raise"`.
+        RunError: The run cannot go on (destination full, no process could be started); the same call resumes it.
+        KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
+
+        Those that end a run already begun carry what it had done as `.report`.
+
+    Example:
+        >>> report = shoal.generate(str, range(2000), "data/")  # where str stands for your function
+        >>> report.written, report.failed
+        (2000, 0)
+    """
+    defaults = _shoal.default_options()
+    options = engine_options(
+        workers=workers,
+        memory=memory,
+        durability=durability,
+        overwrite=overwrite,
+        journal=journal,
+        max_failures=max_failures,
+        on_error=on_error,
+        retry_failed=retry_failed,
+        again=again,
+        force_resume=force_resume,
+        **{unused: defaults[unused] for unused in UNUSED},
+    )
+    target = os.fspath(sink)
+    if not isinstance(target, str):
+        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
+
+    # Only now: multiprocessing takes a while to import, and `import shoal` must not.
+    from shoal._generate.checks import Job
+    from shoal._generate.supervisor import run
+
+    job = Job(function, ids, name)
+    encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
+    tell, end = drawing(progress)
+    try:
+        return run(job, target, options, encode, tell)
+    finally:
+        end()

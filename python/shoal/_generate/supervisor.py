@@ -1,0 +1,295 @@
+"""The caller's side of `shoal.generate`: gives ids to worker processes, hears what became of them, replaces the dead.
+
+    run (threads of the binding) ──tasks──▶ Supervisor (the caller's thread) ──ids──▶ worker processes
+                                 ◀─outcomes─                                 ◀─outcomes─
+
+Each worker has a task of several ids in work and another ahead of it. When one dies, the ids that it may have been at
+are done again, alone on a worker; when that dies too, in halves, until the id that kills is known. Not here: how a
+process is started and ended (`processes.py`), what it does (`worker.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from shoal import _shoal
+from shoal._errors import RunError
+from shoal._generate.processes import GUARD, AnyWorker, Process, Thread, in_threads, preloading
+
+if TYPE_CHECKING:
+    from shoal._generate.checks import Job
+    from shoal._generate.messages import Item, Writing
+    from shoal._options import EncodeOptions, Options
+    from shoal._report import Progress, Report
+
+TICK = 0.05  # s after which the supervisor looks round although nothing has called it
+PROGRESS_EVERY = 0.1  # s between calls of the progress function
+TASK_SECONDS = 0.07  # s of work in a task: long against the 0.1 ms that handing it over takes, short against the whole
+TASK_MAX = 64  # ids in a task: what a dead process can make others do again, in a few halvings
+SLOW = 0.05  # s for one id from which none is given ahead: another worker may come to it sooner
+IN_FLIGHT = 256  # ids that the run hands out per worker: two tasks and as many ids to make the next of
+KILLS = 2  # deaths over the same ids after which they are halved, or the one that is left is a failure
+STILLBORN_MAX = 4  # processes that end, one after the other, before they have begun anything
+DISMISS_SECONDS = 5.0  # s for a worker to end by itself: functions may have registered something for it
+LET_GO_SECONDS = 1.0  # s for a worker to end when it is let go: it is killed then
+
+
+def run(
+    job: Job, sink: str, options: Options, encode: EncodeOptions, progress: Callable[[Progress], object] | None
+) -> Report:
+    """Runs it to its end, as `shoal.generate` says."""
+    kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
+    count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
+    if options["workers"] != "auto":
+        count, reason = options["workers"], "as asked"
+    if count > max(1, len(job.ids)):
+        count, reason = max(1, len(job.ids)), f"a {noun} for each id"
+    generation = _shoal.Generation(sink, options, job.identity, len(job.ids), IN_FLIGHT * count, (count, reason))
+    memory = max(1, options["memory"] // count)
+    writing = (options["durability"], options["overwrite"], memory, encode)
+    supervisor = Supervisor(generation, job, writing, progress, kind)
+    try:
+        supervisor.start(count)
+        supervisor.work()
+        report, error = generation.finish()
+        supervisor.end(at_once=error is not None)
+    except BaseException as raised:
+        generation.stop()
+        supervisor.end(at_once=True)
+        report, _ = generation.finish()
+        # An exception of the user's own may refuse new attributes; it is passed on all the same.
+        with contextlib.suppress(AttributeError, TypeError):
+            raised.report = report  # type: ignore[attr-defined]
+        raise
+    if error is not None:
+        raise error
+    return report
+
+
+@dataclass
+class Task:
+    """Some ids that a worker is given at once."""
+
+    items: dict[int, Item]  # by token; what is left of it
+    kills: int = 0  # workers that have died over it
+    begun: bool = False
+    made: bool = False
+
+
+@dataclass
+class Worker:
+    """A worker and what it has to do."""
+
+    process: AnyWorker
+    ready: bool = False
+    placed: bool = False
+    closed: bool = False  # its end of the pipe
+    tasks: dict[int, Task] = field(default_factory=dict)
+
+    def load(self) -> int:
+        """How many tasks it has not made yet."""
+        return sum(not task.made for task in self.tasks.values())
+
+    def is_suspect(self) -> bool:
+        """Whether it works on something that another died over."""
+        return any(task.kills for task in self.tasks.values())
+
+
+class Supervisor:
+    """The loop on the caller's thread."""
+
+    def __init__(
+        self,
+        generation: _shoal.Generation,
+        job: Job,
+        writing: Writing,
+        progress: Callable[[Progress], object] | None,
+        kind: type[Process] | type[Thread],
+    ) -> None:
+        """`writing`: what the workers are told of it."""
+        self._generation = generation
+        self._job = job
+        self._writing = writing
+        self._progress = progress
+        self._kind = kind
+        self._workers: list[Worker] = []
+        self._started = 0
+        self._stillborn = 0
+        self._redo: deque[Task] = deque()
+        self._numbers = 0
+        self._seconds = 0.0  # of one id, as the last tasks took
+        self._told = time.monotonic()
+
+    def start(self, count: int) -> None:
+        """Starts the workers."""
+        with preloading():
+            for _ in range(count):
+                self._workers.append(self._new())
+
+    def work(self) -> None:
+        """Works until the run is over."""
+        while not self._generation.ended:
+            self._generation.heed()
+            self._name()
+            self._give()
+            self._look()
+            self._tell()
+
+    def end(self, *, at_once: bool) -> None:
+        """Ends the workers and waits for them; `at_once`: whatever they are doing."""
+        for worker in self._workers:
+            if at_once:
+                worker.process.let_go()
+            else:
+                with contextlib.suppress(OSError):
+                    if not worker.placed:
+                        worker.process.pipe.send(None)
+                    worker.process.pipe.send(None)
+        until = time.monotonic() + (LET_GO_SECONDS if at_once else DISMISS_SECONDS)
+        for worker in self._workers:
+            if not worker.process.join(max(0.0, until - time.monotonic())):
+                worker.process.kill()
+                worker.process.join(LET_GO_SECONDS)
+        self._workers.clear()
+
+    def _new(self) -> Worker:
+        self._started += 1
+        return Worker(self._kind(self._started, self._job.function))
+
+    def _name(self) -> None:
+        """Names the ids of which the run asks it; only this thread can."""
+        if wanted := self._generation.names_wanted():
+            self._generation.offer(wanted[0], self._job.names(*wanted))
+
+    def _give(self) -> None:
+        """Gives tasks to those who have none, then one ahead to the others."""
+        place = self._generation.place()
+        if place is None:
+            return
+        for ahead in range(1 if self._seconds >= SLOW else 2):
+            for worker in self._workers:
+                if not worker.ready or worker.closed or worker.load() != ahead or worker.is_suspect():
+                    continue
+                task = self._next(busy=bool(worker.tasks))
+                if task is None:
+                    continue
+                if not worker.placed:
+                    worker.placed = True
+                    self._send(worker, (place, self._writing))
+                self._numbers += 1
+                worker.tasks[self._numbers] = task
+                self._send(worker, (self._numbers, list(task.items.values())))
+
+    def _send(self, worker: Worker, message: object) -> None:
+        # Where it is dead, its sentinel tells, and what it was given is given to another.
+        with contextlib.suppress(OSError):
+            worker.process.pipe.send(message)
+
+    def _next(self, *, busy: bool) -> Task | None:
+        """Returns what is to be done next; `busy`: not what another worker died over, since this one has other work."""
+        if self._redo:
+            # Nothing else either, so that some worker soon has no other work.
+            return None if busy and self._redo[0].kills else self._redo.popleft()
+        taken = self._generation.take(self._task_size())
+        if not taken:
+            return None
+        ids = self._job.ids
+        return Task({token: (token, ids[index], name, again) for token, index, name, again in taken})
+
+    def _task_size(self) -> int:
+        if not self._seconds:
+            return 1
+        # Towards the end tasks become small, so that all workers end together.
+        fair = self._generation.waiting() // (2 * len(self._workers))
+        return max(1, min(TASK_MAX, int(TASK_SECONDS / self._seconds), fair))
+
+    def _look(self) -> None:
+        """Waits for something to happen, and deals with it."""
+        waited: list[Any] = [self._generation]
+        waited += [worker.process.pipe for worker in self._workers if not worker.closed]
+        waited += [worker.process.sentinel for worker in self._workers if worker.process.sentinel is not None]
+        happened = set(map(id, ready)) if (ready := wait(waited, TICK)) else set()
+        for worker in list(self._workers):
+            if id(worker.process.pipe) in happened:
+                self._hear(worker)
+            if worker.closed or worker.process.sentinel in ready:
+                self._bury(worker)
+
+    def _hear(self, worker: Worker) -> None:
+        """Takes what a worker has said."""
+        pipe = worker.process.pipe
+        try:
+            while not worker.closed and pipe.poll():
+                self._take_in(worker, pipe.recv())
+        except (EOFError, OSError):
+            worker.closed = True
+
+    def _take_in(self, worker: Worker, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("ready",):
+                worker.ready = True
+            case ("begun", number):
+                worker.tasks[number].begun = True
+                self._stillborn = 0
+            case ("did", done, failed):
+                for outcome in (*done, *failed):
+                    for task in worker.tasks.values():
+                        task.items.pop(outcome[0], None)
+                self._generation.done(done)
+                self._generation.failed(failed)
+                self._forget_settled(worker)
+            case ("made", number, count, seconds):
+                worker.tasks[number].made = True
+                each = max(seconds / count, 1e-7)
+                self._seconds = (self._seconds + each) / 2 if self._seconds else each
+                self._forget_settled(worker)
+            case ("broken", why):
+                raise RunError(f"a worker process cannot work: {why}")
+
+    @staticmethod
+    def _forget_settled(worker: Worker) -> None:
+        worker.tasks = {number: task for number, task in worker.tasks.items() if task.items or not task.made}
+
+    def _bury(self, worker: Worker) -> None:
+        """Replaces a worker that has died, and sees to it that its ids are done."""
+        self._hear(worker)
+        if self._generation.ended:
+            return
+        if not worker.process.join(0 if worker.closed else LET_GO_SECONDS):
+            # It has closed its pipe: nothing can be had of it any more.
+            worker.process.kill()
+            worker.process.join(LET_GO_SECONDS)
+        how = worker.process.how_it_died()
+        begun = [task for task in worker.tasks.values() if task.begun]
+        if not begun:
+            self._stillborn += 1
+            if self._stillborn >= STILLBORN_MAX:
+                raise RunError(f"worker processes end before they begin: the last {how}", hint=GUARD)
+        self._redo.extendleft(task for task in worker.tasks.values() if not task.begun)
+        suspects = {token: (*item[:3], True) for task in begun for token, item in task.items.items()}
+        if suspects:
+            self._try_again(suspects, 1 + max(task.kills for task in begun), how)
+        self._workers[self._workers.index(worker)] = self._new()
+
+    def _try_again(self, suspects: dict[int, Item], kills: int, how: str) -> None:
+        if kills < KILLS:
+            self._redo.appendleft(Task(suspects, kills))
+        elif len(suspects) == 1:
+            why = f"{kills} worker processes have died over it; the last {how}"
+            self._generation.failed([(token, "worker-killed", why, None, None) for token in suspects])
+        else:
+            items = list(suspects.items())
+            half = len(items) // 2
+            self._redo.extendleft((Task(dict(items[half:]), kills), Task(dict(items[:half]), kills)))
+
+    def _tell(self) -> None:
+        if self._progress is not None and time.monotonic() - self._told >= PROGRESS_EVERY:
+            self._told = time.monotonic()
+            self._progress(self._generation.progress())

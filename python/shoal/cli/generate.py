@@ -1,0 +1,87 @@
+"""`shoal generate MODULE:FUNCTION COUNT DST`. Not here: flags (`_options.py`), words (`_display.py`)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+import shoal
+from shoal import _generate
+from shoal.cli import _exit, _options
+from shoal.cli._display import Display
+
+EXAMPLES = """\b
+Examples:
+  shoal generate make:table 2000 tables/               what table(0), table(1), ... of make.py return, a file each
+  shoal generate make:table 2000 tables/               again: goes on where it was stopped
+  shoal generate make:table 2000 tables/ --name 'part-{:05d}.txt'
+                                                       under other names
+  shoal generate make:table 2000 tables/ --retry-failed
+                                                       only what failed, after mending make.py
+"""
+
+
+@click.command("generate", short_help="Save what a function returns, a file for each id; resumes.", epilog=EXAMPLES)
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.argument("count", metavar="COUNT", type=click.IntRange(min=0))
+@click.argument("destination", metavar="DST")
+@_options.generate_options
+@_options.output_options
+def command(
+    function: str,
+    count: int,
+    destination: str,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    log_format: str,
+    progress: str,
+    **options: Any,
+) -> int:
+    """Call FUNCTION with 0, 1, ... up to COUNT - 1 and save what it returns in DST, one file each.
+
+    MODULE is found as `python -m` finds it: in this directory, or installed. FUNCTION takes a whole number and returns
+    text, bytes, anything with a buffer, or a table or array, which is written as its file's name ends (.csv, .parquet,
+    .arrow, .jsonl, .npy). It is called in a process for each core, and each process writes its own files meanwhile.
+
+    What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
+    without calling the function once more for it. A number for which it raises does not stop the others: it is noted
+    with the traceback, which `shoal status DST` shows, and the exit code is 1.
+
+    SIZE is a number of bytes or text such as 64MiB or 1.5GB.
+    """
+    # As `python -m` does; the worker processes are told.
+    sys.path.insert(0, "")
+    found = _function(function)
+    display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
+    with _exit.Signals(display.stopping) as signals:
+        try:
+            display.begins(function, destination, "saving")
+            report = _generate.generate(found, range(count), destination, **options, progress=display.progress)
+        except shoal.ShoalError as error:
+            display.failed(error)
+            return _exit.code_of(error)
+        except KeyboardInterrupt as stopped:
+            display.interrupted(getattr(stopped, "report", None))
+            return signals.code or _exit.INTERRUPTED
+        display.finished(report, destination)
+    # What failed in an earlier run and was not had since is missing still.
+    return _exit.SOME_FAILED if report.failed or report.total.failed else _exit.DONE
+
+
+def _function(text: str) -> Any:
+    module, colon, name = text.partition(":")
+    if not colon or not module or not name:
+        raise click.UsageError(f"not MODULE:FUNCTION: {text!r}, such as make:table for table() in make.py")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001  # importing it may raise anything
+        raise click.UsageError(f"cannot import {module!r}: {type(error).__name__}: {error}") from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise click.UsageError(f"there is no {name!r} in {module!r} ({getattr(found, '__file__', None)})")
+        found = getattr(found, part)
+    return found
