@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::report;
 
 /// An object that is written: its token, its bytes, and false where another had its name.
-type Done = (u64, u64, bool);
+pub type Done = (u64, u64, bool);
 /// One that is not: its token, the kind and text of the error, a hint, and the operating system's number.
 pub type Failed = (u64, String, String, Option<String>, Option<i32>);
 

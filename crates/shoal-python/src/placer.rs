@@ -26,7 +26,7 @@ use shoal_engine::{Cursor, Error, Key, Name, ObjectMeta, Partition, Payload, Res
 use crate::data::{self, Data};
 use crate::errors::run_error;
 use crate::fork::Owner;
-use crate::generate::Failed;
+use crate::generate::{Done, Failed};
 use crate::options::{EncodeOptions, unknown};
 
 /// How often signals are looked for.
@@ -129,7 +129,13 @@ impl Placer {
         }
         let writing = shared.clone();
         let thread = start("shoal-place", move || write_all(&sink, &writing))?;
-        Ok(Placer { shared, thread: Mutex::new(Some(thread)), memory, encode: encode.to_encoder(), owner: Owner::here() })
+        Ok(Placer {
+            shared,
+            thread: Mutex::new(Some(thread)),
+            memory,
+            encode: encode.to_encoder(),
+            owner: Owner::here(),
+        })
     }
 
     /// Hands data over to be written; waits while too much of it waits already.
@@ -157,7 +163,7 @@ impl Placer {
     }
 
     /// What was written since the last call, and what was not; `wait`: of all that was handed over.
-    fn collect(&self, py: Python<'_>, wait: bool) -> PyResult<(Vec<(u64, u64, bool)>, Vec<Failed>)> {
+    fn collect(&self, py: Python<'_>, wait: bool) -> PyResult<(Vec<Done>, Vec<Failed>)> {
         self.owner.check("this process of shoal.generate")?;
         while wait && self.shared.state().open > 0 {
             let busy = |state: &mut State| state.open > 0;
@@ -302,7 +308,7 @@ impl Hand {
     fn slot(&mut self, again: bool) -> Result<u32> {
         let slot = u32::from(again);
         let objects = &mut self.objects[usize::from(again)];
-        if *objects % SLOT_OBJECTS == 0 {
+        if objects.is_multiple_of(SLOT_OBJECTS) {
             if *objects > 0 {
                 self.writer.seal(slot)?;
             }

@@ -36,7 +36,7 @@ TASK_MAX = 64  # ids in a task: what a dead process can make others do again, in
 SLOW = 0.05  # s for one id from which none is given ahead: another worker may come to it sooner
 IN_FLIGHT = 256  # ids that the run hands out per worker: two tasks and as many ids to make the next of
 KILLS = 2  # deaths over the same ids after which they are halved, or the one that is left is a failure
-STILLBORN_MAX = 4  # processes that end, one after the other, before they have begun anything
+STILLBORN_MAX = 3  # processes that end, one after the other, before they have begun anything
 DISMISS_SECONDS = 5.0  # s for a worker to end by itself: functions may have registered something for it
 LET_GO_SECONDS = 1.0  # s for a worker to end when it is let go: it is killed then
 

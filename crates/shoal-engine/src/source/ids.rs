@@ -255,7 +255,8 @@ impl Pages {
     fn cut(&self, names: &[Box<[u8]>]) -> Vec<Partition> {
         let cursor = |at: u64| Cursor(at.to_le_bytes()[..].into());
         let behind = self.at + names.len() as u64;
-        let located = |(at, name): (u64, &Box<[u8]>)| [&at.to_le_bytes()[..], name].concat().into_boxed_slice();
+        let located = |(at, name): (u64, &[u8])| [&at.to_le_bytes()[..], name].concat().into_boxed_slice();
+        let names = names.iter().map(|name| &**name);
         let locators: Vec<Box<[u8]>> = (self.at..).zip(names).map(located).collect();
         let mut partitions: Vec<_> = locators.chunks(PARTITION_IDS).map(partition).collect();
         for (seq, cut) in (self.at / PARTITION_IDS as u64..).zip(&mut partitions) {
