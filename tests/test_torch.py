@@ -26,7 +26,8 @@ def tree(tmp_path: Path) -> dict[str, int]:
     return {f"{number % 5}/{number}": number for number in range(500)}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python's, of forks while there are threads
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks while there are threads
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine has cores
 @pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "fork"), (3, "fork"), (3, "spawn"), (2, "forkserver")])
 def test_every_object_comes_once_over_all_workers(
     tmp_path: Path, tree: dict[str, int], workers: int, method: str | None
