@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,3 +60,39 @@ def test_a_file_size_limit_fails_the_objects_that_are_larger(interpreter: Interp
     """
     done = interpreter.run(script)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 1 large\n", "")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_generator_far_ahead_of_a_slow_disk_waits_in_flat_memory(tmp_path: Path) -> None:
+    script = """
+        import resource, shoal
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        def items():
+            for n in range(400): yield f"{n}", bytearray(1 << 20)  # copied, since it could change
+        before = peak()
+        report = shoal.save(items(), "out", memory="32MiB", durability="none", workers=2)
+        print(report.written, peak() - before)
+    """
+    # 20 ms for each write: 50 to 100 MB a second, where making the data takes no time.
+    slow = (
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=write",
+        "-e",
+        "inject=write:delay_enter=20ms",
+    )
+    done = subprocess.run(
+        [*slow, sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    written, grown = map(int, done.stdout.split())
+    assert written == 400
+    assert grown < 32 + 60, "MiB"

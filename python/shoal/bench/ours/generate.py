@@ -22,7 +22,7 @@ if __name__ == "__main__":
     parser.add_argument("--durability", choices=("none", "batch", "file"), default="none")
     given = parser.parse_args()
     began = time.perf_counter()
-    report = shoal.generate(  # type: ignore[attr-defined,unused-ignore]
+    report = shoal.generate(
         make, range(given.count), given.directory, name="data-{:04d}.csv", durability=given.durability
     )
     seconds = time.perf_counter() - began

@@ -44,7 +44,7 @@ if __name__ == "__main__":
     if given.form == "arrow":
         import pyarrow as pa  # noqa: F401 (loading it is not the job)
     began = time.perf_counter()
-    report = shoal.save(  # type: ignore[attr-defined,unused-ignore]
+    report = shoal.save(
         items(given.count, given.form),
         given.directory,
         durability=given.durability,
