@@ -245,8 +245,11 @@ fn a_directory_that_goes_while_it_is_listed_is_a_failure_and_not_a_gap() {
     assert_eq!(parts.iter().map(|part| part.len.unwrap()).sum::<u32>(), 300);
     let remarks = source.remarks();
     assert_eq!(remarks.len(), 1);
-    assert!(remarks[0].starts_with("200 directories could not be read: \""), "{remarks:?}");
-    assert!(remarks[0].ends_with(" and 195 more"), "{remarks:?}");
+    // Where directories take long to open, up to 16 had been opened ahead: what was in those is listed.
+    let count: usize = remarks[0].split(' ').next().unwrap().parse().unwrap();
+    assert!((184..=200).contains(&count), "{remarks:?}");
+    let (from, to) = (format!("{count} directories could not be read: \""), format!(" and {} more", count - 5));
+    assert!(remarks[0].starts_with(&from) && remarks[0].ends_with(&to), "{remarks:?}");
 }
 
 #[test]

@@ -197,12 +197,12 @@ impl<'t> Reader<'t> {
                 tokio::task::yield_now().await;
             }
         }
-        if self.buffer.len() < PIECE && held == 0 && at < facts.size {
-            self.buffer = Space::new(PIECE);
-        }
         let mut turn = read::coarse_now();
         while at < facts.size {
             if held == 0 {
+                if self.buffer.len() < PIECE {
+                    self.buffer = Space::new(PIECE);
+                }
                 held = read::read(file.as_fd(), &mut self.buffer).map_err(|e| refused(file, e, at))?;
                 if held == 0 {
                     break;
