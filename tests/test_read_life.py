@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 MEBIBYTE = 1 << 20
 
-# Peak memory, less what it is before anything is read; in bytes.
+# Peak memory, less what it is before anything is read; in bytes. (`ru_maxrss` begins with the peak of the process that
+# started this one.)
 MEASURE = """
-    import resource, shoal, sys, time
-    def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    import shoal, sys, time
+    def peak(): return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) * 1024
     shoal.copy  # imported
     before = peak()
 """
