@@ -13,8 +13,8 @@ import shoal
 MEBIBYTE = 1 << 20
 
 
-# The peak of a process begins with that of the one that started it, and this one holds what the tests have imported. So a
-# small one stands in between.
+# The peak of a process begins with that of the one that started it, and this one holds what the tests have imported:
+# so a small one stands in between.
 LAUNCHER = """
 import os, subprocess, sys
 run = subprocess.Popen(sys.argv[1:], stderr=subprocess.DEVNULL)

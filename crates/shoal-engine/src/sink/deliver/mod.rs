@@ -25,8 +25,10 @@ use chunk::{Builder, Pool};
 use order::Order;
 use writer::DeliverWriter;
 
-/// What lanes may run ahead at first.
-const AHEAD: u64 = 32 << 20;
+/// What lanes may run ahead at first, and how many chunks at least. 2,000 files of 1 MB, one by one, against a plain loop:
+/// 1.0 × with 32 MiB, 1.3 × with 8 MiB.
+const AHEAD: u64 = 8 << 20;
+const AHEAD_CHUNKS: u64 = 4;
 /// How long the consumer waits for a full chunk before it takes a half-filled one: some hundred small objects' time, so that
 /// a fast consumer does not take them one by one.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -200,7 +202,7 @@ impl DeliverSink {
     pub fn new(options: Deliver) -> (DeliverSink, Delivery) {
         let shared = Arc::new(Shared {
             pool: Pool::new(options.memory),
-            ahead: AtomicU64::new(options.memory.min(AHEAD)),
+            ahead: AtomicU64::new(options.memory.min(AHEAD.max(AHEAD_CHUNKS * options.bytes as u64))),
             held: AtomicU64::new(0),
             open: AtomicU64::new(0),
             starved: AtomicBool::new(false),
