@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shoal_engine::options::Workers;
-use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Deliver, DeliverSink, Delivery, Next};
 use shoal_engine::sink::digest::{Checksum, DigestSink};
+use shoal_engine::sink::{Mode, Sink};
+use shoal_engine::source::WHOLE_MAX;
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::testing::sink_contract;
 use shoal_engine::transfer::{Outcome, Transfer};
-use shoal_engine::{Kind, TransferOptions};
+use shoal_engine::{Cursor, Key, Kind, Name, Partition, TransferOptions};
 
 fn deliver(ordered: bool) -> Deliver {
     let bytes = 4 << 10;
@@ -100,6 +101,41 @@ fn objects_that_fail_or_come_in_pieces_leave_no_hole_in_the_order() {
     assert_eq!(found, wanted);
     assert_eq!(run.join().unwrap().report.run.failed, 200);
     assert_eq!(delivery.held(), 0, "what failed is no longer counted");
+}
+
+#[test]
+fn an_object_put_in_its_place_is_whole_or_not_there() {
+    let (sink, delivery) = DeliverSink::new(Deliver { bytes: 256 << 10, ..deliver(false) });
+    let partition = Partition {
+        seq: 0,
+        key: Key::default(),
+        after: Cursor::default(),
+        next: None,
+        payload: Arc::from([]),
+        len: Some(5),
+    };
+    let mut writer = sink.writer(0).unwrap();
+    writer.open(0, &partition, Mode::Fresh).unwrap();
+    let mut put = |name: &[u8], bytes: &[u8], complete: bool| {
+        let name = Name::parse(name).unwrap();
+        let read = &mut |space: &mut Vec<u8>| {
+            assert!(space.capacity() - space.len() > WHOLE_MAX, "there is room for one byte more than a whole object");
+            space.extend_from_slice(bytes);
+            complete
+        };
+        writer.put_in_place(0, &name, read).unwrap()
+    };
+    assert_eq!(put(b"no", b"first of all", false), None);
+    assert_eq!(put(b"a", b"12345", true), Some(5));
+    assert_eq!(put(b"no", &[9; WHOLE_MAX + 1], false), None);
+    assert_eq!(put(b"empty", b"", true), Some(0));
+    assert_eq!(put(b"b", &[7; WHOLE_MAX], true), Some(WHOLE_MAX as u64));
+    assert_eq!(writer.seal(0).unwrap().bytes, 5 + WHOLE_MAX as u64);
+    drop(writer);
+    sink.end();
+    let wanted = [(&b"a"[..], &b"12345"[..]), (b"empty", b""), (b"b", &[7; WHOLE_MAX])];
+    assert_eq!(take_all(&delivery), wanted.map(|(name, data)| (name.to_vec(), data.to_vec())));
+    assert_eq!(delivery.held(), 0);
 }
 
 #[test]

@@ -94,11 +94,12 @@ pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd
     }
 }
 
-/// Reads to the end of a vector, as much as its memory takes; 0 at the end of the file, or where there is none left.
-pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>) -> Result<usize> {
+/// Reads to the end of a vector, at most so many bytes, and as its memory takes; 0 at the end of the file, or where there
+/// is none left.
+pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>, most: usize) -> Result<usize> {
     loop {
         let space = to.spare_capacity_mut();
-        let most = space.len().min(APPEND_MAX);
+        let most = space.len().min(most).min(APPEND_MAX);
         let read = match rustix::io::read(file, &mut space[..most]) {
             Err(Errno::INTR) => continue,
             result => result?.0.len(),

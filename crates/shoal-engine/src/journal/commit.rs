@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{Connection, Statement, Transaction, params};
 
 use super::rows::{Entry, Fault, Progress};
 use super::trouble::Trouble;
@@ -33,7 +33,11 @@ impl Journal {
         for done in &commit.done {
             self.check(done)?;
         }
-        let staged = self.write(|journal, connection| journal.stage(connection, commit, durable))?;
+        let asks = !commit.retried.is_empty() || commit.done.iter().any(|done| !done.failures.is_empty());
+        let staged = match self.made().is_some() || asks {
+            true => self.write(|journal, connection| journal.stage(Some(connection), commit, durable))?,
+            false => self.stage(None, commit, durable).map_err(|trouble| self.explain(trouble))?,
+        };
         let frontier = staged.progress.frontier;
         self.window = self.window.split_off(&frontier);
         self.window.extend(staged.changed.into_iter().filter(|(seq, _)| *seq >= frontier));
@@ -59,12 +63,15 @@ impl Journal {
             ..Progress::default()
         };
         self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
-        self.write(|journal, connection| {
+        let forget = |journal: &Journal, connection: &Transaction<'_>| {
             for table in ["done", "failure", "sample"] {
                 connection.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [journal.run])?;
             }
             Ok(next.write(connection, journal.run)?)
-        })?;
+        };
+        if self.made().is_some() {
+            self.write(forget)?;
+        }
         self.rate = super::Rate::default();
         self.progress = next;
         self.window.clear();
@@ -95,28 +102,35 @@ impl Journal {
         Ok(())
     }
 
-    fn stage(&self, connection: &Connection, commit: &Commit, durable: Durable) -> Result<Staged, Trouble> {
+    fn stage(&self, connection: Option<&Connection>, commit: &Commit, durable: Durable) -> Result<Staged, Trouble> {
         let mut staged = Staged {
             progress: self.progress.clone(),
             changed: BTreeMap::new(),
             failed: self.failed,
             deferred: self.deferred,
         };
-        let mut writer = Fault::writer(connection)?;
+        let mut faults = match connection {
+            None => None,
+            Some(connection) => Some((connection, Fault::writer(connection)?)),
+        };
         for done in &commit.done {
-            self.put_done(connection, &mut writer, &mut staged, done)?;
+            self.put_done(faults.as_mut(), &mut staged, done)?;
         }
-        if !commit.retried.is_empty() {
+        if let Some((connection, writer)) = faults.as_mut()
+            && !commit.retried.is_empty()
+        {
             let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
             let mut finder = connection.prepare(&sql)?;
             for retried in &commit.retried {
-                self.settle(connection, &mut finder, &mut writer, &mut staged, retried)?;
+                self.settle(connection, &mut finder, writer, &mut staged, retried)?;
             }
         }
         if let Some(fold) = &commit.fold {
             self.fold(&mut staged, fold)?;
         }
-        self.write_window(connection, &mut staged)?;
+        if let Some(connection) = connection {
+            self.write_window(connection, &mut staged)?;
+        }
         let progress = &mut staged.progress;
         if !commit.done.is_empty() {
             progress.completed = None; // the listing went on after all
@@ -126,7 +140,9 @@ impl Journal {
             Durable::These => {}
             Durable::All => progress.boot = None,
         }
-        progress.write(connection, self.run)?;
+        if let Some(connection) = connection {
+            progress.write(connection, self.run)?;
+        }
         Ok(staged)
     }
 
@@ -134,15 +150,26 @@ impl Journal {
         staged.changed.get(&seq).or_else(|| self.window.get(&seq))
     }
 
-    /// A partition and its failures, in place of what was committed of it before.
+    /// A partition and its failures, in place of what was committed of it before. Without `faults` there are none.
     fn put_done(
         &self,
-        connection: &Connection,
-        writer: &mut Statement<'_>,
+        faults: Option<&mut (&Connection, Statement<'_>)>,
         staged: &mut Staged,
         done: &Done,
     ) -> Result<(), Trouble> {
         let old = self.entry(staged, done.seq).cloned();
+        let mut entry = Entry {
+            id: old.as_ref().and_then(|old| old.id),
+            key: done.key,
+            listed: done.listed,
+            written: done.written,
+            skipped: done.skipped,
+            bytes: done.bytes,
+        };
+        let Some((connection, writer)) = faults else {
+            staged.changed.insert(done.seq, entry);
+            return Ok(());
+        };
         if old.as_ref().is_some_and(|old| old.failures() != Some(0)) {
             let of_this = [self.run, done.seq as i64];
             let (failed, deferred): (i64, i64) = connection.query_row(
@@ -154,14 +181,6 @@ impl Journal {
             staged.failed = staged.failed.saturating_sub(failed as u64);
             staged.deferred = staged.deferred.saturating_sub(deferred as u64);
         }
-        let mut entry = Entry {
-            id: old.and_then(|old| old.id),
-            key: done.key,
-            listed: done.listed,
-            written: done.written,
-            skipped: done.skipped,
-            bytes: done.bytes,
-        };
         let mut seen = HashSet::new();
         for failed in &done.failures {
             if !seen.insert(&failed.locator) {

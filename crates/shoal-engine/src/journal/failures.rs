@@ -70,7 +70,7 @@ impl Journal {
 
     /// The objects that failed for good, at most `limit`, in the order in which they did.
     pub fn failures(&self, limit: usize) -> Failures<'_> {
-        Failures::new(&self.store, self.run, self.progress.epoch, Fate::Failed, limit)
+        Failures::new(self.made(), self.run, self.progress.epoch, Fate::Failed, limit)
     }
 
     /// The first `limit` rows due by `now_ms` that are not handed out, with their times.
@@ -83,7 +83,7 @@ impl Journal {
             "SELECT {} FROM failure INDEXED BY failure_due WHERE run = ?1 AND due_ms <= ?2 ORDER BY due_ms",
             Fault::FIELDS
         );
-        let mut statement = self.store.prepare(&sql)?;
+        let mut statement = self.connection()?.prepare(&sql)?;
         let mut rows = statement.query(params![self.run, now_ms.min(i64::MAX as u64) as i64])?;
         let mut picked = std::collections::HashSet::new();
         while let Some(row) = rows.next()? {
@@ -132,7 +132,8 @@ impl Journal {
 
 /// Failures, read some at a time: as many as there are, in the memory of a few.
 pub struct Failures<'a> {
-    connection: &'a Connection,
+    /// None: there are no failures.
+    connection: Option<&'a Connection>,
     run: i64,
     epoch: i64,
     fate: Fate,
@@ -143,7 +144,13 @@ pub struct Failures<'a> {
 }
 
 impl<'a> Failures<'a> {
-    pub(super) fn new(connection: &'a Connection, run: i64, epoch: i64, fate: Fate, limit: usize) -> Failures<'a> {
+    pub(super) fn new(
+        connection: Option<&'a Connection>,
+        run: i64,
+        epoch: i64,
+        fate: Fate,
+        limit: usize,
+    ) -> Failures<'a> {
         Failures { connection, run, epoch, fate, left: limit, after: 0, page: Vec::new().into_iter(), ended: false }
     }
 
@@ -154,7 +161,8 @@ impl<'a> Failures<'a> {
         };
         let sql =
             format!("SELECT {} FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3", Fault::FIELDS);
-        let mut statement = self.connection.prepare(&sql)?;
+        let Some(connection) = self.connection else { return Ok(Vec::new()) };
+        let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query(params![self.run, self.after, self.left.min(PAGE) as i64])?;
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
@@ -177,7 +185,7 @@ impl Iterator for Failures<'_> {
                 Ok(page) => self.page = page.into_iter(),
                 Err(trouble) => {
                     self.ended = true;
-                    return Some(Err(trouble.explain(None, Some(self.connection))));
+                    return Some(Err(trouble.explain(None, self.connection)));
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! Order: lock, ballast, database, tables, run, reset (`again`, another boot), rows one by one. A damaged partition row is
 //! dropped and its partition done again; damage that leaves open what is done is refused. Not here: where the files are (`files.rs`), SQL of the tables (`schema.rs`).
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,10 +23,10 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
     let mut notes = Vec::new();
     let files = Files::create(place)?;
     let (connection, lock) = match &files {
-        None => (memory().map_err(|trouble| trouble.explain(None, None))?, None),
+        None => (OnceCell::new(), None),
         Some(files) => {
             let lock = Lock::take(files.dir(), files.lock())?;
-            (prepare(files, options, &mut notes)?, Some(lock))
+            (OnceCell::from(prepare(files, options, &mut notes)?), Some(lock))
         }
     };
     let mut journal = Journal {
@@ -42,7 +43,10 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         boot: options.machine.boot_id.clone().or_else(boot_id),
         broken: false,
     };
-    schema::make_or_check(&journal.store).map_err(|trouble| journal.explain(trouble))?;
+    if journal.files.is_none() {
+        return Ok((journal, Resume { notes, ..Resume::default() }));
+    }
+    journal.connection().and_then(schema::make_or_check).map_err(|trouble| journal.explain(trouble))?;
     journal.choose_run(key, options, &mut notes)?;
     journal.reset_where_needed(options, &mut notes)?;
     journal.load(&mut notes)?;
@@ -57,11 +61,14 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
     Ok((journal, resume))
 }
 
-/// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail.
-fn memory() -> Result<Connection, Trouble> {
+/// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail. It
+/// begins with what the journal says so far.
+pub(super) fn memory(journal: &Journal) -> Result<Connection, Trouble> {
     let connection = Connection::open("")?;
     schema::harden(&connection)?;
     schema::prepare_writing(&connection, Log::Nothing)?;
+    schema::make_or_check(&connection)?;
+    journal.progress.write(&connection, journal.run)?;
     Ok(connection)
 }
 
@@ -106,12 +113,12 @@ fn lacks_shared_memory(error: &rusqlite::Error) -> bool {
 
 impl Journal {
     pub(super) fn explain(&self, trouble: Trouble) -> Error {
-        trouble.explain(self.files.as_ref(), Some(&self.store))
+        trouble.explain(self.files.as_ref(), self.made())
     }
 
     /// Finds the run of this source, or begins one.
     fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
-        let headers = headers(&self.store).map_err(|trouble| self.explain(trouble))?;
+        let headers = self.connection().and_then(headers).map_err(|trouble| self.explain(trouble))?;
         let Some(mut header) = headers.into_iter().find(|header| header.source == key.source) else {
             return self.begin_run(key);
         };
@@ -131,7 +138,10 @@ impl Journal {
             self.write(|_, transaction| Ok(header.write(transaction)?))?;
             notes.push(format!("resumed although options differ: {differences}"));
         }
-        let progress = Progress::load(&self.store, self.run).map_err(|error| self.explain(error.into()))?;
+        let progress = self
+            .connection()
+            .and_then(|store| Ok(Progress::load(store, self.run)?))
+            .map_err(|error| self.explain(error))?;
         self.progress =
             progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
         Ok(())
@@ -150,9 +160,9 @@ impl Journal {
             Ok(journal.progress.write(transaction, journal.run)?)
         })?;
         // Into the database itself, so that a lost log can never make a journal look new.
-        self.store
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            .map_err(|error| self.explain(error.into()))
+        self.connection()
+            .and_then(|store| Ok(store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?))
+            .map_err(|error| self.explain(error))
     }
 
     fn reset_where_needed(&mut self, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
@@ -214,14 +224,14 @@ impl Journal {
         self.failed = tallies().map(|tally| tally.failed).sum();
         self.deferred = tallies().map(|tally| tally.deferred).sum();
         self.window = found.window;
-        self.rate = self.load_rate().map_err(|error| self.explain(error.into()))?;
+        self.rate = self.load_rate().map_err(|trouble| self.explain(trouble))?;
         Ok(())
     }
 
     fn scan(&self) -> Result<Found, Trouble> {
         let mut found = Found::default();
         let epoch = self.progress.epoch;
-        let mut statement = self.store.prepare(Entry::SELECT)?;
+        let mut statement = self.connection()?.prepare(Entry::SELECT)?;
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
             match Entry::read(row, self.run, epoch) {
@@ -237,7 +247,7 @@ impl Journal {
         }
         // In the table's own order: by an index every row would be a jump.
         let sql = format!("SELECT {} FROM failure NOT INDEXED WHERE run = ?1", Fault::FIELDS);
-        let mut statement = self.store.prepare(&sql)?;
+        let mut statement = self.connection()?.prepare(&sql)?;
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
             let Some((_, fault)) = Fault::read(row, self.run, epoch) else {
@@ -270,8 +280,8 @@ impl Journal {
         Ok(())
     }
 
-    fn load_rate(&self) -> Result<Rate, rusqlite::Error> {
-        let mut statement = self.store.prepare(Sample::SELECT)?;
+    fn load_rate(&self) -> Result<Rate, Trouble> {
+        let mut statement = self.connection()?.prepare(Sample::SELECT)?;
         let mut rows = statement.query([self.run])?;
         let (mut rate, mut first) = (Rate::default(), None);
         while let Some(row) = rows.next()? {

@@ -78,7 +78,7 @@ pub fn status(path: &Path) -> Result<Status> {
 impl Status {
     /// The objects of a run that failed, at most `limit`, in the order in which they did.
     pub fn failures(&self, run: &RunStatus, fate: Fate, limit: usize) -> Failures<'_> {
-        Failures::new(&self.connection, run.id, run.epoch, fate, limit)
+        Failures::new(Some(&self.connection), run.id, run.epoch, fate, limit)
     }
 }
 

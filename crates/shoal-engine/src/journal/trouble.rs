@@ -38,13 +38,13 @@ impl Trouble {
     }
 
     /// Whether there is no room left. SQLite knows only ENOSPC; a quota is an ordinary I/O error to it.
-    pub(super) fn is_full(&self, connection: &Connection) -> bool {
+    pub(super) fn is_full(&self, connection: Option<&Connection>) -> bool {
         match self {
             Trouble::Ours(error) => error.kind() == Kind::DestinationFull,
             Trouble::Sql(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => true,
                 Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
-                    matches!(os_error(connection), Some(Errno::NOSPC | Errno::DQUOT))
+                    matches!(connection.and_then(os_error), Some(Errno::NOSPC | Errno::DQUOT))
                 }
                 _ => false,
             },
@@ -62,7 +62,7 @@ impl Trouble {
 
     /// The error a user sees. `connection` is where it came from, if there is one.
     pub(super) fn explain(self, files: Option<&Files>, connection: Option<&Connection>) -> Error {
-        let full = connection.is_some_and(|connection| self.is_full(connection));
+        let full = connection.is_some() && self.is_full(connection);
         let errno = connection.and_then(os_error);
         let error = match self {
             Trouble::Ours(error) => error,

@@ -135,6 +135,18 @@ pub trait Writer {
     fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()>;
     /// Writes a complete object.
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put>;
+    /// Writes a complete object that `read` puts at the end of memory of the sink's, which has room for
+    /// [`WHOLE_MAX`](crate::object::WHOLE_MAX) bytes and one more. Its bytes; `None`: nothing was written, since there is
+    /// no such memory (`read` was not called) or `read` said no.
+    fn put_in_place(
+        &mut self,
+        slot: u32,
+        name: &Name,
+        read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Option<u64>> {
+        let _ = (slot, name, read);
+        Ok(None)
+    }
     /// Begins an object that comes in pieces.
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
     /// Announces the object that the next `put` or `begin` of this slot is about; false: there is no room for one of this

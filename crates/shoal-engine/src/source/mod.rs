@@ -188,6 +188,14 @@ pub trait Lane {
     fn wake(&self) -> LocalFuture<'_, ()>;
     /// How much to do at once; ask again from time to time.
     fn limits(&self) -> Limits;
+    /// Lets `read` put a small object straight where it is to lie, if the sink has memory for it there: it puts at most
+    /// [`WHOLE_MAX`] bytes at the end of the vector, one more to see that they are all, which it must not make larger
+    /// otherwise, and says whether the object is complete; if not, what it put there is forgotten. `None`: the job is
+    /// answered. The job: it is not, `read` said no or was not called.
+    fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
+        let _ = read;
+        Some(job)
+    }
     /// The object is complete.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>);
     /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it

@@ -29,6 +29,7 @@ use writer::DeliverWriter;
 /// 1.0 × with 32 MiB, 1.3 × with 8 MiB.
 const AHEAD: u64 = 8 << 20;
 const AHEAD_CHUNKS: u64 = 4;
+const WAKE_AT: u64 = 1 << 20;
 /// How long the consumer waits for a full chunk before it takes a half-filled one: some hundred small objects' time, so that
 /// a fast consumer does not take them one by one.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -83,6 +84,8 @@ struct Shared {
     /// Bytes that the lanes may run ahead for now: few enough that buffers come back while they are warm; doubled, up to
     /// `Deliver::memory`, whenever the consumer had to wait although lanes had been held back.
     ahead: AtomicU64,
+    /// Bytes that wait before a waiting consumer is woken; it looks for fewer after [`PATIENCE`].
+    wake_at: u64,
     /// Partitions that some lane has open.
     open: AtomicU64,
     /// The consumer waits.
@@ -105,6 +108,8 @@ struct State {
     /// What each lane is filling.
     lanes: Vec<Arc<Filling>>,
     order: Order,
+    /// Bytes that came since the consumer was last woken.
+    since_woken: u64,
     /// Since when the consumer waits for something to take.
     hungry: Option<Instant>,
     ended: bool,
@@ -119,8 +124,19 @@ impl Shared {
     }
 
     fn send(&self, chunk: Chunk) {
-        self.state().chunks.push_back(chunk);
-        self.ready.notify_one();
+        let bytes = chunk.bytes();
+        let mut state = self.state();
+        state.chunks.push_back(chunk);
+        state.since_woken += bytes;
+        // A consumer that is faster than the lanes takes several at once, rather than being woken for each.
+        let enough = state.since_woken >= self.wake_at || self.open.load(Relaxed) == 0;
+        if enough {
+            state.since_woken = 0;
+        }
+        drop(state);
+        if enough {
+            self.ready.notify_one();
+        }
     }
 
     fn check_open(&self) -> Result<()> {
@@ -203,6 +219,7 @@ impl DeliverSink {
         let shared = Arc::new(Shared {
             pool: Pool::new(options.memory),
             ahead: AtomicU64::new(options.memory.min(AHEAD.max(AHEAD_CHUNKS * options.bytes as u64))),
+            wake_at: WAKE_AT.min(options.memory / 4),
             held: AtomicU64::new(0),
             open: AtomicU64::new(0),
             starved: AtomicBool::new(false),

@@ -21,6 +21,8 @@ pub(super) struct DeliverWriter {
     /// What `expect` announced.
     place: Place,
     reserved: u64,
+    /// An empty chunk, from an object that was not put in its place after all.
+    spare: Option<Builder>,
 }
 
 struct Slot {
@@ -42,7 +44,7 @@ impl DeliverWriter {
         let filling = Arc::new(Filling::default());
         shared.state().lanes.push(filling.clone());
         let place = Place { seq: 0, index: 0 };
-        DeliverWriter { shared, filling, slots: HashMap::new(), place, reserved: 0 }
+        DeliverWriter { shared, filling, slots: HashMap::new(), place, reserved: 0, spare: None }
     }
 
     fn slot(&self, slot: u32) -> Result<&Rc<Slot>> {
@@ -142,6 +144,46 @@ impl Writer for DeliverWriter {
             full.into_iter().flatten().for_each(|builder| shared.send(builder.finish()));
         }
         Ok(self.slot(slot)?.wrote(bytes.len() as u64))
+    }
+
+    fn put_in_place(
+        &mut self,
+        slot: u32,
+        name: &Name,
+        read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Option<u64>> {
+        let options = &self.shared.options;
+        if options.ordered || options.bytes <= WHOLE_MAX {
+            return Ok(None);
+        }
+        self.check(name)?;
+        // Out of its place meanwhile: the consumer must not wait for the read. In a statement of its own, as above.
+        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut builder = match filling {
+            Some(builder) if builder.free() > WHOLE_MAX && builder.takes_name(name.as_bytes()) => builder,
+            Some(builder) => {
+                put_back(&self.shared, &self.filling, builder);
+                return Ok(None);
+            }
+            None => self.spare.take().unwrap_or_else(|| Builder::new(&self.shared.pool, options.bytes)),
+        };
+        let complete = read(builder.space());
+        let bytes = builder.open_bytes();
+        if complete {
+            self.shared.hold(bytes + name.as_bytes().len() as u64);
+            builder.close(name.as_bytes());
+        } else {
+            builder.forget();
+        }
+        match builder.len() {
+            0 => self.spare = Some(builder),
+            _ => put_back(&self.shared, &self.filling, builder),
+        }
+        if !complete {
+            return Ok(None);
+        }
+        self.slot(slot)?.wrote(bytes);
+        Ok(Some(bytes))
     }
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {

@@ -77,94 +77,85 @@ impl Fetcher for Fetch {
     }
 }
 
-/// What one lane reads with: its directories and its buffer.
+/// What one lane reads with.
 struct Reader<'t> {
+    opener: Opener<'t>,
+    /// One byte more than a whole object may have, so that one read tells.
+    buffer: Space,
+}
+
+/// Opens files by one component relative to their directory.
+struct Opener<'t> {
     tree: &'t Tree,
     /// Directories of a list and of a tree whose links are followed may lie behind links.
     through_links: bool,
     /// The last one used first.
     directories: Vec<(Vec<u8>, Dir)>,
-    /// One byte more than a whole object may have, so that one read tells.
-    buffer: Space,
 }
 
 /// What a first read came to.
 enum First {
-    /// The object, and its length in the buffer.
+    /// The object, and its length.
     Whole(Facts, usize),
-    /// Larger, or to be read with more care: what was found, how much of it is in the buffer.
+    /// Larger: what was found, and how much of it was read.
     More(OwnedFd, Facts, usize),
+}
+
+/// Where a first read puts what it reads.
+enum To<'a> {
+    /// The lane's buffer.
+    Buffer(&'a mut Space),
+    /// Behind this many bytes of a sink's memory.
+    Place(&'a mut Vec<u8>, usize),
+}
+
+impl To<'_> {
+    /// Reads once, to place `at` of the object; 0 at the end of the file, or behind one byte more than a whole object has.
+    fn read(&mut self, file: &OwnedFd, at: usize) -> Result<usize, Errno> {
+        match self {
+            To::Buffer(buffer) => read::read(file.as_fd(), &mut buffer[at..=WHOLE_MAX]),
+            To::Place(space, start) => {
+                space.truncate(*start + at);
+                read::append(file.as_fd(), space, WHOLE_MAX + 1 - at)
+            }
+        }
+    }
+
+    /// Reads to the end of the file, or to one byte more than a whole object has.
+    fn fill(&mut self, file: &OwnedFd) -> Result<usize> {
+        let mut held = 0;
+        loop {
+            match self.read(file, held).map_err(|errno| refused(file, errno, held as u64))? {
+                0 => return Ok(held),
+                length => held += length,
+            }
+        }
+    }
 }
 
 impl<'t> Reader<'t> {
     fn new(tree: &'t Tree) -> Reader<'t> {
         let through_links = tree.follow || matches!(tree.what, What::List);
-        Reader { tree, through_links, directories: Vec::new(), buffer: Space::new(WHOLE_MAX + 1) }
+        let opener = Opener { tree, through_links, directories: Vec::new() };
+        Reader { opener, buffer: Space::new(WHOLE_MAX + 1) }
     }
 
     /// Answers one job; `now`: the coarse time before anything is opened.
     async fn fetch(&mut self, lane: &dyn Lane, job: Job, now: i128) {
-        match self.first(&job, now) {
+        let mut first = None;
+        let answer = lane.whole_in_place(job, &mut |job, space| {
+            let start = space.len();
+            let found = first.insert(self.opener.first(job, now, To::Place(space, start)));
+            matches!(found, Ok(First::Whole(..)))
+        });
+        let Some(job) = answer else { return };
+        match first.unwrap_or_else(|| self.opener.first(&job, now, To::Buffer(&mut self.buffer))) {
             Ok(First::Whole(facts, length)) => {
                 lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
             }
             Ok(First::More(file, facts, held)) => self.large(lane, job, &file, &facts, held).await,
             Err(error) => lane.failed(job, error),
         }
-    }
-
-    fn first(&mut self, job: &Job, now: i128) -> Result<First> {
-        let (path, reason) = parts(job.entry().locator);
-        if let Some(errno) = reason {
-            let hint = "mend the cause, then list anew: --again";
-            let error = unreadable(errno, None);
-            let why = format!("this directory could not be read when it was listed: {}", error.why());
-            return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
-        }
-        let file = self.open(path).map_err(|errno| unreadable(errno, None))?;
-        let held = match read::read(file.as_fd(), &mut self.buffer) {
-            Ok(held) => held,
-            Err(errno) => return Err(refused(&file, errno, 0)),
-        };
-        let facts = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-        if !facts.regular {
-            return Err(no_file());
-        }
-        let calm = facts.changed + TICK < now;
-        if calm && facts.size == held as u64 && held <= WHOLE_MAX {
-            return Ok(First::Whole(facts, held));
-        }
-        if calm && facts.size > WHOLE_MAX as u64 {
-            return Ok(First::More(file, facts, held));
-        }
-        // Read again from the start, now that there is something to compare with, and once the clock has passed what the
-        // file is stamped with: from then on any change shows.
-        if !calm {
-            let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
-            std::thread::sleep(Duration::from_nanos(wait as u64));
-        }
-        read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-        if facts.size > WHOLE_MAX as u64 {
-            return Ok(First::More(file, facts, 0));
-        }
-        let held = self.fill(&file)?;
-        match read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))? {
-            after if same(&facts, &after) && after.size == held as u64 => Ok(First::Whole(after, held)),
-            after => Err(changed(&facts, &after, held as u64)),
-        }
-    }
-
-    /// Reads until the buffer is full or the file at its end.
-    fn fill(&mut self, file: &OwnedFd) -> Result<usize> {
-        let mut held = 0;
-        while held < self.buffer.len() {
-            match read::read(file.as_fd(), &mut self.buffer[held..]) {
-                Ok(0) => break,
-                Ok(length) => held += length,
-                Err(errno) => return Err(refused(file, errno, held as u64)),
-            }
-        }
-        Ok(held)
     }
 
     /// The rest of a file that does not fit, piece by piece; `held` bytes of it are in the buffer.
@@ -187,7 +178,8 @@ impl<'t> Reader<'t> {
         }
         while at < facts.size
             && held == 0
-            && let Some(read) = body.fill(|space| read::append(file.as_fd(), space).map_err(|e| refused(file, e, at)))
+            && let Some(read) =
+                body.fill(|space| read::append(file.as_fd(), space, usize::MAX).map_err(|e| refused(file, e, at)))
         {
             match read? {
                 0 => break,
@@ -222,6 +214,47 @@ impl<'t> Reader<'t> {
         match same(facts, &after) && at == facts.size {
             true => Ok(()),
             false => Err(changed(facts, &after, at)),
+        }
+    }
+}
+
+impl Opener<'_> {
+    /// Opens a file and reads it, if it is small.
+    fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
+        let (path, reason) = parts(job.entry().locator);
+        if let Some(errno) = reason {
+            let hint = "mend the cause, then list anew: --again";
+            let error = unreadable(errno, None);
+            let why = format!("this directory could not be read when it was listed: {}", error.why());
+            return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
+        }
+        let file = self.open(path).map_err(|errno| unreadable(errno, None))?;
+        let held = to.read(&file, 0).map_err(|errno| refused(&file, errno, 0))?;
+        let facts = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+        if !facts.regular {
+            return Err(no_file());
+        }
+        let calm = facts.changed + TICK < now;
+        if calm && facts.size == held as u64 && held <= WHOLE_MAX {
+            return Ok(First::Whole(facts, held));
+        }
+        if calm && facts.size > WHOLE_MAX as u64 && matches!(to, To::Buffer(_)) {
+            return Ok(First::More(file, facts, held));
+        }
+        // Read again from the start, now that there is something to compare with, and once the clock has passed what the
+        // file is stamped with: from then on any change shows.
+        if !calm {
+            let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
+            std::thread::sleep(Duration::from_nanos(wait as u64));
+        }
+        read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
+        if facts.size > WHOLE_MAX as u64 {
+            return Ok(First::More(file, facts, 0));
+        }
+        let held = to.fill(&file)?;
+        match read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))? {
+            after if same(&facts, &after) && after.size == held as u64 => Ok(First::Whole(after, held)),
+            after => Err(changed(&facts, &after, held as u64)),
         }
     }
 
