@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import mmap
+import resource
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ import pytest
 import shoal as package
 import shoal.bench
 from shoal._options import parse_size
-from shoal.bench import jobs, verify
+from shoal.bench import jobs, measure, verify
 from shoal.bench.contestants import Contestant, Task
 from shoal.cli import bench as command_line
 
@@ -60,6 +62,14 @@ def test_what_is_compared_is_the_recipe_of_the_study() -> None:
     content = verify.tables(20_000)
     for number in (0, 1, 4999, 9990, 19_999):
         assert content(number) == study(number)
+
+
+def test_memory_is_touched_before_it_is_written_to_in_somebodys_time() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    measure.touch_memory(64 << 20)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert after - before >= (64 << 20) // mmap.PAGESIZE // 512, "each page, or each huge page"
+    measure.touch_memory(0)
 
 
 HARMS = {

@@ -112,6 +112,7 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
     with tempfile.TemporaryDirectory() as scratch, arena.task(one, number, Path(scratch)) as task:
         command = one.command(task)
         measure.sync_file_system(place)  # what others wrote must not be written back in this one's time
+        measure.touch_memory(task.size)
         try:
             measured = measure.run(command, task.directory if settings.durable else None)
         except RunError as error:

@@ -25,6 +25,7 @@ class Task:
         scratch: A directory for what has to be prepared before the time begins.
         url: The service, where the job has one.
         names: The names to fetch, in the order of the listing; for programs that cannot list.
+        size: Bytes of all that is to be written.
         prove: The run does not count: it says with a proof what it has read.
     """
 
@@ -33,6 +34,7 @@ class Task:
     scratch: Path
     url: str = ""
     names: tuple[str, ...] = ()
+    size: int = 0
     prove: bool = False
 
 

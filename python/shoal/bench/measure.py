@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -93,6 +94,18 @@ def run(command: list[str], sync: Path | None) -> Measured:
 def sync_file_system(path: Path) -> None:
     """Makes all that was written to a file system durable."""
     subprocess.run(["sync", "-f", str(path)], check=True, timeout=TIMEOUT)
+
+
+def touch_memory(size: int) -> None:
+    """Writes once to so many bytes of memory, or half of what is free, and gives them back.
+
+    What is written next to files then takes memory that the machine has at hand. A guest that has to ask its host for
+    each page first took 0.35 to 0.5 ms for 240 kB, and 0.06 ms afterwards: whoever came first paid for all.
+    """
+    pages = min(size, os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE // 2) // mmap.PAGESIZE
+    if pages > 0:
+        with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory, memoryview(memory) as view:
+            view[:: mmap.PAGESIZE] = bytes(pages)
 
 
 def _read(file: Any) -> str:

@@ -208,7 +208,8 @@ class Copying:
             directory = self.place / f"{number}-{one.key}" if files else None
             if directory:
                 directory.mkdir()
-            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names)
+            size = count * self.size if directory else 0
+            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names, size=size)
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
         """Compares every file; into nowhere, the bytes that were counted."""

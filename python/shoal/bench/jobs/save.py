@@ -155,7 +155,8 @@ class Saving:
         """Makes a fresh directory."""
         directory = self.place / f"{number}-{one.key}"
         directory.mkdir()
-        yield Task(directory=directory, count=max(1, round(self.count * one.share)), scratch=scratch)
+        count = max(1, round(self.count * one.share))
+        yield Task(directory=directory, count=count, scratch=scratch, size=round(self.size * count))
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:  # noqa: ARG002
         """Compares every file."""
