@@ -44,8 +44,9 @@ test-faults: .venv/.built
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= $(basename $(notdir $(sort $(wildcard fuzz/fuzz_targets/*.rs))))
 fuzz:
-	scripts/fuzz.sh answers $(FUZZ_SECONDS)
+	for target in $(FUZZ_TARGETS); do scripts/fuzz.sh $$target $(FUZZ_SECONDS) || exit 1; done
 
 ## make clean        remove everything that the commands above made
 clean:

@@ -10,7 +10,11 @@ export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
 -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
 # With a target given, the flags are not for build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --release --bin "$target" --target "$host"
+cargo build --release --bins --target "$host" # all of them: the engine is compiled but once
 mkdir -p "artifacts/$target" "found/$target"
-exec "target/$host/release/$target" "found/$target" "corpus/$target" -max_total_time="$seconds" -max_len=4096 \
-    -artifact_prefix="artifacts/$target/" -dict="answers.dict" -print_final_stats=1 -timeout=10
+case $target in
+    tar | zip) longest=16384 ;; # the smallest tar archive of a few entries has that
+    *) longest=4096 ;;
+esac
+exec "target/$host/release/$target" "found/$target" "corpus/$target" -max_total_time="$seconds" -max_len="$longest" \
+    -artifact_prefix="artifacts/$target/" -dict="$target.dict" -print_final_stats=1 -timeout=10

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _generate, _read, _save
+from shoal import _api, _generate, _read, _save, _unzip
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -29,13 +30,24 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-FUNCTIONS = [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _generate.generate, _read.read, _save.save]
+FUNCTIONS = [
+    _api.archives,
+    _api.copy,
+    _api.files,
+    _api.list_get,
+    _api.serve,
+    _api.status,
+    _generate.generate,
+    _read.read,
+    _save.save,
+    _unzip.unzip,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {"shoal": package, "urllib": urllib}
+    names = {"shoal": package, "urllib": urllib, "zipfile": zipfile}
     (example,) = doctest.DocTestFinder().find(function, globs=names)
     assert example.examples
     result = doctest.DocTestRunner(optionflags=doctest.REPORT_ONLY_FIRST_FAILURE).run(example)
@@ -102,7 +114,7 @@ def test_the_exit_codes_in_the_help_are_all_of_them(shoal: Command) -> None:
 
 
 def test_functions_say_what_they_raise_and_return() -> None:
-    for function in (_api.copy, _api.list_get, _api.serve, _api.status):
+    for function in (_api.archives, _api.copy, _api.list_get, _api.serve, _api.status, _unzip.unzip):
         text = inspect.getdoc(function) or ""
         for part in ("Args:", "Returns:", "Raises:", "Example:"):
             assert f"\n{part}\n" in text
@@ -136,4 +148,22 @@ def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, e
         text=True,
         timeout=120,
     )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+UNZIPPING = blocks(Path(__file__).parent.parent / "docs/unzip.md")
+
+
+@pytest.mark.parametrize("example", UNZIPPING, ids=[f"{at}" for at in range(len(UNZIPPING))])
+def test_an_example_of_the_document_on_archives_runs(tmp_path: Path, example: str) -> None:
+    needed = re.search(r"^# needs: (\w+)", example)
+    if needed is not None:
+        pytest.importorskip(needed[1], reason=f"{needed[1]} is not installed")
+    (tmp_path / "downloads").mkdir()
+    for month in ("march", "april"):
+        with zipfile.ZipFile(tmp_path / f"downloads/{month}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for day in range(30):
+                archive.writestr(f"{month}/{day:02}.csv", f"day,count\n{day},1\n" * 100)
+    (tmp_path / "example.py").write_text(example)
+    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,10 +10,11 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _generate, _options, _read, _save, _shoal
+from shoal import _api, _generate, _options, _read, _save, _shoal, _unzip
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
 from shoal.cli.read import command as read_command
+from shoal.cli.unzip import command as unzip_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from conftest import Command
 
 ENGINE = _shoal.default_options()
-SIZES = {"memory", "limit_rate"}
+SIZES = {"memory", "limit_rate", "max_size"}
 # What only Python knows: how it tells of failures and of progress.
 OWN = {"on_error", "progress"}
 
@@ -31,7 +32,7 @@ def defaults(function: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-PYTHON = defaults(_api.copy) | defaults(_api.list_get) | defaults(_api.files)
+PYTHON = defaults(_api.copy) | defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives)
 
 
 def comparable(name: str, value: Any) -> Any:
@@ -55,7 +56,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
     own = {"order", "chunk_size", "shard"}
-    of_a_destination = {"durability", "overwrite", "layout", "journal"}
+    of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal"}
     of_a_journal = {"retry_failed", "again", "relist", "force_resume"}
     assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - of_a_journal
     for name, default in defaults(_read.read).items():
@@ -65,7 +66,7 @@ def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_de
 def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
     output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum"}
-    sources = set(defaults(_api.list_get) | defaults(_api.files))
+    sources = set(defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives))
     assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
@@ -89,9 +90,27 @@ def test_the_command_generate_has_every_option_with_the_same_default() -> None:
             assert given[name] == value
 
 
+def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_with_the_same_defaults() -> None:
+    given = defaults(_unzip.unzip)
+    assert set(given) == set(defaults(_api.archives)) | set(defaults(_api.copy)) - set(_unzip.UNUSED)
+    assert given == {name: PYTHON[name] for name in given}
+
+
+def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
+    flags = {one.name: one for one in unzip_command.params if isinstance(one, click.Option)}
+    output = {"as_json", "quiet", "verbose", "log_format", "progress"}
+    assert set(flags) == set(defaults(_unzip.unzip)) | output | {"directory", "test"}
+    given = unzip_command.make_context("unzip", ["a.zip", "-d", "DIR"]).params
+    for name, value in defaults(_unzip.unzip).items():
+        if name != "progress":
+            assert flags[name].opts[0] == "--" + name.replace("_", "-")
+            assert given[name] == value
+
+
 def test_the_binding_is_given_every_option() -> None:
     assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"}
     assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
+    assert set(_options.ArchiveOptions.__annotations__) == set(defaults(_api.archives))
     assert set(inspect.signature(_options.engine_options).parameters) == set(_options.Options.__annotations__)
 
 
@@ -112,6 +131,7 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         ("overwrite", _options.Overwrite),
         ("layout", _options.Layout),
         ("on_error", _options.OnError),
+        ("backslashes", _options.Backslashes),
     ):
         flag = next(one for one in copy_command.params if one.name == name)
         assert isinstance(flag.type, click.Choice)
@@ -120,7 +140,18 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [_api.copy, _api.files, _api.list_get, _api.serve, _api.status, _generate.generate, _read.read, _save.save],
+    [
+        _api.archives,
+        _api.copy,
+        _api.files,
+        _api.list_get,
+        _api.serve,
+        _api.status,
+        _generate.generate,
+        _read.read,
+        _save.save,
+        _unzip.unzip,
+    ],
 )
 def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
     text = inspect.getdoc(function) or ""
@@ -181,6 +212,40 @@ def test_a_value_that_an_option_does_not_take_is_a_config_error_that_names_it(
     with pytest.raises(package.ConfigError, match=name):
         package.copy("http://127.0.0.1:1", tmp_path / "out", **{name: value})
     assert not (tmp_path / "out").exists()
+
+
+WRONG_OF_ARCHIVES: list[tuple[str, Any]] = [
+    ("encoding", ""),
+    ("encoding", None),
+    ("encoding", "no-such-encoding"),
+    ("backslashes", "keep"),
+    ("max_size", 0),
+    ("max_size", "lots"),
+    ("max_ratio", 0),
+    ("max_ratio", 1.5),
+    ("max_ratio", 1 << 32),
+    ("max_entries", -1),
+    ("max_depth", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_OF_ARCHIVES)
+def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that_names_it(
+    name: str, value: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
+    with pytest.raises(package.ConfigError, match=name):
+        package.unzip(tmp_path / "one.zip", tmp_path / "out", **{name: value})
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", [1 << 32, (1 << 63) - 1, 1 << 63, 10**5000], ids=["2^32", "2^63-1", "2^63", "long"])
+@pytest.mark.parametrize("name", ["max_ratio", "max_entries", "max_depth", "workers", "max_failures"])
+def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
+    (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
+    given: dict[str, Any] = {name: value}
+    with pytest.raises(package.ConfigError, match=f"{name} is too large a number: the largest is 4294967295"):
+        package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
 
 
 @pytest.mark.parametrize(

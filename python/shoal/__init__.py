@@ -3,11 +3,11 @@
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-The public names, and nothing else. The functions are in `_api.py` and `_save.py`, the exceptions in `_errors.py`, the
-results in `_report.py`, the command line in `cli/`.
+The public names, and nothing else. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and
+`_generate/`, the exceptions in `_errors.py`, the results in `_report.py`, the command line in `cli/`.
 """
 
-from shoal._api import copy, files, list_get, serve, status
+from shoal._api import archives, copy, files, list_get, serve, status
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -23,13 +23,15 @@ from shoal._errors import (
     UnsafeNameError,
 )
 from shoal._generate import generate
-from shoal._options import Files, ListGet
+from shoal._options import Archives, Files, ListGet
 from shoal._read import read
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
 from shoal._save import save
 from shoal._shoal import Batch, Batches, Object, Reader, Server, __version__
+from shoal._unzip import unzip
 
 __all__ = [
+    "Archives",
     "Batch",
     "Batches",
     "ConfigError",
@@ -59,6 +61,7 @@ __all__ = [
     "Status",
     "UnsafeNameError",
     "__version__",
+    "archives",
     "copy",
     "files",
     "generate",
@@ -67,4 +70,5 @@ __all__ = [
     "save",
     "serve",
     "status",
+    "unzip",
 ]

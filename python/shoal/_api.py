@@ -1,4 +1,4 @@
-"""The functions copy, files, list_get, serve and status. Each checks its arguments and makes one call down.
+"""The functions archives, copy, files, list_get, serve and status. Each checks its arguments and makes one call down.
 
 Not here: what an option means for the engine (its `options.rs`), the result types (`_report.py`).
 """
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
+    Archives,
+    Backslashes,
     Durability,
     Files,
     Layout,
@@ -27,6 +29,7 @@ from shoal._options import (
     Source,
     SourceOptions,
     Workers,
+    archive_options,
     engine_options,
     header_pairs,
     hosts,
@@ -135,6 +138,61 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
     return Files(tuple(_path_text(path) for path in paths), follow_links=bool(follow_links))
 
 
+def archives(
+    archives: Path | Iterable[Path],
+    *,
+    into_subdirectories: bool = False,
+    encoding: str = "auto",
+    backslashes: Backslashes = "refuse",
+    max_size: Size | None = None,
+    max_ratio: int = 100,
+    max_entries: int = 1_000_000,
+    max_depth: int = 100,
+    allow_overlap: bool = False,
+) -> Archives:
+    """Describes archives whose entries are the objects, for use as the source of `shoal.copy` and `shoal.read`.
+
+    The texts `"zip:PATTERN"` and `"tar:PATTERN"` given to them stand for `archives("zip:PATTERN")` and the same of tar.
+
+    Args:
+        archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of such. Whether one
+            is a zip or a tar (plain or compressed by gzip, zstd, xz or bzip2) is told by its first bytes; with
+            `"zip:"` or `"tar:"` in front of a path or glob only that kind is taken.
+        into_subdirectories: The entries of `photos.zip` get names below `photos/`. Without it all entries lie together,
+            and a name that a second archive has too is a failure.
+        encoding: What the names of entries are written in that do not say so themselves: `"auto"`, or the name of an
+            encoding such as `"shift_jis"` or `"windows-1251"`.
+        backslashes: What a backslash in a name is: `"refuse"` makes the entry a failure, `"separator"` makes it a `/`.
+        max_size: Most bytes that one archive may unpack to: a number, or text such as `"20GB"`.
+        max_ratio: How many times its own size an archive may unpack to; looked at only beyond 64 MiB.
+        max_entries: Most entries of one archive.
+        max_depth: Most directories in which an entry may lie, one in another.
+        allow_overlap: Read archives in which entries share bytes. Only bombs and a few broken programs make such.
+
+    Returns:
+        A value for `shoal.copy` and `shoal.read`.
+
+    Raises:
+        ConfigError: An argument is wrong.
+
+    Example:
+        >>> shoal.archives("photos-*.zip", into_subdirectories=True).into_subdirectories
+        True
+    """
+    given = _path_text(archives) if isinstance(archives, str | os.PathLike) else tuple(map(_path_text, archives))
+    options = archive_options(
+        into_subdirectories=into_subdirectories,
+        encoding=encoding,
+        backslashes=backslashes,
+        max_size=max_size,
+        max_ratio=max_ratio,
+        max_entries=max_entries,
+        max_depth=max_depth,
+        allow_overlap=allow_overlap,
+    )
+    return Archives(given, **options)
+
+
 def _path_text(path: Path) -> str:
     given: object = path  # typed callers give nothing else; others are told
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
@@ -144,6 +202,8 @@ def _path_text(path: Path) -> str:
 
 
 NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
+SERVICES = ("http://", "https://")
+FORMATS = ("zip:", "tar:")  # the engine knows what they mean
 
 
 def source_options(source: Source) -> SourceOptions:
@@ -154,21 +214,32 @@ def source_options(source: Source) -> SourceOptions:
     """
     text: str | None = None
     paths: tuple[str, ...] | None = None
-    own_service, own_files = list_get("http://localhost"), files(".")
+    own_service, own_files, own_archives = list_get("http://localhost"), files("."), archives(".")
+    entries = False
     given: object = source  # typed callers give nothing else; others are told
     if isinstance(given, ListGet):
         text, own_service = given.url, given
-    elif isinstance(given, str) and given.startswith(("http://", "https://")):
+    elif isinstance(given, Archives):
+        own_archives = given
+        text, paths = (given.paths, None) if isinstance(given.paths, str) else (None, given.paths)
+        entries = text is None or not text.startswith(FORMATS)
+    elif isinstance(given, str) and given.startswith(SERVICES + FORMATS):
         text = given
     elif isinstance(given, Files | str | os.PathLike | Iterable) and type(given) not in NO_PATHS:
         own_files = given if isinstance(given, Files) else files(given)
         text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
     else:
         raise ConfigError(
-            f"source is neither a URL, a path, paths, shoal.files(…) nor shoal.list_get(…): {type(given).__name__}"
+            "source is neither a URL, a path, paths, shoal.files(…), shoal.archives(…) nor shoal.list_get(…): "
+            f"{type(given).__name__}"
         )
     return SourceOptions(
-        text=text, paths=paths, list_get=own_service.options(), files={"follow_links": own_files.follow_links}
+        text=text,
+        paths=paths,
+        entries=entries,
+        list_get=own_service.options(),
+        files={"follow_links": own_files.follow_links},
+        archives=own_archives.options(),
     )
 
 
@@ -181,6 +252,7 @@ def copy(
     durability: Durability = "batch",
     overwrite: Overwrite = "never",
     layout: Layout = "names",
+    keep_times: bool = False,
     journal: Path | None = None,
     max_retries: int = 10,
     retry_timeout: float = 180.0,
@@ -205,7 +277,8 @@ def copy(
 
     Args:
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
-            directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`.
+            directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
+            entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
         sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
         workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
         memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
@@ -217,6 +290,7 @@ def copy(
             their partition, such as `out/00/0012/34/name`: the fastest there is, at most 100 objects to a directory.
             Objects that had to be tried again later lie under `out/retried/`. A name that is listed twice is found
             only within a partition. Partitions are numbered by the listing, so a directory takes one job.
+        keep_times: Files get the time at which the source says they were last changed, where it says so.
         journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
         max_retries: How often one object is tried again.
         retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
@@ -258,6 +332,7 @@ def copy(
         durability=durability,
         overwrite=overwrite,
         layout=layout,
+        keep_times=keep_times,
         journal=journal,
         max_retries=max_retries,
         retry_timeout=retry_timeout,

@@ -25,6 +25,7 @@ Layout = Literal["names", "partition"]
 OnError = Literal["record", "raise"]
 Order = Literal["given"]
 Checksum = Literal["xxh3", "sha256", "crc32"]
+Backslashes = Literal["refuse", "separator"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 ProgressOption = bool | Callable[[Progress], object] | None
@@ -38,6 +39,7 @@ class Options(TypedDict):
     durability: Durability
     overwrite: Overwrite
     layout: Layout
+    keep_times: bool
     journal: Path | None
     max_retries: int
     retry_timeout: float
@@ -77,13 +79,28 @@ class FilesOptions(TypedDict):
     follow_links: bool
 
 
+class ArchiveOptions(TypedDict):
+    """What the binding takes for archives; sizes in bytes."""
+
+    into_subdirectories: bool
+    encoding: str
+    backslashes: Backslashes
+    max_size: int | None
+    max_ratio: int
+    max_entries: int
+    max_depth: int
+    allow_overlap: bool
+
+
 class SourceOptions(TypedDict):
     """What the binding takes for a source: what it is (a text or paths), and each kind's own options."""
 
     text: str | None
     paths: tuple[str, ...] | None
+    entries: bool  # of the archives that text or paths name, whatever their format
     list_get: ListGetOptions
     files: FilesOptions
+    archives: ArchiveOptions
 
 
 class ListGetOptions(TypedDict):
@@ -162,7 +179,42 @@ class Files:
         return f"files({what}, follow_links={self.follow_links})"
 
 
-Source = Path | ListGet | Files | Iterable[Path]
+@dataclass(frozen=True, slots=True)
+class Archives:
+    """Archives and how they are unpacked; made by `shoal.archives`."""
+
+    paths: str | tuple[str, ...]
+    _: KW_ONLY
+    into_subdirectories: bool
+    encoding: str
+    backslashes: Backslashes
+    max_size: int | None
+    max_ratio: int
+    max_entries: int
+    max_depth: int
+    allow_overlap: bool
+
+    def __repr__(self) -> str:
+        """Shows every value, but not a million paths."""
+        what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
+        shown = (f"{field}={getattr(self, field)!r}" for field in ArchiveOptions.__annotations__)
+        return f"archives({what}, {', '.join(shown)})"
+
+    def options(self) -> ArchiveOptions:
+        """Returns the form that the binding takes."""
+        return ArchiveOptions(
+            into_subdirectories=self.into_subdirectories,
+            encoding=self.encoding,
+            backslashes=self.backslashes,
+            max_size=self.max_size,
+            max_ratio=self.max_ratio,
+            max_entries=self.max_entries,
+            max_depth=self.max_depth,
+            allow_overlap=self.allow_overlap,
+        )
+
+
+Source = Path | ListGet | Files | Archives | Iterable[Path]
 
 
 def without_secrets(url: str) -> str:
@@ -184,6 +236,10 @@ UNITS = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
+
+
+# The largest number of an option that counts: no run has more of anything.
+COUNT_MAX = (1 << 32) - 1
 
 
 def parse_size(value: Size, option: str) -> int:
@@ -210,8 +266,11 @@ def parse_size(value: Size, option: str) -> int:
 
 
 def _at_least(value: int, least: int, option: str) -> int:
-    if type(value) is not int or not least <= value < 1 << 32:
+    if type(value) is not int or value < least:
         raise ConfigError(f"{option} is not a whole number of {least} or more: {value!r}")
+    if value > COUNT_MAX:
+        # Not shown: a number may have more digits than Python writes.
+        raise ConfigError(f"{option} is too large a number: the largest is {COUNT_MAX}")
     return value
 
 
@@ -265,6 +324,37 @@ def pipeline_depth(value: Pipeline) -> Pipeline:
     return value
 
 
+def archive_options(
+    *,
+    into_subdirectories: bool,
+    encoding: str,
+    backslashes: Backslashes,
+    max_size: Size | None,
+    max_ratio: int,
+    max_entries: int,
+    max_depth: int,
+    allow_overlap: bool,
+) -> ArchiveOptions:
+    """Checks what a user gave for archives and returns it in the form that the binding takes.
+
+    Raises:
+        ConfigError: A value is not one that the option takes. Which encodings there are, the engine says.
+    """
+    _choice(backslashes, get_args(Backslashes), "backslashes")
+    if type(encoding) is not str or not encoding:
+        raise ConfigError(f"encoding is not 'auto' or the name of an encoding: {encoding!r}")
+    return ArchiveOptions(
+        into_subdirectories=bool(into_subdirectories),
+        encoding=encoding,
+        backslashes=backslashes,
+        max_size=None if max_size is None else parse_size(max_size, "max_size"),
+        max_ratio=_at_least(max_ratio, 1, "max_ratio"),
+        max_entries=_at_least(max_entries, 1, "max_entries"),
+        max_depth=_at_least(max_depth, 1, "max_depth"),
+        allow_overlap=bool(allow_overlap),
+    )
+
+
 def engine_options(
     *,
     workers: Workers,
@@ -272,6 +362,7 @@ def engine_options(
     durability: Durability,
     overwrite: Overwrite,
     layout: Layout,
+    keep_times: bool,
     journal: Path | None,
     max_retries: int,
     retry_timeout: float,
@@ -303,6 +394,7 @@ def engine_options(
         durability=durability,
         overwrite=overwrite,
         layout=layout,
+        keep_times=bool(keep_times),
         journal=journal,
         max_retries=_at_least(max_retries, 0, "max_retries"),
         retry_timeout=_seconds(retry_timeout, "retry_timeout"),

@@ -51,7 +51,8 @@ def read(
 
     Args:
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
-            URL of a list/get service or `shoal.list_get(…)`.
+            URL of a list/get service or `shoal.list_get(…)`; the entries of archives, `"zip:*.zip"`, `"tar:*.tar.gz"`
+            or `shoal.archives(…)`.
         order: `"given"`: objects come in the order of the listing, those that had to be tried again later at the end.
             By default as they are ready, which is faster.
         chunk_size: Hand a longer object over in pieces of this many bytes, one after the other (`Object.offset` says
@@ -141,6 +142,7 @@ def reader(
         durability="none",
         overwrite="never",
         layout="names",
+        keep_times=False,
         journal=None,
         max_retries=max_retries,
         retry_timeout=retry_timeout,

@@ -19,7 +19,7 @@ class Counts:
     Attributes:
         listed: Named by the listing.
         written: Written to the sink and committed.
-        skipped: Left out on purpose: duplicates, excluded names, vanished ones where asked for.
+        skipped: Left out on purpose: duplicates, excluded names, what is no file, vanished ones where asked for.
         failed: Failed for good; the journal has their reasons.
         unfinished: None of these yet: what the same call does next time.
         bytes: Bytes of the written objects.

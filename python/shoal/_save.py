@@ -29,8 +29,10 @@ from shoal._progress import drawing
 if TYPE_CHECKING:
     from shoal._report import Report
 
-# Options of a run that mean nothing here: there is no network, and items are there only once. The engine's defaults.
+# Options of a run that mean nothing here: there is no network, and items have no times and are there only once.
+# The engine's defaults.
 UNUSED = (
+    "keep_times",
     "max_retries",
     "retry_timeout",
     "timeout",

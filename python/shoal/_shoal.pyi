@@ -25,6 +25,7 @@ __all__ = [
     "kinds",
     "limit_copy",
     "limit_read",
+    "limit_unzip",
     "save",
     "status",
 ]
@@ -75,6 +76,9 @@ def limit_copy(
 
 def limit_read(directory: Path, threads: int) -> tuple[int, int, float]:
     """Every file below a directory, read and dropped: objects, bytes, seconds without the walk."""
+
+def limit_unzip(archives: list[Path], directory: Path | None, threads: int) -> tuple[int, int, float]:
+    """Every entry inflated and its CRC compared, and written below a directory: objects, bytes, seconds."""
 
 @final
 class Object:

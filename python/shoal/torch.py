@@ -39,7 +39,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
             ConfigError: An option is wrong, or the source is not there.
         """
         super().__init__()
-        if not isinstance(source, str | _options.ListGet | _options.Files):
+        if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives):
             from shoal import _api
 
             source = _api.files(source)  # an iterator could be walked only once

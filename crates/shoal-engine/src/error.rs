@@ -70,6 +70,12 @@ kinds! {
     Integrity = "integrity": Object,
     /// A directory stands where the file should go, or a file where a directory should.
     NameConflict = "name-conflict": Object,
+    /// This run has written an object of this name before, and its source should hold each name once: the first stays.
+    Repeated = "repeated": Object,
+    /// The archive is damaged, is none, or goes beyond a limit.
+    Archive = "archive": Object,
+    /// Stored in a way that shoal cannot read: encrypted, or packed by a method that it does not know.
+    Unsupported = "unsupported": Object,
     /// What was to be saved has no form that its name asks for.
     Encoding = "encoding": Object,
     /// The user's function raised; the reason is its traceback.
@@ -151,6 +157,15 @@ impl Error {
     #[must_use]
     pub fn on(mut self, what: &str) -> Error {
         self.0.on.get_or_insert_with(|| what.to_owned());
+        self
+    }
+
+    /// Says of an object that is a part of something what that is.
+    #[must_use]
+    pub fn within(mut self, what: Option<&[u8]>) -> Error {
+        if let Some(what) = what {
+            self.0.why = format!("in \"{}\": {}", crate::display::escape(what), self.0.why);
+        }
         self
     }
 

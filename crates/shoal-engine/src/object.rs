@@ -13,6 +13,8 @@ pub struct ObjectMeta {
     pub e_tag: Option<Box<str>>,
     /// When the source says it was last changed.
     pub last_modified: Option<SystemTime>,
+    /// Its source says that it may be run as a program: where files have such a permission, it gets it.
+    pub executable: bool,
     /// The source could not tell how long the object is (an answer ended by closing the connection): counted apart.
     pub unverified: bool,
 }

@@ -90,6 +90,8 @@ pub struct TransferOptions {
     pub overwrite: Overwrite,
     /// Where objects lie in a directory.
     pub layout: Layout,
+    /// Files get the time at which their source says they were last changed.
+    pub keep_times: bool,
     /// Where the journal lives; by default inside the destination.
     pub journal: Option<PathBuf>,
     /// How often one object is tried again after its first try.
@@ -124,6 +126,7 @@ impl Default for TransferOptions {
             durability: Durability::Batch,
             overwrite: Overwrite::Never,
             layout: Layout::Names,
+            keep_times: false,
             journal: None,
             max_retries: 10,                         // as object_store's RetryConfig
             retry_timeout: Duration::from_secs(180), // likewise

@@ -13,6 +13,7 @@ use crate::sink::dir::{DirOptions, DirSink};
 use crate::sink::null::NullSink;
 use crate::sink::{Sink, Start};
 use crate::source::Source;
+use crate::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use crate::source::files::{Files, FilesFrom, FilesOptions};
 use crate::source::list_get::{ListGet, ListGetOptions};
 
@@ -134,6 +135,9 @@ fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> R
         ("overwrite".to_owned(), options.overwrite.as_str().to_owned()),
         ("layout".to_owned(), options.layout.as_str().to_owned()),
     ];
+    if options.keep_times {
+        bound.push(("keep_times".to_owned(), "yes".to_owned())); // named only where set: older journals know no such option
+    }
     if options.journal.is_some() {
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
         bound.push(("destination".to_owned(), sink.identity()));
@@ -148,22 +152,31 @@ pub struct SourceOptions {
     pub list_get: ListGetOptions,
     /// Of files.
     pub files: FilesOptions,
+    /// Of archives.
+    pub archive: ArchiveOptions,
 }
 
-/// The source that `text` names: `http://` or `https://` a list/get service; without a scheme a directory, a file, or a
-/// glob where it has the characters of one and nothing of exactly that name exists.
+/// The source that `text` names: `http://` or `https://` a list/get service; `zip:` or `tar:` and a path or glob, archives;
+/// without a scheme a directory, a file, or a glob where it has the characters of one and nothing of exactly that name
+/// exists.
 ///
 /// # Errors
 /// [`Kind::Config`] when no source has this form, or nothing is there.
 pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn Source>> {
     let unknown = |why: &str| {
         Error::new(Kind::Config, why).on(&crate::display::escape(text.as_bytes())).hint(
-            "a source is a directory, a file, a glob, or a list/get service, http://host:port; ./NAME:X for a file with a colon",
+            "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), or a list/get service, \
+             http://host:port; ./NAME:X for a file with a colon",
         )
+    };
+    let archives = |pattern: &str, formats| {
+        Archives::new(ArchivesFrom::Pattern(pattern.to_owned()), formats, options.archive.clone())
     };
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(Arc::new(ListGet::new(text, options.list_get.clone())?)),
         _ if text.is_empty() => Err(unknown("the source is empty")),
+        _ if text.starts_with("zip:") => Ok(Arc::new(archives(&text["zip:".len()..], FormatsIn::Zip)?)),
+        _ if text.starts_with("tar:") => Ok(Arc::new(archives(&text["tar:".len()..], FormatsIn::Tar)?)),
         _ if has_scheme(text) => Err(unknown("no source has this form")),
         _ => Ok(Arc::new(Files::new(FilesFrom::text(text), options.files.clone())?)),
     }
@@ -194,8 +207,7 @@ pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Si
     if has_scheme(text) {
         return Err(unknown("no sink has this form"));
     }
-    let dir = DirOptions { durability: options.durability, overwrite: options.overwrite, layout: options.layout };
-    Ok(Arc::new(DirSink::new(Path::new(text), dir)?))
+    Ok(Arc::new(DirSink::new(Path::new(text), DirOptions::of(options))?))
 }
 
 /// What the journal of a destination says.

@@ -1,10 +1,14 @@
 //! The contract suites on every source. (Those on every sink are in `sinks.rs`, beside what only sinks promise.)
 
+#[path = "support/zip.rs"]
+mod zip;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
+use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
@@ -98,5 +102,28 @@ fn a_list_of_paths_keeps_the_contract_of_a_source() {
     let paths: Paths =
         expected.keys().map(|name| [directory.path().to_str().unwrap().as_bytes(), b"/", name].concat()).collect();
     let source: Arc<dyn Source> = Arc::new(Files::new(FilesFrom::Paths(paths), FilesOptions::default()).unwrap());
+    source_contract::run(&source, &expected);
+}
+
+#[test]
+fn zip_archives_keep_the_contract_of_a_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected = tree(directory.path());
+    let all: Vec<_> = expected.iter().map(|(name, data)| (name.clone(), data.clone())).collect();
+    expected.clear();
+    for (number, part) in all.chunks(400).enumerate() {
+        let entry = |(name, data): &(Vec<u8>, Vec<u8>)| match data.len() % 2 {
+            0 => zip::Entry::stored(name, data),
+            _ => zip::Entry::deflated(name, data).described(),
+        };
+        let bytes = zip::Zip::of(part.iter().map(entry)).done();
+        std::fs::write(directory.path().join(format!("{number}.archive")), bytes).unwrap();
+        let below =
+            |(name, data): &(Vec<u8>, Vec<u8>)| ([format!("{number}/").as_bytes(), name].concat(), data.clone());
+        expected.extend(part.iter().map(below));
+    }
+    let from = ArchivesFrom::Pattern(format!("{}/*.archive", directory.path().to_str().unwrap()));
+    let options = ArchiveOptions { into_subdirectories: true, ..ArchiveOptions::default() };
+    let source: Arc<dyn Source> = Arc::new(Archives::new(from, FormatsIn::Any, options).unwrap());
     source_contract::run(&source, &expected);
 }

@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use shoal_engine::Kind;
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::sink::dir::DirOptions;
 use shoal_engine::sink::{Mode, Reach, Sink};
+use shoal_engine::{Kind, Name, ObjectMeta, Payload};
 use support::*;
 
 fn at(durability: Durability, path: &Path) -> Run {
@@ -19,7 +19,7 @@ fn at(durability: Durability, path: &Path) -> Run {
 /// The system calls of this test's child process on its destination, one a line, in order.
 fn traced(test: &str, out: &Path) -> Option<Vec<String>> {
     let log = out.with_extension("strace");
-    let calls = "trace=openat2,openat,?open,write,close,fsync,fdatasync,syncfs,sync,statx,newfstatat,fchmod,renameat2,renameat,rename,unlinkat,mkdirat";
+    let calls = "trace=openat2,openat,?open,write,close,fsync,fdatasync,syncfs,sync,statx,newfstatat,fchmod,renameat2,renameat,rename,unlinkat,mkdirat,utimensat";
     if !has("strace", "-V") {
         return None;
     }
@@ -169,6 +169,52 @@ fn file_durability_syncs_each_file_before_its_name_and_each_directory_before_the
     let log = std::fs::read_to_string(out.with_extension("strace")).unwrap();
     let synced = log.lines().any(|line| line.contains(" fsync(") && line.contains(&format!("<{above}")));
     assert!(synced, "the destination's own name, in the directory above");
+}
+
+#[test]
+fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_named() {
+    if let Some(path) = as_child() {
+        let options = DirOptions { keep_times: true, ..options(Durability::File, Overwrite::Never) };
+        let mut run = Run::with(&path, options, None, Mode::Fresh).unwrap();
+        let meta = ObjectMeta { last_modified: Some(std::time::UNIX_EPOCH), ..ObjectMeta::default() };
+        let name = |text: &str| Name::parse(text.as_bytes()).unwrap();
+        run.writer.put(0, &name("whole"), &meta, Payload::Borrowed(b"bytes")).unwrap();
+        let mut object = run.writer.begin(0, &name("pieces"), &meta).unwrap();
+        object.write(b"bytes").unwrap();
+        object.finish().unwrap();
+        run.commit().unwrap();
+        return;
+    }
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let name = "a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_named";
+    let Some(calls) = traced(name, &out) else { return };
+    for file in ["out/whole>", ".tmp>"] {
+        assert_eq!(count(&calls, "utimensat(", file), 1, "{file}");
+        let set = first(&calls, "utimensat(", file);
+        assert!(first(&calls, "write(", file) < set && set < first(&calls, "fsync(", file), "{file}");
+    }
+    assert!(first(&calls, "utimensat(", ".tmp>") < first(&calls, "renameat2(", ""));
+    assert_eq!(calls.iter().rposition(|call| call.starts_with("write(") && call.contains("out/whole>")), {
+        Some(first(&calls, "write(", "out/whole>"))
+    });
+}
+
+#[test]
+fn an_empty_directory_is_synced_with_those_that_lead_to_it() {
+    if let Some(path) = as_child() {
+        let mut run = at(Durability::File, &path);
+        run.writer.directory(0, &Name::parse(b"d/e/empty").unwrap()).unwrap();
+        run.commit().unwrap();
+        return;
+    }
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let Some(calls) = traced("an_empty_directory_is_synced_with_those_that_lead_to_it", &out) else { return };
+    let made = first(&calls, "mkdirat(", "empty");
+    for directory in ["/out>", "/out/d>", "/out/d/e>"] {
+        assert_eq!(count(&calls[made..], "fsync(", directory), 1, "{directory}");
+    }
 }
 
 #[test]

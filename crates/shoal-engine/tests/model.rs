@@ -40,6 +40,7 @@ fn listing(random: &mut fastrand::Rng) -> Pages {
             let name = match random.u32(0..20) {
                 0 => format!("../escape-{number}"),
                 1 => format!("dir-{}/file-{number}", number % 3),
+                2 => format!("dir-{}/empty-{number}/", number % 3),
                 _ => format!("file-{number}"),
             };
             page.push((
@@ -53,7 +54,7 @@ fn listing(random: &mut fastrand::Rng) -> Pages {
 }
 
 fn run(pages: &Pages, destination: &Path, layout: Layout, cut: Option<(u64, bool)>) -> Outcome {
-    let source = MemorySource::new(pages.clone(), PARTITION).answering(fate);
+    let source = MemorySource::new(pages.clone(), PARTITION).answering(fate).with_directories();
     let dir = DirOptions { durability: Durability::None, layout, ..DirOptions::default() };
     let mut sink: Arc<dyn Sink> = Arc::new(DirSink::new(destination, dir).unwrap());
     if let Some((operations, after)) = cut {
@@ -129,6 +130,7 @@ fn check(seed: u64, pages: &Pages, destination: &Path, layout: Layout, outcome: 
     assert!(outcome.error.is_none() && outcome.report.completed_before.is_some(), "seed {seed}");
     let total = outcome.report.total;
     let entries: Vec<_> = pages.iter().flatten().collect();
+    let empty = |name: &[u8]| name.ends_with(b"/");
     let good = |name: &[u8]| Name::parse(name).is_ok() && !matches!(fate(name, 9), Answer::Fail(_));
     let wanted: BTreeMap<Vec<u8>, Vec<u8>> =
         entries.iter().filter(|(name, _)| good(name)).map(|e| (*e).clone()).collect();
@@ -139,7 +141,11 @@ fn check(seed: u64, pages: &Pages, destination: &Path, layout: Layout, outcome: 
     assert!(total.balanced() && total.unfinished == 0, "seed {seed}: {total:?}");
     assert_eq!(total.listed, entries.len() as u64, "seed {seed}: {total:?}");
     // A failed name that is listed twice fails twice, but the journal keeps one row a name and partition.
-    let failed: HashSet<_> = entries.iter().map(|(name, _)| name).filter(|name| !good(name)).collect();
+    let failed: HashSet<_> = entries.iter().map(|(name, _)| name).filter(|name| !good(name) && !empty(name)).collect();
+    for (name, _) in entries.iter().filter(|(name, _)| empty(name) && layout == Layout::Names) {
+        let name = std::str::from_utf8(name).unwrap();
+        assert!(destination.join(name).is_dir(), "seed {seed}: {name}");
+    }
     assert!(total.failed >= failed.len() as u64, "seed {seed}: {total:?}");
     assert!(total.written >= wanted.len() as u64, "seed {seed}: {total:?}");
     let left: Vec<_> = std::fs::read_dir(destination.join(".shoal/tmp")).unwrap().collect();

@@ -2,10 +2,13 @@
 //! runs them beside shoal; nothing else uses them, and they use nothing of shoal.
 
 mod answers;
+mod buffer;
 mod copy;
 mod outcome;
 mod read;
+mod unzip;
 
 pub use copy::{Copy, Layout, copy};
 pub use outcome::Outcome;
 pub use read::{Read, read};
+pub use unzip::{Unzip, unzip};

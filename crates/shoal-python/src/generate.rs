@@ -61,7 +61,7 @@ impl Generation {
         let raises = options.raises();
         let mut engine = options.to_engine()?;
         engine.workers = Workers::Fixed(in_flight.max(1));
-        let dir = DirOptions { durability: engine.durability, overwrite: engine.overwrite, layout: engine.layout };
+        let dir = DirOptions::of(&engine);
         if sink == "null:" {
             return Err(config_error(py, "generate writes files: its sink is a directory, not null:", None));
         }

@@ -37,7 +37,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::generate::Generation;
     #[pymodule_export]
-    use crate::limits::{limit_copy, limit_read};
+    use crate::limits::{limit_copy, limit_read, limit_unzip};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use shoal_limits::{Copy, Layout, Read};
+use shoal_limits::{Copy, Layout, Read, Unzip};
 
 /// Copies from the service at `address` ("127.0.0.1:8080"): objects, bytes, seconds.
 #[pyfunction]
@@ -33,5 +33,17 @@ pub fn limit_copy(
 #[pyfunction]
 pub fn limit_read(py: Python<'_>, directory: PathBuf, threads: usize) -> PyResult<(u64, u64, f64)> {
     let outcome = py.detach(|| shoal_limits::read(&Read { directory, threads }))?;
+    Ok((outcome.objects, outcome.bytes, outcome.seconds))
+}
+
+/// Inflates every entry of some archives, and writes it below a directory if there is one: objects, bytes, seconds.
+#[pyfunction]
+pub fn limit_unzip(
+    py: Python<'_>,
+    archives: Vec<PathBuf>,
+    directory: Option<PathBuf>,
+    threads: usize,
+) -> PyResult<(u64, u64, f64)> {
+    let outcome = py.detach(|| shoal_limits::unzip(&Unzip { archives, directory, threads }))?;
     Ok((outcome.objects, outcome.bytes, outcome.seconds))
 }

@@ -8,8 +8,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
+
+/// What stands for an encoding that is found out.
+const AUTO: &str = "auto";
 
 /// A word such as `"auto"`, or a number.
 #[derive(FromPyObject)]
@@ -27,6 +31,7 @@ pub struct Options {
     durability: String,
     overwrite: String,
     layout: String,
+    keep_times: bool,
     journal: Option<PathBuf>,
     max_retries: u32,
     retry_timeout: f64,
@@ -60,6 +65,42 @@ pub struct ListGet {
     insecure: bool,
     allow_host: Vec<String>,
     pipeline: NumberOrWord,
+}
+
+/// `shoal._options.ArchiveOptions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Archives {
+    into_subdirectories: bool,
+    encoding: String,
+    backslashes: String,
+    max_size: Option<u64>,
+    max_ratio: u64,
+    max_entries: u64,
+    max_depth: u32,
+    allow_overlap: bool,
+}
+
+impl Archives {
+    /// The engine's form.
+    pub fn to_engine(&self) -> PyResult<ArchiveOptions> {
+        Ok(ArchiveOptions {
+            into_subdirectories: self.into_subdirectories,
+            encoding: match &*self.encoding {
+                AUTO => Encoding::Auto,
+                label => Encoding::Label(label.to_owned()),
+            },
+            backslashes: [Backslashes::Refuse, Backslashes::Separator]
+                .into_iter()
+                .find(|choice| choice.as_str() == self.backslashes)
+                .ok_or_else(|| unknown("backslashes", &self.backslashes))?,
+            max_size: self.max_size,
+            max_ratio: self.max_ratio,
+            max_entries: self.max_entries,
+            max_depth: self.max_depth,
+            allow_overlap: self.allow_overlap,
+        })
+    }
 }
 
 /// `shoal._options.EncodeOptions`.
@@ -113,6 +154,7 @@ impl Options {
                 .into_iter()
                 .find(|choice| choice.as_str() == self.layout)
                 .ok_or_else(|| unknown("layout", &self.layout))?,
+            keep_times: self.keep_times,
             journal: self.journal.clone(),
             max_retries: self.max_retries,
             retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
@@ -165,6 +207,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         durability,
         overwrite,
         layout,
+        keep_times,
         journal,
         max_retries,
         retry_timeout,
@@ -187,6 +230,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("durability", durability.as_str())?;
     all.set_item("overwrite", overwrite.as_str())?;
     all.set_item("layout", layout.as_str())?;
+    all.set_item("keep_times", keep_times)?;
     all.set_item("journal", journal)?;
     all.set_item("max_retries", max_retries)?;
     all.set_item("retry_timeout", retry_timeout.as_secs_f64())?;
@@ -202,7 +246,32 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let FilesOptions { follow_links } = FilesOptions::default();
     all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;
+    archive_defaults(&all)?;
     Ok(all)
+}
+
+fn archive_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
+    let ArchiveOptions {
+        into_subdirectories,
+        encoding,
+        backslashes,
+        max_size,
+        max_ratio,
+        max_entries,
+        max_depth,
+        allow_overlap,
+    } = ArchiveOptions::default();
+    all.set_item("into_subdirectories", into_subdirectories)?;
+    match encoding {
+        Encoding::Auto => all.set_item("encoding", AUTO)?,
+        Encoding::Label(label) => all.set_item("encoding", label)?,
+    }
+    all.set_item("backslashes", backslashes.as_str())?;
+    all.set_item("max_size", max_size)?;
+    all.set_item("max_ratio", max_ratio)?;
+    all.set_item("max_entries", max_entries)?;
+    all.set_item("max_depth", max_depth)?;
+    all.set_item("allow_overlap", allow_overlap)
 }
 
 fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {

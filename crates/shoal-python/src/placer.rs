@@ -119,6 +119,7 @@ impl Placer {
                 .find(|choice| choice.as_str() == overwrite)
                 .ok_or_else(|| unknown("overwrite", overwrite))?,
             layout: Layout::Names,
+            keep_times: false, // data has no time
         };
         let (path, first, file_mode) = place;
         let sink = DirSink::join(&path, options, Joined { first, file_mode }).map_err(|error| run_error(py, &error))?;

@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use shoal_engine::Error;
 use shoal_engine::source::Source;
+use shoal_engine::source::archive::{self, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
 use shoal_engine::transfer::source_from_url;
 
-use crate::options::{ListGet, Options};
+use crate::options::{Archives, ListGet, Options};
 
 /// `shoal._options.SourceOptions`.
 #[derive(FromPyObject)]
@@ -18,8 +20,10 @@ use crate::options::{ListGet, Options};
 pub struct SourceOptions {
     text: Option<OsString>,
     paths: Option<Vec<OsString>>,
+    entries: bool,
     list_get: ListGet,
     files: Files,
+    archives: Archives,
 }
 
 /// `shoal._options.FilesOptions`.
@@ -35,8 +39,20 @@ impl SourceOptions {
         let own = shoal_engine::transfer::SourceOptions {
             list_get: options.list_get(self.list_get)?,
             files: FilesOptions { follow_links: self.files.follow_links },
+            archive: self.archives.to_engine()?,
         };
         let (text, paths) = (self.text.unwrap_or_default(), self.paths);
+        if self.entries {
+            let from = match (paths, text.to_str()) {
+                (Some(paths), _) => ArchivesFrom::Paths(paths.into_iter().map(PathBuf::from).collect()),
+                (None, Some(text)) => ArchivesFrom::Pattern(text.to_owned()),
+                (None, None) => ArchivesFrom::Paths(vec![text.into()]),
+            };
+            let open = || -> Result<Arc<dyn Source>, Error> {
+                Ok(Arc::new(archive::Archives::new(from, FormatsIn::Any, own.archive)?))
+            };
+            return Ok(py.detach(open));
+        }
         let files =
             |what| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(files::Files::new(what, own.files.clone())?)) };
         Ok(py.detach(|| match (paths, text.to_str()) {

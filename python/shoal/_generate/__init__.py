@@ -28,9 +28,11 @@ from shoal._progress import drawing
 if TYPE_CHECKING:
     from shoal._report import Report
 
-# Options of a run that mean nothing here: there is no network, and names are the caller's. The engine's defaults.
+# Options of a run that mean nothing here: there is no network, data has no time, and names are the caller's.
+# The engine's defaults.
 UNUSED = (
     "layout",
+    "keep_times",
     "max_retries",
     "retry_timeout",
     "timeout",

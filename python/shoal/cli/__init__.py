@@ -19,6 +19,7 @@ COMMANDS = {
     "copy": "Copy every object of a source into a directory; resumes.",
     "generate": "Save what a function returns, a file for each id; resumes.",
     "read": "Read everything; count it, and on request its checksums.",
+    "unzip": "Unpack archives, many as one job; resumes.",
     "serve": "Serve a directory, or made-up objects, to be copied.",
     "status": "Say what is done, what failed and why.",
     "bench": "Measure every strategy for a job on this machine.",
@@ -62,6 +63,7 @@ EXAMPLES = """\b
 Examples:
   shoal copy http://files.local:8080 out/     one file for each object; again to resume
   shoal read photos/                          how much is it, how fast does it come?
+  shoal unzip downloads/*.zip -d out/         all of them as one job; --test only checks
   shoal generate make:table 2000 tables/      what a Python function returns for 0, 1, 2, ...
   shoal status out/                           what is done, and what failed
   shoal serve --synthetic 1000000:100         something to try it on

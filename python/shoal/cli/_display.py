@@ -373,11 +373,11 @@ class Display:
         if not self._quiet:
             self._say("stopping", "stopping; once more ends it at once")
 
-    def finished(self, report: Report, destination: str | None) -> None:
-        """Says how a run ended that went to its end."""
+    def finished(self, report: Report, destination: str | None, first: str | None = None) -> None:
+        """Says how a run ended that went to its end; `first`: in a line before all others."""
         self._close()
         if not self._quiet:
-            lines = summary(report, destination, verbose=self._verbose)
+            lines = ([] if first is None else [first]) + summary(report, destination, verbose=self._verbose)
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:
             out_json({"type": "report", **report_fields(report)})

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from shoal import _api, _generate, _options, _read
+from shoal import _api, _generate, _options, _read, _unzip
 from shoal._errors import ConfigError
 
 if TYPE_CHECKING:
-    from shoal._options import Files, ListGet
+    from shoal._options import Archives, Files, ListGet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULTS = {
     name: parameter.default
-    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _read.read)
+    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _api.archives, _read.read)
     for name, parameter in inspect.signature(function).parameters.items()
     if parameter.default is not inspect.Parameter.empty
 }
@@ -100,6 +100,7 @@ _FLAGS = dict(
             "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
             type=click.Choice(get_args(_options.Layout)),
         ),
+        _option("keep_times", "Give files the time at which the source says they were last changed."),
         _option(
             "journal",
             "Keep the journal here instead of in DST/.shoal; how null: can have one.",
@@ -191,6 +192,32 @@ _LIST_GET_FLAGS = dict(
     ]
 )
 
+_ARCHIVE_FLAGS = dict(
+    [
+        _option("into_subdirectories", "Put what NAME.zip holds below NAME/; by default all archives share one place."),
+        _option(
+            "encoding",
+            'Of names in archives that do not say it themselves: "auto", or one such as shift_jis or windows-1251.',
+            metavar="NAME",
+        ),
+        _option(
+            "backslashes",
+            "What a backslash in an archive's name is: refuse = a failure, separator = the same as /.",
+            type=click.Choice(get_args(_options.Backslashes)),
+        ),
+        _option("max_size", "Refuse an archive that unpacks to more bytes.", metavar="SIZE"),
+        _option(
+            "max_ratio",
+            "Refuse one that unpacks to more than so many times its own size; looked at only beyond 64 MiB.",
+            type=int,
+            metavar="N",
+        ),
+        _option("max_entries", "Refuse one that has more entries.", type=int, metavar="N"),
+        _option("max_depth", "Refuse entries that lie in more directories, one in another.", type=int, metavar="N"),
+        _option("allow_overlap", "Read archives whose entries share bytes, as bombs' do."),
+    ]
+)
+
 _OUTPUT_FLAGS = [
     click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON on standard output."),
     click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
@@ -259,14 +286,21 @@ generate_options = _apply(
     ]
 )
 
-source_options = _apply([*_FILES_FLAGS.values(), *_LIST_GET_FLAGS.values()])
+unzip_options = _apply(
+    [flag for name, flag in (_ARCHIVE_FLAGS | _FLAGS).items() if name in inspect.signature(_unzip.unzip).parameters]
+)
+
+source_options = _apply([*_FILES_FLAGS.values(), *_LIST_GET_FLAGS.values(), *_ARCHIVE_FLAGS.values()])
 output_options = _apply(_OUTPUT_FLAGS)
 
 
-def source_of(text: str, options: dict[str, Any]) -> ListGet | Files:
+def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives:
     """Takes the options of sources out of `options`, and returns the source that they and the text stand for."""
     files = {name: options.pop(name) for name in _FILES_FLAGS}
     service = {name: options.pop(name) for name in _LIST_GET_FLAGS}
-    if text.startswith(("http://", "https://")):
+    archives = {name: options.pop(name) for name in _ARCHIVE_FLAGS}
+    if text.startswith(_api.SERVICES):
         return _api.list_get(text, **service)
+    if text.startswith(_api.FORMATS):
+        return _api.archives(text, **archives)
     return _api.files(text, **files)

@@ -17,6 +17,7 @@ Examples:
   shoal copy http://files.local:8080 out/ --retry-failed
                                                        only what failed before
   shoal copy photos/ out/ --include '**/*.jpg'          some files of a directory
+  shoal copy 'zip:downloads/*.zip' out/                 what archives hold; see also shoal unzip
   shoal copy http://files.local:8080 null:             count and drop: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
@@ -43,8 +44,8 @@ def command(
     """Copy every object of SRC into DST.
 
     SRC is the URL of a list/get service: `GET /list` answers with names, `GET /get/NAME` with an object. Or it is a
-    directory, a file or a glob (in quotes, so that shoal sees it). DST is a directory, made if it is not there, or
-    `null:`.
+    directory, a file or a glob (in quotes, so that shoal sees it), or with `zip:` or `tar:` in front of a file or glob
+    what those archives hold. DST is a directory, made if it is not there, or `null:`.
 
     What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
     without fetching it once more. An object that fails does not stop the others: it is noted with its reason, and the

@@ -18,6 +18,7 @@ Examples:
   shoal read 'photos/**/*.jpg' --workers 8             only these, eight at a time
   shoal read photos/ --checksum sha256 > SHA256SUMS    a manifest, which sha256sum -c checks
   shoal read http://files.local:8080 --checksum xxh3   the same of a list/get service
+  shoal read 'zip:downloads/*.zip' --checksum sha256   the same of what archives hold
 """
 
 
@@ -44,9 +45,9 @@ def command(
 ) -> int:
     """Read every object of SRC and throw it away: what is there, and how fast can it be read?
 
-    SRC is a directory, a file, a glob (in quotes, so that shoal sees it) or the URL of a list/get service. Nothing is
-    written. An object that cannot be read does not stop the others: it is named with its reason, and the exit code
-    is 1.
+    SRC is a directory, a file, a glob (in quotes, so that shoal sees it), the URL of a list/get service, or with `zip:`
+    or `tar:` in front of a file or glob what those archives hold. Nothing is written. An object that cannot be read
+    does not stop the others: it is named with its reason, and the exit code is 1.
 
     With --checksum each object's checksum is printed, as they are ready or with --order given in the order of the
     listing. Names with bytes that a terminal might act on are printed with escapes, after a backslash in front of the

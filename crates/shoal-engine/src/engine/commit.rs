@@ -15,7 +15,7 @@ use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
 use super::slot::now_ms;
 use super::{MARK_ALL, Shared};
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Durable, Journal};
+use crate::journal::{Commit, Due, Durable, Journal};
 use crate::partition::{Cursor, Key};
 use crate::sink::{Mode, Reach};
 
@@ -240,16 +240,27 @@ impl Committer {
             if due.is_empty() {
                 break;
             }
-            let locators: Vec<_> = due.iter().map(|due| due.locator.clone()).collect();
-            let mut partition = self.shared.source.select(&locators)?;
-            // Numbered from the far end: never in the way of the listing's own.
-            partition.seq = self.again_seq;
-            partition.key = Key::of(locators.iter().map(|locator| &**locator));
-            partition.after = Cursor::default();
-            partition.len = Some(locators.len() as u32);
-            self.again_seq -= 1;
-            self.shared.queue.push_again(Open::new(partition, Mode::Again, Origin::Retried(due)));
+            // What has the name of one that was a repetition is no leftover of it, but the first, which stays.
+            let (repeated, rest): (Vec<_>, _) = due.into_iter().partition(|due| *due.kind == *Kind::Repeated.as_str());
+            for (due, mode) in [(rest, Mode::Again), (repeated, Mode::Fresh)] {
+                if !due.is_empty() {
+                    self.hand_out(due, mode)?;
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, due: Vec<Due>, mode: Mode) -> Result<()> {
+        let locators: Vec<_> = due.iter().map(|due| due.locator.clone()).collect();
+        let mut partition = self.shared.source.select(&locators)?;
+        // Numbered from the far end: never in the way of the listing's own.
+        partition.seq = self.again_seq;
+        partition.key = Key::of(locators.iter().map(|locator| &**locator));
+        partition.after = Cursor::default();
+        partition.len = Some(locators.len() as u32);
+        self.again_seq -= 1;
+        self.shared.queue.push_again(Open::new(partition, mode, Origin::Retried(due)));
         Ok(())
     }
 }

@@ -26,6 +26,9 @@ const FILES_OF_A_LANE: usize = 8;
 const DEEP_START: usize = 2;
 const DEEP_MAX: usize = 8;
 
+/// Part of all cores' time that this process takes when more lanes would only wait for a core.
+const BUSY: f64 = 0.85;
+
 /// What a lane waits for, and so how many objects in flight make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -51,6 +54,8 @@ pub(crate) struct Sample {
     pub out_of_files: u64,
     /// Objects that one connection may have in flight.
     pub depth: usize,
+    /// Processor time of this process, all threads together.
+    pub cpu: Duration,
 }
 
 /// Chooses the number of objects in flight over all lanes.
@@ -60,6 +65,8 @@ pub(crate) struct Concurrency {
     floor: usize,
     growing: bool,
     lanes: usize,
+    /// How many there are, where that is what lanes may wait for.
+    cores: Option<usize>,
     /// Objects in flight on one connection, when that was last looked at.
     depth: usize,
     /// What sets the ceiling, if not this file.
@@ -108,6 +115,7 @@ impl Concurrency {
             floor: 1,
             growing,
             lanes,
+            cores: if let Reach::Blocking { cores } = reach { Some(cores) } else { None },
             depth: 1,
             limited,
             best,
@@ -174,7 +182,12 @@ impl Concurrency {
         let work = |s: &Sample| s.objects as f64 + s.bytes as f64 / 65536.0;
         let throughput = (work(sample) - work(last)) / seconds;
         let busy = sample.in_flight * 10 >= self.target * 8;
-        if self.growing && busy {
+        let cpu = sample.cpu.saturating_sub(last.cpu).as_secs_f64() / seconds;
+        if self.growing && self.cores.is_some_and(|cores| cpu >= BUSY * cores as f64) {
+            // Not the end of the search: what follows may have to wait for a disk.
+            self.best = (self.best.0.max(throughput), self.target);
+            self.reason = "all cores are busy".to_owned();
+        } else if self.growing && busy {
             if throughput >= self.best.0 * GAIN {
                 self.best = (throughput, self.target);
                 self.misses = 0;
@@ -212,6 +225,7 @@ mod tests {
                 throttled: 0,
                 out_of_files: 0,
                 depth: 1,
+                cpu: Duration::ZERO,
             });
             now += LOOK;
             objects += speed(auto.target()) * LOOK.as_secs_f64();
@@ -239,6 +253,7 @@ mod tests {
             throttled: 0,
             out_of_files: 0,
             depth: 1,
+            cpu: Duration::ZERO,
         };
         fixed.look(sample);
         sample.throttled = 1;
@@ -249,6 +264,23 @@ mod tests {
             fixed.look(sample);
         }
         assert_eq!(fixed.target(), 40);
+    }
+
+    #[test]
+    fn lanes_that_only_wait_for_a_core_are_not_added_and_those_that_wait_for_a_disk_are() {
+        let mut auto = Concurrency::new(Workers::Auto, Reach::Blocking { cores: 2 }, 32, 10_000, None);
+        let (mut now, mut objects, mut cpu) = (Instant::now(), 0, Duration::ZERO);
+        let mut look = |auto: &mut Concurrency, share: f64| {
+            let in_flight = auto.target();
+            auto.look(Sample { now, objects, bytes: 0, in_flight, throttled: 0, out_of_files: 0, depth: 1, cpu });
+            now += LOOK;
+            objects += 1000 * auto.target() as u64;
+            cpu += LOOK.mul_f64(2.0 * share);
+        };
+        (0..20).for_each(|_| look(&mut auto, 0.95));
+        assert_eq!((auto.target(), auto.reason()), (2, "all cores are busy"));
+        (0..20).for_each(|_| look(&mut auto, 0.3));
+        assert!(auto.target() > 8, "{}", auto.target());
     }
 
     #[test]

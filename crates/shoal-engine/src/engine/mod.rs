@@ -299,6 +299,7 @@ impl Threads {
                 throttled: shared.retry.throttled(),
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.source.depth(),
+                cpu: cpu_time(),
             });
             shared.depth.store(shared.source.depth(), Relaxed);
             shared.target.store(concurrency.target(), Relaxed);
@@ -376,6 +377,12 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
         paused: shared.retry.is_gated(),
         elapsed: began.elapsed(),
     }
+}
+
+/// What this process has used of its processors.
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
 fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {

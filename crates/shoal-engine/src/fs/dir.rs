@@ -31,6 +31,8 @@ const NEW_FILE: OFlags =
 pub(crate) enum Access {
     /// As any program makes it: everybody, less the umask.
     Usual,
+    /// The same of a file that may be run.
+    Executable,
     /// Its owner alone.
     Owner,
 }
@@ -39,13 +41,14 @@ impl Access {
     fn file(self) -> Mode {
         match self {
             Access::Usual => Mode::from_raw_mode(0o666),
+            Access::Executable => Mode::from_raw_mode(0o777),
             Access::Owner => Mode::from_raw_mode(0o600),
         }
     }
 
     fn directory(self) -> Mode {
         match self {
-            Access::Usual => Mode::from_raw_mode(0o777),
+            Access::Usual | Access::Executable => Mode::from_raw_mode(0o777),
             Access::Owner => Mode::from_raw_mode(0o700),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) enum Doing {
     Look,
     /// Writing bytes.
     Write,
+    /// Setting the time of its last change.
+    SetTime,
     /// Closing a file.
     Close,
     /// Making it durable.
@@ -47,6 +49,7 @@ impl Doing {
             Doing::Create => "cannot create",
             Doing::Look => "cannot look at",
             Doing::Write => "cannot write",
+            Doing::SetTime => "cannot set the time of",
             Doing::Close => "cannot finish writing",
             Doing::Sync => "cannot make durable",
             Doing::Rename => "cannot put in place",

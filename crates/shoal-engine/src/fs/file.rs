@@ -3,8 +3,9 @@
 //! Not here: opening (`dir.rs`), durability of directories (`sync.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::error::{Doing, Trouble};
@@ -40,6 +41,30 @@ pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) {
     let _ = rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(mode));
 }
 
+/// Sets the time at which its contents are said to have been last written; that of the last read is left alone. After the
+/// last write, which would set it again.
+pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(), Trouble> {
+    let last_modification = timespec(time);
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
+}
+
+/// The kernel clamps what its file system cannot hold.
+fn timespec(time: SystemTime) -> Timespec {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timespec { tv_sec: seconds(since), tv_nsec: since.subsec_nanos().into() },
+        Err(before) => match before.duration() {
+            before if before.subsec_nanos() == 0 => Timespec { tv_sec: -seconds(before), tv_nsec: 0 },
+            // Nanoseconds count forwards.
+            before => {
+                let nanoseconds = 1_000_000_000 - before.subsec_nanos();
+                Timespec { tv_sec: -seconds(before) - 1, tv_nsec: nanoseconds.into() }
+            }
+        },
+    }
+}
+
 /// Makes a file's bytes durable. Never called twice for one file: after a failure the second call would succeed
 /// although the bytes are lost.
 pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), Trouble> {
@@ -65,9 +90,12 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
     }
 }
 
-/// Writes, makes durable if asked to, and closes.
-pub(crate) fn fill(file: OwnedFd, bytes: &[u8], durable: bool) -> Result<(), Trouble> {
+/// Writes, sets the time if there is one to set, makes durable if asked to, and closes.
+pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, durable: bool) -> Result<(), Trouble> {
     write_all(file.as_fd(), bytes)?;
+    if let Some(modified) = modified {
+        set_modified(file.as_fd(), modified)?;
+    }
     if durable {
         sync(file.as_fd())?;
     }

@@ -63,6 +63,8 @@ impl std::ops::DerefMut for Space {
 pub(crate) struct Facts {
     /// Whether it is a regular file.
     pub regular: bool,
+    /// Whether its owner may run it.
+    pub executable: bool,
     /// Length in bytes.
     pub size: u64,
     /// When its contents were last written, in nanoseconds since 1970.
@@ -72,6 +74,17 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    fn of(found: &rustix::fs::Stat) -> Facts {
+        let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Facts {
+            regular: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
+            executable: Mode::from_raw_mode(found.st_mode).contains(Mode::XUSR),
+            size: found.st_size as u64,
+            written: nanoseconds(found.st_mtime, found.st_mtime_nsec),
+            changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
+        }
+    }
+
     /// When its contents were last written.
     pub(crate) fn last_modified(&self) -> Option<SystemTime> {
         let nanoseconds = u64::try_from(self.written.unsigned_abs()).ok()?;
@@ -91,6 +104,54 @@ pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd
             Err(Errno::INTR) => {}
             result => return result,
         }
+    }
+}
+
+/// Opens a file by its path, which may contain links, for reading. A pipe or device is opened, not waited for.
+pub(crate) fn open_path(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// What lies at a path, which may contain links.
+pub(crate) fn facts_of(path: &Path) -> Result<Facts> {
+    rustix::fs::stat(path).map(|found| Facts::of(&found))
+}
+
+/// Reads once, from byte `at` on.
+pub(crate) fn read_at(file: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize> {
+    loop {
+        match rustix::io::pread(file, &mut *into, at) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Reads once to the end of a vector, from byte `at` on, at most `most` bytes and as much as its memory takes.
+pub(crate) fn append_at(file: BorrowedFd<'_>, to: &mut Vec<u8>, at: u64, most: usize) -> Result<usize> {
+    loop {
+        let space = to.spare_capacity_mut();
+        let most = space.len().min(APPEND_MAX).min(most);
+        let read = match rustix::io::pread(file, &mut space[..most], at) {
+            Err(Errno::INTR) => continue,
+            result => result?.0.len(),
+        };
+        // SAFETY: the kernel has filled the first `read` bytes behind the old end, and they are within the capacity.
+        unsafe { to.set_len(to.len() + read) };
+        return Ok(read);
+    }
+}
+
+/// Has the kernel read a range that will be wanted soon, where it can be told to.
+pub(crate) fn will_need(file: BorrowedFd<'_>, at: u64, length: u64) {
+    if let Some(length) = std::num::NonZeroU64::new(length) {
+        let _ = rustix::fs::fadvise(file, at, Some(length), rustix::fs::Advice::WillNeed);
     }
 }
 
@@ -127,14 +188,7 @@ pub(crate) fn rewind(file: BorrowedFd<'_>) -> Result<()> {
 
 /// What is known of it now.
 pub(crate) fn facts(file: BorrowedFd<'_>) -> Result<Facts> {
-    let found = rustix::fs::fstat(file)?;
-    let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
-    Ok(Facts {
-        regular: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
-        size: found.st_size as u64,
-        written: nanoseconds(found.st_mtime, found.st_mtime_nsec),
-        changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
-    })
+    rustix::fs::fstat(file).map(|found| Facts::of(&found))
 }
 
 /// The time of day at the kernel's last tick, which is what it stamps files with; in nanoseconds since 1970.

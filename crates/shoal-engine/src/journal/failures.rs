@@ -94,7 +94,8 @@ impl Journal {
             if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
                 continue;
             }
-            let due = Due { locator: fault.locator.into(), tries: fault.tries, tried_ms: fault.tried_ms };
+            let Fault { locator, kind, tries, tried_ms, .. } = fault;
+            let due = Due { locator: locator.into(), kind: kind.into(), tries, tried_ms };
             found.push((due, due_ms));
             if found.len() == limit {
                 break;

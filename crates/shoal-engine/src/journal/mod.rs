@@ -170,6 +170,8 @@ pub struct Failed {
 pub struct Due {
     /// What `Source::select` needs.
     pub locator: Box<[u8]>,
+    /// Why it failed last, as `Kind::as_str` has it.
+    pub kind: Box<str>,
     /// Tries so far.
     pub tries: u32,
     /// Milliseconds spent trying so far.

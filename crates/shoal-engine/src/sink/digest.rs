@@ -127,6 +127,10 @@ impl Writer for DigestWriter {
         self.inner.borrow_mut().open(slot, partition, mode)
     }
 
+    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
+        self.inner.borrow_mut().directory(slot, name)
+    }
+
     fn expect(&mut self, slot: u32, index: u32, _size: Option<u64>) -> Result<bool> {
         self.index = index;
         self.inner.borrow_mut().expect(slot, index, Some(0))

@@ -149,6 +149,12 @@ pub trait Writer {
     }
     /// Begins an object that comes in pieces.
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
+    /// Makes an empty directory, and those that lead to it. One that is there is as good; a file in its place is a failure.
+    /// A sink that knows only objects does nothing.
+    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
+        let _ = (slot, name);
+        Ok(())
+    }
     /// Announces the object that the next `put` or `begin` of this slot is about; false: there is no room for one of this
     /// size now (ask again after the waker was called). Objects for `put` are small and always have room.
     fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use super::{BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Source, Take};
+use super::{BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::{Cursor, Key, Partition};
@@ -38,6 +38,8 @@ pub struct MemorySource {
     identity: String,
     pages: Arc<Vec<Page>>,
     per_partition: usize,
+    directories: bool,
+    repeats_fail: bool,
     script: Arc<Script>,
     fetches: Arc<Mutex<HashMap<Vec<u8>, u32>>>,
 }
@@ -49,6 +51,8 @@ impl MemorySource {
             identity: "memory:".to_owned(),
             pages: Arc::new(pages),
             per_partition: per_partition.max(1),
+            directories: false,
+            repeats_fail: false,
             script: Arc::new(|_, _| Answer::Whole),
             fetches: Arc::default(),
         }
@@ -58,6 +62,20 @@ impl MemorySource {
     #[must_use]
     pub fn answering(mut self, script: impl Fn(&[u8], u32) -> Answer + Send + Sync + 'static) -> MemorySource {
         self.script = Arc::new(script);
+        self
+    }
+
+    /// A name that ends in a slash is that of an empty directory, which the sink is to have.
+    #[must_use]
+    pub fn with_directories(mut self) -> MemorySource {
+        self.directories = true;
+        self
+    }
+
+    /// A name that comes again is a failure.
+    #[must_use]
+    pub fn failing_repeats(mut self) -> MemorySource {
+        self.repeats_fail = true;
         self
     }
 
@@ -119,6 +137,10 @@ impl Source for MemorySource {
         Ok(partition(&locators.iter().map(|locator| &**locator).collect::<Vec<_>>()))
     }
 
+    fn repeats_fail(&self) -> bool {
+        self.repeats_fail
+    }
+
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(self.clone()))
     }
@@ -133,16 +155,22 @@ impl Listing for MemoryListing {
     }
 }
 
-struct Names(Vec<Box<[u8]>>);
+struct Names {
+    names: Vec<Box<[u8]>>,
+    directories: bool,
+}
 
 impl Entries for Names {
     fn len(&self) -> u32 {
-        self.0.len() as u32
+        self.names.len() as u32
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let name = &*self.0[index as usize];
-        Entry { name, locator: name, host: HostId(0), skip: None }
+        let locator = &*self.names[index as usize];
+        match locator.strip_suffix(b"/").filter(|_| self.directories) {
+            None => Entry { name: locator, locator, host: HostId(0), skip: None },
+            Some(name) => Entry { name, locator, host: HostId(0), skip: Some(Skip::Directory { make: true }) },
+        }
     }
 }
 
@@ -155,7 +183,8 @@ impl Fetcher for MemorySource {
             names.push(name.into());
             rest = tail;
         }
-        Box::pin(async move { Ok(Rc::new(Names(names)) as Rc<dyn Entries>) })
+        let entries = Rc::new(Names { names, directories: self.directories });
+        Box::pin(async move { Ok(entries as Rc<dyn Entries>) })
     }
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {

@@ -11,12 +11,15 @@
 //! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
 //! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
 
+pub mod archive;
 pub mod files;
 pub mod ids;
 pub mod items;
 pub mod list_get;
 pub mod memory;
 pub mod shard;
+pub(crate) mod tar;
+pub(crate) mod zip;
 
 use std::future::Future;
 use std::path::Path;
@@ -71,6 +74,11 @@ pub trait Source: Send + Sync {
     fn is_whole(&self) -> bool {
         true
     }
+    /// Whether a name that this run has written before is a failure (the source should hold each name once) and not just
+    /// skipped.
+    fn repeats_fail(&self) -> bool {
+        false
+    }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
@@ -107,6 +115,11 @@ pub trait Entries {
     }
     /// Entry `index`, below `len`.
     fn get(&self, index: u32) -> Entry<'_>;
+    /// What entry `index` is a part of, where its name does not tell: the path of an archive. For the reason of a failure.
+    fn within(&self, index: u32) -> Option<&[u8]> {
+        let _ = index;
+        None
+    }
 }
 
 /// One listed object.
@@ -131,6 +144,11 @@ pub enum Skip {
     NoObject,
     /// It belongs to another part of the source.
     Elsewhere,
+    /// It is a directory. With `make` the sink is to have it (`Writer::directory`), since no object would bring it along.
+    Directory {
+        /// Nothing lies in it.
+        make: bool,
+    },
 }
 
 /// One object to fetch. Answered exactly once.

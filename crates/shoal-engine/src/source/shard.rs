@@ -73,6 +73,9 @@ impl Source for Shard {
     fn remarks(&self) -> Vec<String> {
         self.inner.remarks()
     }
+    fn repeats_fail(&self) -> bool {
+        self.inner.repeats_fail()
+    }
     fn is_network(&self) -> bool {
         self.inner.is_network()
     }
@@ -116,6 +119,10 @@ impl Entries for EntriesOfPart {
         let entry = self.inner.get(index);
         let elsewhere = (!self.part.has(entry.name)).then_some(Skip::Elsewhere);
         Entry { skip: entry.skip.or(elsewhere), ..entry }
+    }
+
+    fn within(&self, index: u32) -> Option<&[u8]> {
+        self.inner.within(index)
     }
 }
 

@@ -32,7 +32,7 @@ impl Fuse {
     }
 }
 
-/// A sink whose n-th operation (put, piece, finish, seal, sync) fails with an error that ends the run.
+/// A sink whose n-th operation (put, directory, piece, finish, seal, sync) fails with an error that ends the run.
 pub struct FailingSink {
     inner: Arc<dyn Sink>,
     fuse: Fuse,
@@ -90,6 +90,9 @@ impl Writer for FailingWriter {
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let inner = self.fuse.run(|| self.inner.begin(slot, name, meta))?;
         Ok(Box::new(FailingObject { inner, fuse: self.fuse.clone() }))
+    }
+    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
+        self.fuse.run(|| self.inner.directory(slot, name))
     }
     fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
         self.inner.expect(slot, index, size)

@@ -47,6 +47,7 @@ const PROMISES: &[fn(&Suite<'_>, &Path)] = &[
     a_discarded_slot_is_gone_and_its_number_free,
     parts_of_a_partition_are_written_by_two_writers,
     odd_legal_names_are_kept_byte_for_byte,
+    a_directory_counts_as_nothing_and_is_in_nobodys_way,
     the_first_of_a_name_stays,
     leftovers_of_a_run_that_was_cut_off_are_replaced,
     what_another_run_finished_is_not_replaced,
@@ -216,6 +217,26 @@ fn odd_legal_names_are_kept_byte_for_byte(suite: &Suite<'_>, path: &Path) {
     let names = LEGAL();
     let wanted: Vec<_> = names.iter().map(|raw| (&raw[..], &raw[..])).collect();
     suite.expect(path, &wanted);
+}
+
+fn a_directory_counts_as_nothing_and_is_in_nobodys_way(suite: &Suite<'_>, path: &Path) {
+    let (sink, _) = suite.begin(path, None);
+    let mut writer = sink.writer(0).expect("writer");
+    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    for raw in [&b"empty"[..], b"a/b/c", b"a/b/c", b"a"] {
+        writer.directory(0, &name(raw)).expect("a directory, also one that is there");
+    }
+    assert_eq!(put(&mut *writer, 0, b"a/b/c/object", b"1"), Put::Written);
+    assert_eq!(put(&mut *writer, 0, b"file", b"22"), Put::Written);
+    for raw in [&b"file"[..], b"file/below"] {
+        if let Err(error) = writer.directory(0, &name(raw)) {
+            assert_eq!(error.kind(), crate::Kind::NameConflict, "{error}"); // a sink that has no directories says nothing
+        }
+    }
+    let sealed = writer.seal(0).expect("seal");
+    assert_eq!((sealed.objects, sealed.bytes), (2, 3));
+    settle(&*sink, vec![sealed], &[0]);
+    suite.expect(path, &[(b"a/b/c/object", b"1"), (b"file", b"22")]);
 }
 
 fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {

@@ -57,6 +57,10 @@ impl LaneState {
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) {
         let probe = self.take_probe(&job);
         match result {
+            Ok(Put::Duplicate) if self.shared.source.repeats_fail() => {
+                self.shared.retry.succeeded(job.entry().host, probe);
+                self.give_up(job, repeated(), None);
+            }
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
                 let counters = self.counters();
@@ -161,6 +165,7 @@ impl LaneState {
     }
 
     pub(super) fn give_up(&self, job: Job, error: Error, tried: Option<(u32, Duration)>) {
+        let error = error.within(job.entries.within(job.index));
         self.count_failed();
         self.leave_out(&job);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));
@@ -197,4 +202,8 @@ impl LaneState {
     pub(super) fn count_failed(&self) {
         add(&self.counters().failed, 1);
     }
+}
+
+fn repeated() -> Error {
+    Error::new(Kind::Repeated, "an object of this name was written before in this run; the first stays")
 }

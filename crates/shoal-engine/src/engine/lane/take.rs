@@ -1,14 +1,15 @@
 //! What a lane fetches next: a retry that has come due, something given back, or the next entry of an open partition.
-//! Entries that need not be fetched (duplicates, excluded and unsafe names) are settled on the way.
+//! Entries that need not be fetched (duplicates, directories, excluded and unsafe names) are settled on the way.
 
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::super::open::Origin;
 use super::super::progress::add;
 use super::super::retry::Gate;
-use super::LaneState;
-use crate::error::{Error, HostId};
+use super::{FILES_WAIT, LaneState};
+use crate::error::{Class, Error, HostId, Kind};
 use crate::name::Name;
 use crate::sink::Place;
 use crate::source::{Job, Skip, Take, WHOLE_MAX};
@@ -104,8 +105,18 @@ impl LaneState {
         let mut slots = self.slots.borrow_mut();
         let slot = slots[number as usize].as_mut()?;
         slot.waiting -= 1;
-        slot.in_flight += 1;
+        let directory = is_directory(slot.entries.get(index).skip);
+        slot.in_flight += u32::from(!directory);
         let name = Name::parse(slot.entries.get(index).name).ok()?; // parsed well before it became a job
+        if directory {
+            let host = slot.host(index);
+            drop(slots);
+            if gate == Gate::Probe {
+                self.shared.retry.unprobed(host); // nothing is asked of it
+            }
+            self.make_directory(number, index, &name);
+            return None;
+        }
         if gate == Gate::Probe {
             self.probe.set(Some((number, index)));
         }
@@ -161,12 +172,21 @@ impl LaneState {
                         name,
                     });
                 }
+                Admit::Make(name) => {
+                    drop(slots);
+                    self.make_directory(number, index, &name);
+                    if self.shared.cancel.is_raised() || self.slots.borrow()[number as usize].is_none() {
+                        return None;
+                    }
+                    continue;
+                }
                 Admit::Skip { duplicate } => {
                     slot.skipped(index);
                     self.count_skipped(duplicate);
                     self.writer.borrow_mut().left_out(number, index);
                 }
                 Admit::Refuse(error) => {
+                    let error = error.within(slot.entries.within(index));
                     self.count_failed();
                     self.shared.check_failures(entry.name, &error, 1);
                     slot.failed(index, &error, None, None);
@@ -182,11 +202,48 @@ impl LaneState {
         }
     }
 
+    /// Has the sink make a directory that nothing else would bring along, and settles the entry that stands for it.
+    fn make_directory(&self, number: u32, index: u32, name: &Name) {
+        let made = self.timed(|writer| writer.directory(number, name));
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots[number as usize].as_mut() else { return };
+        match made {
+            Ok(()) => {
+                slot.skipped(index);
+                self.count_skipped(false);
+            }
+            Err(error) => match error.class() {
+                Class::Object => {
+                    let error = error.within(slot.entries.within(index));
+                    self.count_failed();
+                    slot.failed(index, &error, None, None);
+                    self.shared.check_failures(slot.entries.get(index).name, &error, 1);
+                }
+                Class::Run => {
+                    self.shared.cancel.fail(error);
+                    slot.waiting += 1; // stays unfinished
+                    return;
+                }
+                Class::Retry => {
+                    slot.waiting += 1;
+                    self.shared.out_of_files.fetch_add(u64::from(error.kind() == Kind::OutOfFiles), Relaxed);
+                    self.retries.borrow_mut().push(Reverse((Instant::now() + FILES_WAIT, number, index)));
+                    return;
+                }
+            },
+        }
+        drop(slots);
+        self.writer.borrow_mut().left_out(number, index);
+        self.close_if_settled(number);
+    }
+
     fn admit(&self, raw: &[u8], skip: Option<Skip>) -> Admit {
-        if skip.is_some() || !self.shared.filter.admits(raw) {
+        let directory = is_directory(skip);
+        if skip.is_some() && !directory || !self.shared.filter.admits(raw) {
             return Admit::Skip { duplicate: skip == Some(Skip::Duplicate) };
         }
         match Name::parse(raw) {
+            Ok(name) if directory => Admit::Make(name),
             Ok(name) => Admit::Fetch(name),
             Err(error) => Admit::Refuse(error),
         }
@@ -197,8 +254,14 @@ impl LaneState {
     }
 }
 
+/// Whether an entry is a directory that the sink is to have.
+fn is_directory(skip: Option<Skip>) -> bool {
+    matches!(skip, Some(Skip::Directory { make: true }))
+}
+
 enum Admit {
     Fetch(Name),
+    Make(Name),
     Skip { duplicate: bool },
     Refuse(Error),
 }

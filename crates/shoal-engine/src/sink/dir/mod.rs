@@ -7,9 +7,11 @@
 //! objects are created in a directory in `.shoal/tmp/`, which is renamed as a whole before the barrier.
 //!
 //! Here: the sink and its barrier. `session.rs`: what `start` finds out. `writer.rs`: a lane's part. `stream.rs`:
-//! objects in pieces. `partition.rs`: the directory of a partition. `temp.rs`: temporary files. `sweep.rs`: how they
-//! go. `parents.rs`: directories below the destination. Not here: the journal and its lock, which also live in `.shoal`.
+//! objects in pieces. `attributes.rs`: times and permissions. `partition.rs`: the directory of a partition. `temp.rs`:
+//! temporary files. `sweep.rs`: how they go. `parents.rs`: directories below the destination. Not here: the journal and
+//! its lock, which also live in `.shoal`.
 
+mod attributes;
 mod parents;
 mod partition;
 mod session;
@@ -27,7 +29,7 @@ use self::session::Session;
 use self::writer::DirWriter;
 use super::{Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
-use crate::options::{Durability, Layout, Overwrite};
+use crate::options::{Durability, Layout, Overwrite, TransferOptions};
 
 /// Where journal and temporary files live in a destination.
 const SHOAL_DIR: &str = ".shoal";
@@ -41,6 +43,16 @@ pub struct DirOptions {
     pub overwrite: Overwrite,
     /// Where objects lie.
     pub layout: Layout,
+    /// Files get the time at which their source says they were last changed.
+    pub keep_times: bool,
+}
+
+impl DirOptions {
+    /// Those that a run has.
+    pub fn of(options: &TransferOptions) -> DirOptions {
+        let TransferOptions { durability, overwrite, layout, keep_times, .. } = *options;
+        DirOptions { durability, overwrite, layout, keep_times }
+    }
 }
 
 /// What a process must know of a run to write for it.
@@ -48,7 +60,7 @@ pub struct DirOptions {
 pub struct Joined {
     /// When the first of the joined runs began, in nanoseconds since 1970 on the destination's clock.
     pub first: i128,
-    /// The mode of a new file.
+    /// The mode of a new file that may be run; any other lacks those bits.
     pub file_mode: u32,
 }
 

@@ -39,11 +39,11 @@ fn place(seq: u64) -> String {
     format!("{:02}/{:04}/{:02}", seq / 1_000_000, seq / 100 % 10_000, seq % 100)
 }
 
-/// The directory, below the destination, of an object that is tried again later.
-pub(super) fn retried_place(name: &Name) -> Vec<u8> {
+/// Where `directory`, to which an object that is tried again later belongs, lies below the destination.
+pub(super) fn retried_place(directory: Option<&[u8]>, name: &Name) -> Vec<u8> {
     let hash = xxhash_rust::xxh3::xxh3_64(name.as_bytes());
     let mut path = format!("retried/{:02}/{:02}", hash / RETRIED_STEP % RETRIED_STEP, hash % RETRIED_STEP).into_bytes();
-    if let Some(directory) = name.split().0 {
+    if let Some(directory) = directory {
         path.push(b'/');
         path.extend_from_slice(directory);
     }
@@ -258,7 +258,10 @@ mod tests {
 
     #[test]
     fn what_is_tried_again_always_lies_in_the_same_place() {
-        let at = |name: &str| String::from_utf8(retried_place(&Name::parse(name.as_bytes()).unwrap())).unwrap();
+        let at = |name: &str| {
+            let name = Name::parse(name.as_bytes()).unwrap();
+            String::from_utf8(retried_place(name.split().0, &name)).unwrap()
+        };
         assert_eq!(at("a/b/c"), at("a/b/c"));
         assert!(at("a/b/c").ends_with("/a/b") && at("c").len() == "retried/00/00".len());
         let places: std::collections::HashSet<_> = (0..100_000).map(|n| at(&n.to_string())).collect();

@@ -73,7 +73,7 @@ pub(super) struct Session {
     mounts_below: bool,
     /// `.shoal/tmp`; a lock on it tells other runs that these temporary files have an owner.
     pub tmp: Dir,
-    /// The mode of a new file: 0666 less the umask, or as the directory's default ACL has it.
+    /// The mode of a new file that may be run: 0777 less the umask, or as the directory's default ACL has it.
     pub file_mode: u32,
     pub began: Began,
     mounts: Mutex<Vec<Mount>>,
@@ -407,7 +407,7 @@ fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
 fn read_clock(tmp: &Dir, path: &Path) -> Result<(i128, u32)> {
     let probe = || -> Result<(i128, u32), Trouble> {
         let name = temp::random_name();
-        drop(tmp.create(&name, Access::Usual).map_err(Doing::Create.failed())?);
+        drop(tmp.create(&name, Access::Executable).map_err(Doing::Create.failed())?);
         let look = tmp.look(&name).map_err(Doing::Look.failed());
         tmp.remove(&name).map_err(Doing::Create.failed())?;
         look.map(|look| (look.born, look.mode & 0o777))

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::attributes::Attributes;
 use super::session::{Parent, Session, Taken};
 use super::temp::Temp;
 use super::writer::{Slot, check_length};
 use crate::error::Result;
-use crate::fs::dir::Access;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 use crate::fs::sync::Barrier;
@@ -29,7 +29,7 @@ pub(super) fn begin(
     meta: &ObjectMeta,
 ) -> Result<Box<dyn ObjectWriter>> {
     if parent.ours {
-        match parent.dir.create(name.split().1, Access::Usual) {
+        match parent.dir.create(name.split().1, Attributes::of(meta, session.options).access()) {
             Ok(file) => return Ok(Box::new(Direct::new(session, slot.clone(), parent, name, meta, file))),
             Err(Errno::EXIST) => {} // told apart when its last piece is there
             Err(errno) => {
@@ -62,7 +62,7 @@ impl Stream {
         // Refused before it is fetched, where that can be told already. The answer may be another when it is published.
         let mode = slot.borrow().mode;
         session.taken(&parent, name, mode)?;
-        let temp = Temp::create(session, &parent)
+        let temp = Temp::create(session, &parent, Attributes::of(meta, session.options))
             .map_err(|trouble| session.error(trouble, &parent, name, meta.size.unwrap_or(0)))?;
         Ok(Stream { session: session.clone(), slot, parent, name: name.clone(), meta: meta.clone(), temp, bytes: 0 })
     }
@@ -152,7 +152,8 @@ impl ObjectWriter for Direct {
     fn finish(mut self: Box<Self>) -> Result<Put> {
         check_length(&self.name, &self.meta, self.bytes)?;
         let file = self.file.take().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
-        file.and_then(|file| file::fill(file, &[], self.parent.barrier == Barrier::Each))
+        let modified = Attributes::of(&self.meta, self.session.options).modified;
+        file.and_then(|file| file::fill(file, &[], modified, self.parent.barrier == Barrier::Each))
             .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
         self.whole = true;
         self.slot.borrow_mut().wrote(&self.parent, self.bytes);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::attributes::Attributes;
 use super::session::{Parent, Session};
 use crate::fs::dir::{Access, Dir};
 use crate::fs::error::{Doing, Trouble};
@@ -71,32 +72,38 @@ pub(super) struct Temp {
     name: Option<TempName>,
     /// Open until it is sealed.
     file: Option<OwnedFd>,
+    attributes: Attributes,
 }
 
 impl Temp {
     /// Creates one for a file in `parent`.
-    pub(super) fn create(session: &Arc<Session>, parent: &Arc<Parent>) -> Result<Temp, Trouble> {
+    pub(super) fn create(
+        session: &Arc<Session>,
+        parent: &Arc<Parent>,
+        attributes: Attributes,
+    ) -> Result<Temp, Trouble> {
         match parent.elsewhere {
-            false => Self::named(session, None),
-            true => Self::beside(session, parent),
+            false => Self::named(session, None, attributes),
+            true => Self::beside(session, parent, attributes),
         }
     }
 
-    fn beside(session: &Arc<Session>, parent: &Arc<Parent>) -> Result<Temp, Trouble> {
+    fn beside(session: &Arc<Session>, parent: &Arc<Parent>, attributes: Attributes) -> Result<Temp, Trouble> {
         match parent.dir.nameless(Access::Owner) {
             Ok(file) => {
-                Ok(Temp { session: session.clone(), beside: Some(parent.clone()), name: None, file: Some(file) })
+                let (session, beside) = (session.clone(), Some(parent.clone()));
+                Ok(Temp { session, beside, name: None, file: Some(file), attributes })
             }
             // Not every file system has files without a name; the answers differ.
             Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
-                Self::named(session, Some(parent.clone()))
+                Self::named(session, Some(parent.clone()), attributes)
             }
             Err(errno) => Err(Doing::Create.failed()(errno)),
         }
     }
 
-    fn named(session: &Arc<Session>, beside: Option<Arc<Parent>>) -> Result<Temp, Trouble> {
-        let mut temp = Temp { session: session.clone(), beside, name: None, file: None };
+    fn named(session: &Arc<Session>, beside: Option<Arc<Parent>>, attributes: Attributes) -> Result<Temp, Trouble> {
+        let mut temp = Temp { session: session.clone(), beside, name: None, file: None, attributes };
         for turn in 1.. {
             let name = random_name();
             match temp.dir().create(&name, Access::Owner) {
@@ -117,9 +124,13 @@ impl Temp {
         file::write_all(self.file()?, bytes)
     }
 
-    /// Ends writing: the mode becomes that of any new file, and it is closed. `durable`: synced before.
+    /// Ends writing: the mode becomes that of any new file, the time that of its source where it is kept, and it is
+    /// closed. `durable`: synced before.
     pub(super) fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
-        file::set_mode(self.file()?, self.session.file_mode);
+        file::set_mode(self.file()?, self.attributes.mode(self.session.file_mode));
+        if let Some(modified) = self.attributes.modified {
+            file::set_modified(self.file()?, modified)?;
+        }
         if durable {
             file::sync(self.file()?)?;
         }
@@ -167,7 +178,7 @@ impl Temp {
     fn copied_beside(&self, parent: &Arc<Parent>) -> Result<Temp, Trouble> {
         let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
         let from = self.dir().read(&name).map_err(Doing::Open.failed())?;
-        let mut copy = Self::beside(&self.session, parent)?;
+        let mut copy = Self::beside(&self.session, parent, self.attributes)?;
         file::copy(from.as_fd(), copy.file()?)?;
         copy.seal(parent.barrier == crate::fs::sync::Barrier::Each)?;
         Ok(copy)

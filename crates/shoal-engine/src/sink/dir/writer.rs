@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::attributes::Attributes;
 use super::parents::{KEPT_BY_PARTITION, KEPT_BY_WRITER, Parents};
 use super::partition::{Part, retried_place};
 use super::session::{Parent, Session, Taken};
@@ -18,7 +19,6 @@ use super::stream;
 use super::temp::Temp;
 use super::{Held, Touched};
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::Access;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 use crate::fs::sync::Barrier;
@@ -53,6 +53,11 @@ impl Slot {
     pub(super) fn wrote(&mut self, parent: &Parent, bytes: u64) {
         self.objects += 1;
         self.bytes += bytes;
+        self.touch(parent);
+    }
+
+    /// Something was made in a directory, or it was made itself.
+    fn touch(&mut self, parent: &Parent) {
         if parent.barrier == Barrier::Each && !self.touched.contains(&parent.path) {
             self.touched.insert(parent.path.clone());
         }
@@ -84,12 +89,11 @@ impl DirWriter {
         }
     }
 
-    /// The directory of `name`, made where it is missing.
-    fn parent(&mut self, slot: &mut Slot, name: &Name) -> Result<Arc<Parent>> {
-        let path = name.split().0;
+    /// The directory `path` where the objects of a slot lie, made where it is missing; errors are those of `name`.
+    fn parent(&mut self, slot: &mut Slot, path: Option<&[u8]>, name: &Name) -> Result<Arc<Parent>> {
         match &mut slot.home {
             Home::Names => self.parents.of(path, name),
-            Home::Retried => self.parents.of(Some(&retried_place(name)), name),
+            Home::Retried => self.parents.of(Some(&retried_place(path, name)), name),
             Home::Partition { inside: Some(inside), .. } => inside.of(path, name),
             Home::Partition { part, inside } => {
                 let base = part.enter(&mut self.parents, name, slot.mode)?;
@@ -107,16 +111,17 @@ impl DirWriter {
         self.parents.forget() || inside
     }
 
-    /// Runs `write` with the directory of `name`; once more with every directory opened anew where one of those kept
+    /// Runs `write` with the directory `path`; once more with every directory opened anew where one of those kept
     /// open may be what it fails on: it was removed meanwhile, or they take the last file descriptors.
     fn with_parent<T>(
         &mut self,
         slot: &Rc<RefCell<Slot>>,
+        path: Option<&[u8]>,
         name: &Name,
         mut write: impl FnMut(&Arc<Session>, Arc<Parent>) -> Result<T>,
     ) -> Result<T> {
         let mut attempt = |writer: &mut Self| {
-            let parent = writer.parent(&mut slot.borrow_mut(), name)?;
+            let parent = writer.parent(&mut slot.borrow_mut(), path, name)?;
             write(&writer.session, parent)
         };
         let result = attempt(self);
@@ -147,7 +152,7 @@ impl Writer for DirWriter {
         check_length(name, meta, payload.size())?;
         let slot = self.slot(slot)?.clone();
         if let Payload::Elsewhere { size, put } = payload {
-            return self.with_parent(&slot, name, |_, parent| {
+            return self.with_parent(&slot, name.split().0, name, |_, parent| {
                 if put == Put::Written {
                     slot.borrow_mut().wrote(&parent, size);
                 }
@@ -155,8 +160,8 @@ impl Writer for DirWriter {
             });
         }
         let bytes = payload.bytes()?;
-        self.with_parent(&slot, name, |session, parent| {
-            let put = store(session, &parent, name, bytes, slot.borrow().mode)?;
+        self.with_parent(&slot, name.split().0, name, |session, parent| {
+            let put = store(session, &parent, name, bytes, Attributes::of(meta, session.options), slot.borrow().mode)?;
             if put == Put::Written {
                 slot.borrow_mut().wrote(&parent, bytes.len() as u64);
             }
@@ -166,7 +171,16 @@ impl Writer for DirWriter {
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let slot = self.slot(slot)?.clone();
-        self.with_parent(&slot, name, |session, parent| stream::begin(session, &slot, parent, name, meta))
+        let begin = |session: &Arc<Session>, parent| stream::begin(session, &slot, parent, name, meta);
+        self.with_parent(&slot, name.split().0, name, begin)
+    }
+
+    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
+        let slot = self.slot(slot)?.clone();
+        self.with_parent(&slot, Some(name.as_bytes()), name, |_, made| {
+            slot.borrow_mut().touch(&made);
+            Ok(())
+        })
     }
 
     fn seal(&mut self, slot: u32) -> Result<Sealed> {
@@ -198,14 +212,21 @@ impl Writer for DirWriter {
 }
 
 /// Writes an object that is complete: directly where nothing has the name.
-fn store(session: &Arc<Session>, parent: &Arc<Parent>, name: &Name, bytes: &[u8], mode: Mode) -> Result<Put> {
+fn store(
+    session: &Arc<Session>,
+    parent: &Arc<Parent>,
+    name: &Name,
+    bytes: &[u8],
+    attributes: Attributes,
+    mode: Mode,
+) -> Result<Put> {
     let leaf = name.split().1;
     let durable = parent.barrier == Barrier::Each;
     let at = |trouble: Trouble| session.error(trouble, parent, name, bytes.len() as u64);
     loop {
-        match parent.dir.create(leaf, Access::Usual) {
+        match parent.dir.create(leaf, attributes.access()) {
             Ok(file) => {
-                return match file::fill(file, bytes, durable) {
+                return match file::fill(file, bytes, attributes.modified, durable) {
                     Ok(()) => Ok(Put::Written),
                     Err(trouble) => {
                         let error = at(trouble); // before the room is given back: it tells how much was left
@@ -220,13 +241,19 @@ fn store(session: &Arc<Session>, parent: &Arc<Parent>, name: &Name, bytes: &[u8]
         match session.taken(parent, name, mode)? {
             Taken::Free => {} // removed in this moment
             Taken::Duplicate => return Ok(Put::Duplicate),
-            Taken::Replace => return replace(session, parent, leaf, bytes).map_err(at),
+            Taken::Replace => return replace(session, parent, leaf, bytes, attributes).map_err(at),
         }
     }
 }
 
-fn replace(session: &Arc<Session>, parent: &Arc<Parent>, leaf: &[u8], bytes: &[u8]) -> Result<Put, Trouble> {
-    let mut temp = Temp::create(session, parent)?;
+fn replace(
+    session: &Arc<Session>,
+    parent: &Arc<Parent>,
+    leaf: &[u8],
+    bytes: &[u8],
+    attributes: Attributes,
+) -> Result<Put, Trouble> {
+    let mut temp = Temp::create(session, parent, attributes)?;
     temp.write(bytes)?;
     temp.seal(parent.barrier == Barrier::Each)?;
     temp.replace(parent, leaf)?;

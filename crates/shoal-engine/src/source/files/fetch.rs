@@ -289,7 +289,12 @@ impl Opener<'_> {
 }
 
 fn meta(facts: &Facts) -> ObjectMeta {
-    ObjectMeta { size: Some(facts.size), last_modified: facts.last_modified(), ..ObjectMeta::default() }
+    ObjectMeta {
+        size: Some(facts.size),
+        last_modified: facts.last_modified(),
+        executable: facts.executable,
+        ..ObjectMeta::default()
+    }
 }
 
 fn same(before: &Facts, after: &Facts) -> bool {

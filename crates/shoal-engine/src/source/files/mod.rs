@@ -10,9 +10,10 @@
 
 mod ahead;
 mod fetch;
+mod glob;
 mod listing;
 mod paths;
-mod pattern;
+pub(super) mod pattern;
 mod run;
 mod seen;
 mod walk;
@@ -22,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use self::glob::Glob;
 pub use self::paths::Paths;
 use self::pattern::Pattern;
 use self::seen::Seen;

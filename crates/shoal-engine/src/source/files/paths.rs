@@ -68,7 +68,7 @@ impl Paths {
     }
 
     /// Finds what the far ones have in common.
-    pub(super) fn named(self) -> Result<Paths> {
+    pub(in crate::source) fn named(self) -> Result<Paths> {
         let here = std::env::current_dir().map_err(|e| {
             Error::new(Kind::Config, format!("the working directory cannot be told: {e}")).errno(e.raw_os_error())
         })?;
@@ -95,7 +95,7 @@ impl Paths {
     }
 
     /// Appends the name of a path.
-    pub(super) fn name(&self, path: &[u8], into: &mut Vec<u8>) {
+    pub(in crate::source) fn name(&self, path: &[u8], into: &mut Vec<u8>) {
         match is_far(path) {
             true => into.extend_from_slice(self.absolute(path).strip_prefix(&self.common[..]).unwrap_or_default()),
             false => push_words(path, 0, into),

@@ -9,12 +9,12 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
 /// Whether a text has characters that only a glob has.
-pub(super) fn is_glob(text: &str) -> bool {
+pub(in crate::source) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
 /// The longest directory without glob characters, and what is to match below it.
-pub(super) fn split(glob: &str) -> (&str, &str) {
+pub(in crate::source) fn split(glob: &str) -> (&str, &str) {
     let begins = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
     match glob[..begins].rfind('/') {
         None => (".", glob),

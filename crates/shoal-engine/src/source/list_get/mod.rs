@@ -4,6 +4,8 @@
 //! `loops.rs` finds chains that never end, `fetch.rs` gets objects. Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
 
 mod fetch;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod fuzzing;
 mod listing;
 mod loops;
 mod page;

@@ -17,7 +17,7 @@ use crate::source::Skip;
 use crate::source::{Entries, Entry};
 
 /// Most objects in one partition: a kill redoes whole partitions, and a lane holds two or three.
-const PARTITION_MAX: usize = 100;
+pub(super) const PARTITION_MAX: usize = 100;
 /// Set in a stored length: the name stood earlier in its page.
 const DUPLICATE: u32 = 1 << 31;
 

@@ -1,0 +1,508 @@
+//! Streaming decompressors, all behind one type: what zip entries are packed with, and what tar archives are.
+//!
+//! Here: which methods there are, how much memory each may take, and what its failures mean. Not here: how long an output
+//! may be and whether its checksum is right (the formats), whole entries at once (`source/zip/`).
+//!
+//! Every stream is from a stranger. Memory is bounded by the method, not by what the stream asks for: zstd and xz name the
+//! window they need in their header, and beyond [`WINDOW_MAX`] it is refused before it is allocated; of wide ones there is
+//! one at a time ([`Wide`]). A decoder that has
+//! failed stays failed.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::error::{Error, Kind, Result};
+
+/// The largest window that a stream may ask for, in bytes: what `xz -9` needs; `zstd --ultra -22` and `--long` want twice
+/// that, which is more than a whole run may take. Untouched pages of it cost nothing.
+pub(crate) const WINDOW_MAX: u32 = 64 << 20;
+/// The largest window that every lane may have, in bytes: what `xz -6` and `zstd -19` need.
+pub(crate) const WINDOW_EACH: u32 = 8 << 20;
+/// Time without a piece unpacked after which the stream with the wide window is taken to be held up by what comes behind
+/// it, which may wait for the very entry that waits for its turn: much longer than any piece takes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What an xz decoder takes beside its window, in KiB, rounded up.
+const XZ_REST: u32 = 1 << 10;
+/// Packed bytes read at once.
+const INPUT: usize = 64 << 10;
+
+/// How bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Not at all.
+    Stored,
+    Deflate,
+    Deflate64,
+    /// One or more streams.
+    Bzip2,
+    /// One or more frames.
+    Zstd,
+    /// One or more streams.
+    Xz,
+    /// As in a zip archive: with a header of 9 bytes.
+    Lzma,
+    /// One or more members, and zeros.
+    Gzip,
+}
+
+impl Method {
+    /// The method of a zip entry.
+    pub fn of_zip(number: u16) -> Option<Method> {
+        Some(match number {
+            0 => Method::Stored,
+            8 => Method::Deflate,
+            9 => Method::Deflate64,
+            12 => Method::Bzip2,
+            14 => Method::Lzma,
+            93 => Method::Zstd,
+            95 => Method::Xz,
+            _ => return None,
+        })
+    }
+
+    /// How a file is packed as a whole, by its first bytes; [`MAGIC`] of them are enough. `None`: not by any known method.
+    pub fn of_file(first: &[u8]) -> Option<Method> {
+        match first {
+            [0x1f, 0x8b, 8, ..] => Some(Method::Gzip),
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Method::Bzip2),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Method::Xz),
+            // A frame, or one to be passed over.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Method::Zstd),
+            _ => None,
+        }
+    }
+
+    /// What users call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Stored => "stored",
+            Method::Deflate => "deflate",
+            Method::Deflate64 => "deflate64",
+            Method::Bzip2 => "bzip2",
+            Method::Zstd => "zstd",
+            Method::Xz => "xz",
+            Method::Lzma => "lzma",
+            Method::Gzip => "gzip",
+        }
+    }
+}
+
+/// First bytes of a file that `Method::of_file` looks at.
+pub(crate) const MAGIC: usize = 6;
+
+/// Unpacks a stream.
+pub(crate) struct Decoder<'r> {
+    reader: Box<dyn Read + 'r>,
+    method: Method,
+    /// Bytes unpacked so far, for messages.
+    out: u64,
+    /// Whether it has come to its end or failed.
+    state: State,
+}
+
+enum State {
+    Going,
+    Ended,
+    Failed(Kind, String),
+}
+
+impl<'r> Decoder<'r> {
+    /// A decoder of `input`, which holds the packed bytes and no others. `length`: of what is packed, for lzma without a
+    /// mark at its end.
+    ///
+    /// # Errors
+    /// [`Kind::Integrity`] when it does not begin like a stream of its method, [`Kind::TooLarge`] when it asks for a window
+    /// over [`WINDOW_MAX`], or what reading `input` failed with. Later, `read` finds the same.
+    pub fn new(method: Method, input: impl Read + 'r, length: Option<u64>) -> Result<Decoder<'r>> {
+        Decoder::within(WINDOW_MAX, method, input, length)
+    }
+
+    /// The same, with another limit of the window, a power of two.
+    ///
+    /// # Errors
+    /// As of [`Decoder::new`].
+    pub fn within(window: u32, method: Method, input: impl Read + 'r, length: Option<u64>) -> Result<Decoder<'r>> {
+        let reader = reader(window, method, input, length).map_err(|error| meaning(method, 0, error))?;
+        Ok(Decoder { reader, method, out: 0, state: State::Going })
+    }
+
+    /// The next bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// As of [`Decoder::new`].
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+        match &self.state {
+            State::Going if into.is_empty() => return Ok(0),
+            State::Going => {}
+            State::Ended => return Ok(0),
+            State::Failed(kind, why) => return Err(Error::new(*kind, why.clone())),
+        }
+        loop {
+            match self.reader.read(into) {
+                Ok(0) => self.state = State::Ended,
+                Ok(read) => {
+                    self.out += read as u64;
+                    return Ok(read);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let error = meaning(self.method, self.out, error);
+                    self.state = State::Failed(error.kind(), error.why().to_owned());
+                    return Err(error);
+                }
+            }
+            return Ok(0);
+        }
+    }
+
+    /// Reads until `into` is full or the stream at its end.
+    pub fn fill(&mut self, into: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.read(&mut into[filled..])? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Lets one stream of a run at a time have a window over [`WINDOW_EACH`]: as many as there are lanes would be all memory
+/// that a run may take, several times.
+pub(crate) struct Wide {
+    turn: Semaphore,
+    /// Pieces unpacked by those whose turn it was.
+    pieces: AtomicU64,
+    patience: Duration,
+}
+
+impl Wide {
+    /// Waits for this stream's turn; it ends when the answer is dropped. Without an answer it may go on all the same:
+    /// the other one is held up.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        if let Ok(turn) = self.turn.try_acquire() {
+            return Some(turn);
+        }
+        loop {
+            let before = self.pieces.load(Relaxed);
+            match tokio::time::timeout(self.patience, self.turn.acquire()).await {
+                Ok(turn) => return turn.ok(),
+                Err(_) if self.pieces.load(Relaxed) == before => return None,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A piece was unpacked.
+    pub fn unpacked(&self) {
+        self.pieces.fetch_add(1, Relaxed);
+    }
+}
+
+impl Default for Wide {
+    fn default() -> Wide {
+        Wide { turn: Semaphore::new(1), pieces: AtomicU64::new(0), patience: PATIENCE }
+    }
+}
+
+/// Carries an error of the engine through a decoder.
+pub(crate) fn carried(error: Error) -> io::Error {
+    io::Error::other(error)
+}
+
+fn reader<'r>(most: u32, method: Method, input: impl Read + 'r, length: Option<u64>) -> io::Result<Box<dyn Read + 'r>> {
+    let mut input = BufReader::with_capacity(INPUT, input);
+    Ok(match method {
+        Method::Stored => Box::new(input),
+        Method::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(input)),
+        Method::Deflate64 => Box::new(deflate64::Deflate64Decoder::with_buffer(input)),
+        Method::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(input)),
+        Method::Gzip => Box::new(Members::new(Box::new(input))),
+        Method::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(input)?;
+            decoder.window_log_max(most.ilog2())?;
+            Box::new(decoder)
+        }
+        Method::Xz => {
+            let limit = (most >> 10) + XZ_REST;
+            Box::new(lzma_rust2::XzReader::new_mem_limit(Full(input), true, limit))
+        }
+        Method::Lzma => {
+            let (properties, window) = lzma_header(&mut input, most)?;
+            // As many as nobody can have: it ends at its mark.
+            let length = length.unwrap_or(u64::MAX);
+            Box::new(lzma_rust2::LzmaReader::new_with_props(input, length, properties, window, None)?)
+        }
+    })
+}
+
+/// What a zip archive puts in front of lzma: the version of the packer, the length of what follows, and that.
+fn lzma_header(input: &mut impl Read, most: u32) -> io::Result<(u8, u32)> {
+    let mut header = [0; 9];
+    input.read_exact(&mut header)?;
+    let [_, _, 5, 0, properties, window @ ..] = header else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its header is not one of lzma in a zip archive"));
+    };
+    match u32::from_le_bytes(window) {
+        window if window > most => Err(io::ErrorKind::OutOfMemory.into()),
+        window => Ok((properties, window)),
+    }
+}
+
+/// The members of a gzip file. Zeros behind the last one are passed over, as `gzip` does: what writes in blocks, such as
+/// tapes, fills the last one up.
+struct Members<'r> {
+    member: flate2::bufread::GzDecoder<Box<dyn BufRead + 'r>>,
+    /// Zeros were found behind a member.
+    padded: bool,
+}
+
+impl<'r> Members<'r> {
+    fn new(input: Box<dyn BufRead + 'r>) -> Members<'r> {
+        Members { member: flate2::bufread::GzDecoder::new(input), padded: false }
+    }
+
+    /// Behind a member: passes over zeros; whether another member follows.
+    fn goes_on(&mut self) -> io::Result<bool> {
+        loop {
+            let held = self.member.get_mut().fill_buf()?;
+            let length = held.len();
+            let zeros = held.iter().position(|&byte| byte != 0).unwrap_or(length);
+            self.padded |= zeros > 0;
+            self.member.get_mut().consume(zeros);
+            match (zeros < length, self.padded) {
+                (true, true) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "something stands behind its padding"));
+                }
+                (true, false) => return Ok(true),
+                (false, _) if length == 0 => return Ok(false),
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+impl Read for Members<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.member.read(into)?;
+            if read > 0 || into.is_empty() || !self.goes_on()? {
+                return Ok(read);
+            }
+            let input = self.member.reset(Box::new(io::empty()));
+            self.member.reset(input);
+        }
+    }
+}
+
+/// Reads that are short only at the end: the xz reader takes a short one for it.
+struct Full<R>(R);
+
+impl<R: Read> Read for Full<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.0.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// What the failure of a decoder means: most of them say so in words of their own, which are not for users.
+fn meaning(method: Method, out: u64, error: io::Error) -> Error {
+    let kind = error.kind();
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return error, // of reading what is packed
+        Err(error) => error,
+    };
+    let (method, text) = (method.as_str(), error.to_string());
+    if kind == io::ErrorKind::OutOfMemory || text.contains("too much memory") {
+        let limit = WINDOW_MAX >> 20;
+        return Error::new(Kind::TooLarge, format!("the {method} stream asks for a window of more than {limit} MiB"))
+            .hint(format!("pack it again with a window of {limit} MiB or less"));
+    }
+    let why = match kind {
+        io::ErrorKind::Unsupported => {
+            return Error::new(Kind::Unsupported, format!("the {method} stream cannot be unpacked: {text}"));
+        }
+        io::ErrorKind::UnexpectedEof => format!("the {method} stream breaks off after {out} bytes unpacked"),
+        _ => format!("the {method} stream is damaged after {out} bytes unpacked: {text}"),
+    };
+    Error::new(Kind::Integrity, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn data() -> Vec<u8> {
+        (0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect()
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    fn bzip2(bytes: &[u8]) -> Vec<u8> {
+        let mut packer = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8], window: u32) -> Vec<u8> {
+        let mut options = lzma_rust2::XzOptions::with_preset(1);
+        options.lzma_options.dict_size = window;
+        let mut packer = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    fn deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    /// As zip archives hold it.
+    fn lzma(bytes: &[u8], marked: bool) -> Vec<u8> {
+        let options = lzma_rust2::LzmaOptions::with_preset(1);
+        let (properties, window) = (options.get_props(), options.dict_size.to_le_bytes());
+        let mut packer = lzma_rust2::LzmaWriter::new_no_header(Vec::new(), &options, marked).unwrap();
+        packer.write_all(bytes).unwrap();
+        [&[9, 20, 5, 0, properties][..], &window, &packer.finish().unwrap()].concat()
+    }
+
+    fn unpack(method: Method, packed: &[u8], length: Option<u64>) -> Result<Vec<u8>> {
+        let mut decoder = Decoder::new(method, packed, length)?;
+        let mut out = vec![0; 8 << 20];
+        let filled = decoder.fill(&mut out)?;
+        assert_eq!(decoder.read(&mut [0]).unwrap(), 0);
+        out.truncate(filled);
+        Ok(out)
+    }
+
+    #[test]
+    fn every_method_unpacks_what_was_packed_and_several_streams_in_a_row() {
+        let data = data();
+        let length = Some(data.len() as u64);
+        assert_eq!(unpack(Method::Stored, &data, None).unwrap(), data);
+        assert_eq!(unpack(Method::Deflate, &deflate(&data), None).unwrap(), data);
+        assert_eq!(unpack(Method::Lzma, &lzma(&data, true), None).unwrap(), data);
+        assert_eq!(unpack(Method::Lzma, &lzma(&data, true), length).unwrap(), data);
+        assert_eq!(unpack(Method::Lzma, &lzma(&data, false), length).unwrap(), data);
+        for (method, packed) in [
+            (Method::Gzip, gzip(&data)),
+            (Method::Bzip2, bzip2(&data)),
+            (Method::Xz, xz(&data, 1 << 20)),
+            (Method::Zstd, zstd::encode_all(&data[..], 3).unwrap()),
+        ] {
+            assert_eq!(Method::of_file(&packed[..MAGIC]), Some(method));
+            assert!(unpack(method, &packed, None).unwrap() == data, "{method:?}");
+            let twice = unpack(method, &packed.repeat(2), None).unwrap();
+            assert!(twice == data.repeat(2), "{method:?}");
+        }
+        // What packs deflate64 is rare; short matches and their codes are the same in deflate.
+        assert_eq!(unpack(Method::Deflate64, &deflate(b"abcabcabcabc"), None).unwrap(), b"abcabcabcabc");
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_or_flipped_is_an_error_or_shorter_and_never_more() {
+        let data = &data()[..3000];
+        let streams = [
+            (Method::Gzip, gzip(data)),
+            (Method::Bzip2, bzip2(data)),
+            (Method::Xz, xz(data, 1 << 16)),
+            (Method::Zstd, zstd::encode_all(data, 3).unwrap()),
+            (Method::Deflate, deflate(data)),
+            (Method::Deflate64, deflate(data)),
+            (Method::Lzma, lzma(data, true)),
+        ];
+        for (method, packed) in &streams {
+            for end in 0..packed.len() {
+                match unpack(*method, &packed[..end], None) {
+                    Ok(out) => assert!(data.starts_with(&out), "{method:?} cut at {end}"),
+                    Err(error) => assert_eq!(error.kind(), Kind::Integrity, "{method:?} cut at {end}"),
+                }
+            }
+            for at in 0..packed.len() {
+                let mut flipped = packed.clone();
+                flipped[at] ^= 0x40;
+                let _ = unpack(*method, &flipped, None); // whatever it says, it says it
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_over_the_limit_is_refused_by_name_before_it_is_allocated() {
+        let mut wide = zstd::stream::Encoder::new(Vec::new(), 3).unwrap();
+        wide.window_log(WINDOW_MAX.ilog2() + 1).unwrap();
+        wide.include_contentsize(false).unwrap();
+        wide.write_all(b"x").unwrap();
+        let mut header = lzma(b"x", true);
+        header[5..9].copy_from_slice(&(WINDOW_MAX + 1).to_le_bytes());
+        // The block header of an xz stream names its window at its ninth byte, under a checksum.
+        let mut of_xz = xz(b"x", 1 << 16);
+        let block = 12..12 + 4 * (of_xz[12] as usize + 1);
+        let window = block.start + 4;
+        of_xz[window] = 30; // 128 MiB
+        let sum = crc32fast::hash(&of_xz[block.start..block.end - 4]);
+        of_xz[block.end - 4..block.end].copy_from_slice(&sum.to_le_bytes());
+        let streams = [(Method::Zstd, wide.finish().unwrap()), (Method::Lzma, header), (Method::Xz, of_xz)];
+        for (method, packed) in streams {
+            let error = unpack(method, &packed, None).unwrap_err();
+            assert_eq!(error.kind(), Kind::TooLarge, "{method:?}: {error}");
+            assert!(error.why().contains("64 MiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_its_turn_after_another_and_waits_for_none_that_is_held_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let wide = Wide { patience: Duration::from_millis(500), ..Wide::default() };
+        runtime.block_on(async {
+            let first = wide.turn().await.unwrap();
+            assert!(wide.turn().await.is_none(), "nothing was unpacked meanwhile");
+            let working = async {
+                for _ in 0..50 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    wide.unpacked();
+                }
+                drop(first);
+            };
+            let (second, ()) = tokio::join!(wide.turn(), working);
+            assert!(second.is_some(), "it waits for one that works, however long");
+            assert!(wide.turn.try_acquire().is_err());
+        });
+    }
+
+    #[test]
+    fn an_error_of_the_file_comes_through_as_it_is_and_stays() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(carried(Error::new(Kind::Changed, "the archive changed while it was read")))
+            }
+        }
+        for method in [Method::Stored, Method::Deflate, Method::Gzip, Method::Zstd, Method::Xz, Method::Bzip2] {
+            let mut decoder = Decoder::new(method, Broken, None).unwrap();
+            for _ in 0..2 {
+                let error = decoder.read(&mut [0; 10]).unwrap_err();
+                assert_eq!(error.kind(), Kind::Changed, "{method:?}: {error}");
+            }
+        }
+    }
+}

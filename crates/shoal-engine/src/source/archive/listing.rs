@@ -1,0 +1,304 @@
+//! From archives to partitions: plans each archive in turn and cuts it, in pages at which a listing can go on.
+//!
+//! The cut depends on the archive alone. Entries that take long come first, each by itself, so that the rest is unpacked
+//! beside them; the others in runs as they lie in the archive, so that one read serves many.
+
+use std::iter::once;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Archive;
+use super::find::Found;
+use super::keep::Keep;
+use super::plan::What;
+use super::run::of_ranges;
+use super::seen::Seen;
+use crate::display::escape;
+use crate::error::{Class, Error, Kind, Result};
+use crate::fs::read;
+use crate::partition::{Cursor, Key, Partition};
+use crate::source::{BoxFuture, Listing};
+
+/// Entries of a partition at the most, as of a page of a list/get service.
+const ENTRIES_MAX: u32 = 100;
+/// Bytes that the entries of a partition unpack to, unless it has only one: some 10 ms of work.
+const OUTPUT_MAX: u64 = 8 << 20;
+/// An entry of more bytes comes first.
+const LARGE: u64 = 64 << 20;
+/// Archives of at most this many bytes are planned in well under 0.1 s.
+const AT_ONCE: u64 = 4 << 20;
+/// Partitions of a page. The journal folds page by page.
+const PAGE: u64 = 100;
+/// Bytes at the front of a planned archive that the kernel is asked to read: its first partition will come to a lane soon.
+const FIRST: u64 = 8 << 20;
+
+/// Where a page begins: what `Cursor` holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// `seq` of its first partition.
+    seq: u64,
+    /// The archive it begins in, and how many of its partitions come before; `None` at the start.
+    within: Option<(Found, u32)>,
+}
+
+impl Place {
+    fn cursor(&self) -> Cursor {
+        let mut bytes = self.seq.to_le_bytes().to_vec();
+        if let Some((found, done)) = &self.within {
+            bytes.extend_from_slice(&found.size.to_le_bytes());
+            bytes.extend_from_slice(&done.to_le_bytes());
+            bytes.extend_from_slice(&found.path);
+        }
+        Cursor(bytes.into())
+    }
+
+    fn of(cursor: Option<&Cursor>) -> Option<Place> {
+        let Some(cursor) = cursor else { return Some(Place { seq: 0, within: None }) };
+        let (seq, rest) = cursor.0.split_first_chunk()?;
+        let seq = u64::from_le_bytes(*seq);
+        if rest.is_empty() {
+            return Some(Place { seq, within: None });
+        }
+        let (size, rest) = rest.split_first_chunk()?;
+        let (done, path) = rest.split_first_chunk()?;
+        let found = Found { size: u64::from_le_bytes(*size), path: path.into() };
+        Some(Place { seq, within: Some((found, u32::from_le_bytes(*done))) })
+    }
+}
+
+/// An archive on its way into partitions.
+struct Cut {
+    /// `None`: it failed as a whole.
+    archive: Option<Arc<Archive>>,
+    /// Searched for large entries up to here.
+    searched: u32,
+    /// Cut into runs up to here.
+    at: u32,
+    ended: bool,
+    /// Partitions so far.
+    done: u32,
+}
+
+impl Cut {
+    fn new(archive: Option<Arc<Archive>>) -> Cut {
+        Cut { archive, searched: 0, at: 0, ended: false, done: 0 }
+    }
+
+    /// The entries of its next partition; of an archive that failed, no entries, once.
+    fn next(&mut self) -> Option<Vec<Range<u32>>> {
+        let ranges = self.ranges()?;
+        self.done += 1;
+        Some(ranges)
+    }
+
+    fn ranges(&mut self) -> Option<Vec<Range<u32>>> {
+        let Some(archive) = &self.archive else {
+            return (!std::mem::replace(&mut self.ended, true)).then(Vec::new);
+        };
+        let (plan, count) = (&archive.plan, archive.plan.members.len() as u32);
+        if plan.sequential {
+            return (count > 0 && !std::mem::replace(&mut self.ended, true)).then(|| once(0..count).collect());
+        }
+        let is_large = |number: u32| {
+            let member = &plan.members[number as usize];
+            member.size > LARGE && member.what == What::File
+        };
+        while self.searched < count {
+            self.searched += 1;
+            if is_large(self.searched - 1) {
+                return Some(once(self.searched - 1..self.searched).collect());
+            }
+        }
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        let (mut entries, mut output) = (0, 0);
+        while self.at < count && entries < ENTRIES_MAX {
+            let member = &plan.members[self.at as usize];
+            if !is_large(self.at) {
+                let size = if member.what == What::File { member.size } else { 0 };
+                if entries > 0 && output + size > OUTPUT_MAX {
+                    break;
+                }
+                (entries, output) = (entries + 1, output + size);
+                match ranges.last_mut() {
+                    Some(last) if last.end == self.at => last.end += 1,
+                    _ => ranges.push(self.at..self.at + 1),
+                }
+            }
+            self.at += 1;
+        }
+        (entries > 0).then_some(ranges)
+    }
+}
+
+/// The listing of archives.
+pub(super) struct OfArchives {
+    keep: Arc<Keep>,
+    seen: Arc<Seen>,
+    /// Where it is to begin, until the archives were found.
+    begin: Option<Place>,
+    found: Vec<Found>,
+    at: usize,
+    cut: Option<Cut>,
+    /// Of the archive at `at`: partitions that come before the cursor.
+    before: u32,
+    seq: u64,
+    after: Cursor,
+    /// Partitions in the page so far.
+    filled: u64,
+}
+
+impl OfArchives {
+    pub fn new(keep: Arc<Keep>, seen: Arc<Seen>, after: Option<Cursor>) -> Result<OfArchives> {
+        let begin = Place::of(after.as_ref()).ok_or_else(|| {
+            Error::new(Kind::CursorRefused, "the journal's place in the listing is not one of this source")
+                .hint("list from the start and skip what is committed: --relist")
+        })?;
+        seen.reset();
+        let (seq, after) = (begin.seq, begin.cursor());
+        let begin = Some(begin);
+        Ok(OfArchives { keep, seen, begin, found: Vec::new(), at: 0, cut: None, before: 0, seq, after, filled: 0 })
+    }
+
+    async fn advance(&mut self) -> Result<Option<Partition>> {
+        if let Some(begin) = &self.begin {
+            let (found, unmatched) = self.keep.find.all().await?;
+            if let (true, Some(glob)) = (found.is_empty(), unmatched.first()) {
+                return Err(Error::new(Kind::Config, "no file matches").on(&escape(glob.as_bytes())));
+            }
+            self.seen.unmatched(unmatched);
+            if let Some((place, done)) = &begin.within {
+                self.at = found.partition_point(|found| found.rank() < place.rank());
+                self.before = if found.get(self.at) == Some(place) { *done } else { 0 };
+            }
+            (self.found, self.begin) = (found, None);
+        }
+        while let Some(found) = self.found.get(self.at) {
+            if let Some(cut) = &mut self.cut {
+                match cut.next() {
+                    Some(_) if cut.done <= self.before => continue,
+                    Some(ranges) => return Ok(Some(self.partition(&ranges))),
+                    None => (self.cut, self.at, self.before) = (None, self.at + 1, 0),
+                }
+                continue;
+            }
+            let archive = match planned(&self.keep, found).await {
+                Ok(archive) => Some(archive),
+                Err(error) if error.class() == Class::Object => None,
+                Err(error) => return Err(error),
+            };
+            if let Some(archive) = &archive {
+                self.seen.archive(&archive.plan);
+                read::will_need(archive.file.fd.as_fd(), 0, FIRST.min(archive.file.len()));
+            }
+            self.cut = Some(Cut::new(archive));
+            tokio::task::yield_now().await; // planning takes a while: the engine looks whether the run goes on
+        }
+        Ok(None)
+    }
+
+    fn partition(&mut self, ranges: &[Range<u32>]) -> Partition {
+        let found = &self.found[self.at];
+        let cut = self.cut.as_ref();
+        let archive = cut.and_then(|cut| cut.archive.as_deref());
+        let payload = of_ranges(&found.path, archive.map(|archive| &archive.file.facts), ranges).into();
+        let key = key(found, archive, ranges);
+        let len = archive.map_or(1, |_| ranges.iter().map(|range| range.end - range.start).sum());
+        let mut partition =
+            Partition { seq: self.seq, key, after: self.after.clone(), next: None, payload, len: Some(len) };
+        self.seq += 1;
+        self.filled += 1;
+        if self.filled == PAGE {
+            self.filled = 0;
+            let done = cut.map_or(0, |cut| cut.done);
+            self.after = Place { seq: self.seq, within: Some((found.clone(), done)) }.cursor();
+            partition.next = Some(self.after.clone());
+        }
+        partition
+    }
+}
+
+impl Listing for OfArchives {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        Box::pin(self.advance())
+    }
+}
+
+/// An archive, planned. A large one by a thread of its own: a packed tar is unpacked for that, and whoever waits for the
+/// run to stop must not wait for it.
+async fn planned(keep: &Arc<Keep>, found: &Found) -> Result<Arc<Archive>> {
+    if found.size <= AT_ONCE {
+        return keep.listed(&found.path, &Arc::default());
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let work = {
+        let (keep, path, stop) = (keep.clone(), found.path.clone(), stop.clone());
+        move || {
+            let _ = sender.send(keep.listed(&path, &stop)); // nobody waits for it any more
+        }
+    };
+    let Ok(thread) = std::thread::Builder::new().name("shoal-plan".into()).spawn(work) else {
+        return keep.listed(&found.path, &Arc::default());
+    };
+    let mut planning = Planning { stop, thread: Some(thread) };
+    let archive = receiver.await;
+    if let Some(thread) = planning.thread.take() {
+        let _ = thread.join(); // if it panicked, it has sent nothing
+    }
+    archive.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "planning an archive panicked")))
+}
+
+/// A thread that plans an archive. Dropped, it is stopped and waited for.
+struct Planning {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Planning {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.store(true, Relaxed);
+            let _ = thread.join(); // it has nothing to say
+        }
+    }
+}
+
+/// The same archive with the same entries: path, size, time of its last change, and what each entry says of itself.
+fn key(found: &Found, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
+    let mut hasher = Xxh3::new();
+    hasher.update(&(found.path.len() as u64).to_le_bytes());
+    hasher.update(&found.path);
+    let Some(archive) = archive else { return Key(hasher.digest128()) };
+    hasher.update(&archive.file.facts.size.to_le_bytes());
+    hasher.update(&archive.file.facts.written.to_le_bytes());
+    for member in ranges.iter().flat_map(|range| &archive.plan.members[range.start as usize..range.end as usize]) {
+        let name = archive.plan.name(member);
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name);
+        hasher.update(&member.at.to_le_bytes());
+        hasher.update(&member.size.to_le_bytes());
+        hasher.update(&member.crc.to_le_bytes());
+    }
+    Key(hasher.digest128())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back() {
+        let found = Found { size: 7, path: (*b"/a/b.zip").into() };
+        for place in [Place { seq: 0, within: None }, Place { seq: 300, within: Some((found, 17)) }] {
+            assert_eq!(Place::of(Some(&place.cursor())), Some(place));
+        }
+        assert_eq!(Place::of(Some(&Cursor([1, 2].as_slice().into()))), None);
+        assert_eq!(Place::of(None), Some(Place { seq: 0, within: None }));
+    }
+}

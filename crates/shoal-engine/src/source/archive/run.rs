@@ -1,0 +1,275 @@
+//! What a partition of archives holds: runs of the entries of one archive, entries of any archives to be tried again, or an
+//! archive that failed as a whole; and what it looks like once opened.
+//!
+//! A locator is the path of the archive, NUL, the number of the entry, NUL, a checksum of its name: so that an archive that
+//! was made anew does not give another entry for one that failed. Of a whole archive it ends behind the first NUL.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Archive;
+use super::keep::Keep;
+use super::plan::What;
+use crate::error::{Class, Error, HostId, Kind, Result};
+use crate::fs::read::Facts;
+use crate::source::{Entries, Entry, Skip};
+
+/// First byte of a payload: a run of an archive, or a locator each.
+const RUN: u8 = b'r';
+const LOCATORS: u8 = b'l';
+
+/// A payload of entries of one archive; no entries: the archive as a whole, which has failed.
+pub(super) fn of_ranges(path: &[u8], facts: Option<&Facts>, ranges: &[Range<u32>]) -> Vec<u8> {
+    let mut payload = vec![RUN];
+    payload.extend_from_slice(&(path.len() as u32).to_le_bytes());
+    payload.extend_from_slice(path);
+    let (size, changed) = facts.map_or((0, 0), |facts| (facts.size, facts.changed));
+    payload.extend_from_slice(&size.to_le_bytes());
+    payload.extend_from_slice(&changed.to_le_bytes());
+    for range in ranges {
+        payload.extend_from_slice(&range.start.to_le_bytes());
+        payload.extend_from_slice(&range.end.to_le_bytes());
+    }
+    payload
+}
+
+/// A payload of single locators.
+pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut payload = vec![LOCATORS];
+    for locator in locators {
+        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
+        payload.extend_from_slice(locator);
+    }
+    payload
+}
+
+/// What a locator says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Located<'a> {
+    pub path: &'a [u8],
+    /// The number of the entry and the checksum of its name; `None`: the archive as a whole.
+    pub entry: Option<(u32, u32)>,
+}
+
+impl<'a> Located<'a> {
+    pub fn read(locator: &'a [u8]) -> Located<'a> {
+        let (path, rest) = locator.split_at(memchr::memchr(0, locator).unwrap_or(locator.len()));
+        let mut fields = rest.split(|&byte| byte == 0).skip(1);
+        let mut number =
+            |radix| std::str::from_utf8(fields.next()?).ok().and_then(|text| u32::from_str_radix(text, radix).ok());
+        let entry = number(10).and_then(|member| Some((member, number(16)?)));
+        Located { path, entry }
+    }
+
+    /// Whether an archive still has the entry that it had.
+    pub fn holds(&self, archive: &Archive) -> bool {
+        self.entry.is_some_and(|(number, sum)| {
+            let member = archive.plan.members.get(number as usize);
+            member.is_some_and(|member| checksum(archive.plan.name(member)) == sum)
+        })
+    }
+}
+
+fn checksum(name: &[u8]) -> u32 {
+    xxh3_64(name) as u32
+}
+
+/// The archive is not the one that was listed.
+pub(super) fn changed() -> Error {
+    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list anew: --again")
+}
+
+struct Place {
+    /// Which archive, and its entry; `None`: the name lies in `text`.
+    entry: Option<(u32, u32)>,
+    name: Range<u32>,
+    locator: Range<u32>,
+}
+
+/// The entries of an open partition.
+pub(super) struct Run {
+    archives: Vec<Arc<Archive>>,
+    text: Vec<u8>,
+    places: Vec<Place>,
+}
+
+impl Run {
+    /// Reads a payload, and plans the archives that it names where nobody has.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] for a payload this file did not make; errors that are not about one archive.
+    pub fn new(payload: &[u8], keep: &Keep) -> Result<Run> {
+        let mut run = Run { archives: Vec::new(), text: Vec::new(), places: Vec::with_capacity(128) };
+        let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
+        match payload.split_first() {
+            Some((&RUN, rest)) => run.ranges(Rest(rest), keep).ok_or_else(damaged)??,
+            Some((&LOCATORS, rest)) => run.locators(Rest(rest), keep).ok_or_else(damaged)??,
+            _ => return Err(damaged()),
+        }
+        Ok(run)
+    }
+
+    /// The archives of its entries.
+    pub fn archives(&self) -> &[Arc<Archive>] {
+        &self.archives
+    }
+
+    /// Where what is to be read of the first archive begins and ends.
+    pub fn extent(&self) -> Option<Range<u64>> {
+        let archive = self.archives.first().filter(|archive| !archive.plan.sequential)?;
+        let numbers = self.places.iter().filter_map(|place| place.entry.filter(|(which, _)| *which == 0));
+        let members = numbers.filter_map(|(_, number)| archive.plan.members.get(number as usize));
+        members
+            .map(|member| (member.at, member.bound))
+            .reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
+            .map(|(at, bound)| at..bound)
+    }
+
+    fn ranges(&mut self, mut rest: Rest<'_>, keep: &Keep) -> Option<Result<()>> {
+        let length = rest.number()? as usize;
+        let path = rest.take(length)?;
+        let size = u64::from_le_bytes(rest.take(8)?.try_into().ok()?);
+        let time = i128::from_le_bytes(rest.take(16)?.try_into().ok()?);
+        if rest.0.is_empty() {
+            self.whole(path, keep);
+            return Some(Ok(()));
+        }
+        let archive = match keep.archive(path) {
+            Ok(archive) => {
+                (archive.file.facts.size, archive.file.facts.changed) == (size, time) && {
+                    self.archives.push(archive);
+                    true
+                }
+            }
+            Err(error) if error.class() != Class::Object => return Some(Err(error)),
+            Err(_) => false,
+        };
+        while !rest.0.is_empty() {
+            for number in rest.number()?..rest.number()? {
+                match archive {
+                    true => self.entry(0, number),
+                    // It is another one now, or cannot be read: as many failures as there were entries.
+                    false => self.whole(path, keep),
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    fn locators(&mut self, mut rest: Rest<'_>, keep: &Keep) -> Option<Result<()>> {
+        while !rest.0.is_empty() {
+            let length = rest.number()? as usize;
+            let locator = rest.take(length)?;
+            let located = Located::read(locator);
+            let which = match self.archives.iter().position(|archive| *archive.file.path == *located.path) {
+                Some(which) => Some(which),
+                None if located.entry.is_none() => None,
+                None => match keep.archive(located.path) {
+                    Ok(archive) => {
+                        self.archives.push(archive);
+                        Some(self.archives.len() - 1)
+                    }
+                    Err(error) if error.class() != Class::Object => return Some(Err(error)),
+                    Err(_) => None,
+                },
+            };
+            match (which, located.entry) {
+                (Some(which), Some((number, _))) if located.holds(&self.archives[which]) => {
+                    self.entry(which as u32, number);
+                }
+                // Fetching it will say why not.
+                _ => {
+                    let start = self.text.len() as u32;
+                    self.text.extend_from_slice(locator);
+                    let locator = start..self.text.len() as u32;
+                    self.text.extend_from_slice(&keep.find.name(located.path));
+                    self.places.push(Place { entry: None, name: locator.end..self.text.len() as u32, locator });
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    fn entry(&mut self, which: u32, number: u32) {
+        use std::io::Write;
+        let archive = &self.archives[which as usize];
+        let Some(member) = archive.plan.members.get(number as usize) else { return };
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(&archive.file.path);
+        let _ = write!(self.text, "\0{number}\0{:08x}", checksum(archive.plan.name(member)));
+        let locator = start..self.text.len() as u32;
+        self.places.push(Place { entry: Some((which, number)), name: 0..0, locator });
+    }
+
+    fn whole(&mut self, path: &[u8], keep: &Keep) {
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(path);
+        self.text.push(0);
+        let locator = start..self.text.len() as u32;
+        self.text.extend_from_slice(&keep.find.name(path));
+        self.places.push(Place { entry: None, name: locator.end..self.text.len() as u32, locator });
+    }
+
+    fn slice(&self, range: &Range<u32>) -> &[u8] {
+        &self.text[range.start as usize..range.end as usize]
+    }
+}
+
+impl Entries for Run {
+    fn len(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let place = &self.places[index as usize];
+        let locator = self.slice(&place.locator);
+        let Some((which, number)) = place.entry else {
+            return Entry { name: self.slice(&place.name), locator, host: HostId(0), skip: None };
+        };
+        let plan = &self.archives[which as usize].plan;
+        let member = &plan.members[number as usize];
+        let skip = match member.what {
+            What::File | What::Fault(_) => None,
+            What::Directory { empty } => Some(Skip::Directory { make: empty }),
+            What::Link(_) | What::Special => Some(Skip::NoObject),
+        };
+        Entry { name: plan.name(member), locator, host: HostId(0), skip }
+    }
+
+    fn within(&self, index: u32) -> Option<&[u8]> {
+        let (which, _) = self.places[index as usize].entry?;
+        Some(&self.archives[which as usize].file.path)
+    }
+}
+
+/// What of a payload has not been read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locator_is_read_back() {
+        let read = |locator| Located::read(locator);
+        assert_eq!(read(b"/a/x.zip\x0017\x00000000ff"), Located { path: b"/a/x.zip", entry: Some((17, 255)) });
+        assert_eq!(read(b"/a/x.zip\0"), Located { path: b"/a/x.zip", entry: None });
+        for damaged in [&b"/a/x.zip"[..], b"/a/x.zip\0x\x001", b"/a/x.zip\x001", b"/a/x.zip\x001\0zz"] {
+            assert_eq!(read(damaged), Located { path: b"/a/x.zip", entry: None });
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From the headers of a tar archive to its plan.
+//!
+//! An archive that breaks off, or is damaged from some byte on, keeps the entries before that; one failed entry stands for
+//! the rest. A packed one whose stream is damaged in any other way than by its end being missing is refused as a whole: what
+//! its checksum finds may be anywhere in it. So is what goes beyond a limit, and found while it is read: a packed archive of
+//! a few kilobytes may go on for days.
+
+use super::headers::{Entry, Health, Reader, Stream, What as Is};
+use super::stream::{Packed, Plain};
+use crate::error::{Error, Kind, Result};
+use crate::source::archive::decode::Method;
+use crate::source::archive::limits;
+use crate::source::archive::names::{Charset, RawName};
+use crate::source::archive::plan::{Fault, Link, Member, NO_TIME, Plan, What};
+use crate::source::archive::{ArchiveFile, ArchiveOptions};
+
+/// Unpacked bytes after which the limits are looked at again.
+const STEP: u64 = 1 << 20;
+/// What may follow the end of a packed archive, in bytes, before it counts for the limits: packers fill a record, of 10 KiB
+/// or what the user asked for.
+const RECORD_MAX: u64 = 4 << 20;
+
+/// The plan of an archive that is read by position.
+pub(super) fn of_plain(file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan> {
+    let mut reader = Reader::new(Plain::new(file));
+    Contents::new(file, options).read(&mut reader)
+}
+
+/// The plan of an archive that is unpacked for it.
+pub(super) fn of_packed(method: Method, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan> {
+    let packed = Packed::new(method, file).map_err(|error| of_all(method, error))?;
+    let mut reader = Reader::new(packed);
+    let mut contents = Contents::new(file, options);
+    contents.packed = Some(method);
+    let mut plan = contents.read(&mut reader)?;
+    plan.sequential = true;
+    plan.kept = reader.into_stream().into_kept().unwrap_or_default();
+    plan.kept.shrink_to_fit();
+    Ok(plan)
+}
+
+/// An error of the first bytes is one of the archive.
+fn of_all(method: Method, error: Error) -> Error {
+    match error.kind() {
+        Kind::Integrity => {
+            Error::new(Kind::Archive, format!("no tar archive packed by {}: {}", method.as_str(), error.why()))
+        }
+        _ => error,
+    }
+}
+
+/// An error whose reason may lie in any of the bytes before.
+fn of_any(error: &Error) -> Error {
+    Error::new(Kind::Archive, format!("{}: any entry may be wrong, so none is unpacked", error.why()))
+}
+
+struct Contents<'a> {
+    file: &'a ArchiveFile,
+    options: &'a ArchiveOptions,
+    packed: Option<Method>,
+    plan: Plan,
+    /// Bytes of contents so far, also of entries that are left out.
+    size: u64,
+    /// A header was none, although the stream had shown no fault.
+    broken: bool,
+}
+
+impl<'a> Contents<'a> {
+    fn new(file: &'a ArchiveFile, options: &'a ArchiveOptions) -> Contents<'a> {
+        Contents { file, options, packed: None, plan: Plan::default(), size: 0, broken: false }
+    }
+
+    fn read<S: Stream>(mut self, reader: &mut Reader<S>) -> Result<Plan> {
+        self.entries(reader)?;
+        if self.packed.is_some() && reader.health() == Health::Sound {
+            self.rest(reader)?;
+        }
+        Ok(self.plan)
+    }
+
+    /// Reads entries up to the end of the archive, or to where it breaks off or is damaged.
+    fn entries<S: Stream>(&mut self, reader: &mut Reader<S>) -> Result<()> {
+        loop {
+            let entry = match reader.next() {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Ok(()),
+                Err(error) if error.kind() != Kind::Integrity => return Err(error),
+                Err(error) if reader.is_at_start() => return Err(self.none(&error)),
+                Err(error) => return self.stop(reader.health(), &error),
+            };
+            let cut = self.pass(reader, &entry)?;
+            let whole = cut.is_none();
+            self.push(entry, cut)?;
+            if !whole {
+                return Ok(());
+            }
+        }
+    }
+
+    /// There is no entry where one should begin.
+    fn stop(&mut self, health: Health, error: &Error) -> Result<()> {
+        let why = error.why().to_owned();
+        match (health, self.plan.members.last()) {
+            (Health::Damaged, _) => return Err(of_any(error)),
+            // Damage may look like an early end. What it made of the bytes before shows in the next header, which this one
+            // has not.
+            (Health::BrokenOff, Some(Member { what: What::File, .. })) => self.plan.damage(why),
+            (health, _) => {
+                self.broken = health == Health::Sound;
+                self.plan.push_damaged(why, self.file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unpacks what follows, so that the checksum behind it is seen.
+    fn rest<S: Stream>(&mut self, reader: &mut Reader<S>) -> Result<()> {
+        let mut passed = 0;
+        loop {
+            let there = match reader.skip(STEP) {
+                Ok(there) => there,
+                Err(error) if error.kind() != Kind::Integrity => return Err(error),
+                Err(error) if self.broken || reader.health() != Health::BrokenOff => return Err(of_any(&error)),
+                Err(error) => {
+                    self.plan.push_damaged(error.why().to_owned(), self.file);
+                    return Ok(());
+                }
+            };
+            passed += there;
+            let counted = self.size + reader.extensions() + u64::saturating_sub(passed, RECORD_MAX);
+            limits::output(counted, self.file, self.options)?;
+            if there < STEP {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes over the contents of an entry; why they are not all there, if they are not.
+    fn pass<S: Stream>(&mut self, reader: &mut Reader<S>, entry: &Entry) -> Result<Option<String>> {
+        let mut passed = 0;
+        while passed < entry.size {
+            let step = match self.packed {
+                Some(_) => STEP.min(entry.size - passed),
+                None => entry.size,
+            };
+            let there = match reader.skip(step) {
+                Ok(there) => there,
+                Err(error) if error.kind() != Kind::Integrity => return Err(error),
+                Err(error) if reader.health() == Health::Damaged => return Err(of_any(&error)),
+                Err(error) => return Ok(Some(error.why().to_owned())),
+            };
+            passed += there;
+            self.size += there;
+            if there < step {
+                let why = format!("the archive ends after {passed} of its {} bytes", entry.size);
+                return Ok(Some(why));
+            }
+            limits::output(self.size + reader.extensions(), self.file, self.options)?;
+        }
+        limits::output(self.size + reader.extensions(), self.file, self.options)?;
+        Ok(None)
+    }
+
+    fn push(&mut self, entry: Entry, cut: Option<String>) -> Result<()> {
+        if entry.what == Is::Directory && entry.name.is_empty() {
+            return Ok(()); // what was packed itself
+        }
+        let (what, reason) = match (entry.what, cut) {
+            (_, Some(why)) => (What::Special, Some(why)),
+            (Is::File, None) if entry.name.ends_with(b"/") => {
+                (What::Special, Some(format!("its name is one of a directory, and it has {} bytes", entry.size)))
+            }
+            (Is::File, None) => (What::File, None),
+            (Is::Directory, None) => (What::Directory { empty: true }, None),
+            (Is::SymbolicLink, None) => (What::Link(Link::Symbolic), None),
+            (Is::HardLink, None) => (What::Link(Link::Hard), None),
+            (Is::Device | Is::Fifo, None) => (What::Special, None),
+            (Is::Sparse, None) => (What::Fault(Fault::Sparse), None),
+            (Is::Continued, None) => (What::Special, Some("its beginning is in another archive of several".into())),
+            (Is::Unknown(flag), None) => {
+                (What::Special, Some(format!("its type is '{}', which is unknown", flag.escape_ascii())))
+            }
+        };
+        let member = Member {
+            size: entry.size,
+            packed: entry.size,
+            at: entry.at,
+            bound: entry.at + entry.size,
+            modified: entry.modified.unwrap_or(NO_TIME),
+            what,
+            executable: entry.executable,
+            ..Member::default()
+        };
+        let charset = if entry.utf8 { Charset::Utf8 } else { Charset::Tar };
+        self.plan.push(RawName { bytes: &entry.name, charset }, member, self.file, self.options)?;
+        if let Some(reason) = reason {
+            self.plan.damage(reason);
+        }
+        Ok(())
+    }
+
+    /// It is no tar archive at all.
+    fn none(&self, error: &Error) -> Error {
+        match self.packed {
+            None => Error::new(Kind::Archive, error.why()),
+            Some(method) => of_all(method, Error::new(Kind::Integrity, error.why())),
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! The headers of a tar archive: from a stream of blocks to entries. ustar, pax, the long names of GNU, the old v7.
+//!
+//! A tar archive has no directory: where an entry begins follows from the length of the one before it, so two readers that
+//! disagree about one length see two different archives (CVE-2025-62518). What is doubtful is therefore an error, never
+//! passed over: every header has a checksum that must be right, an extension that is malformed ends the archive there, a
+//! length in a pax header is the length, and an entry without contents must not claim any.
+
+use super::pax::Pax;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// Everything in a tar archive is a multiple of this, in bytes.
+pub(super) const BLOCK: usize = 512;
+/// Longest extension (pax records, a long name) that is read, in bytes: it is held in memory. Extended attributes, the
+/// largest things in it, have 64 KiB at most.
+const EXTENSION_MAX: u64 = 1 << 20;
+
+/// Most bytes of all that stands before one entry.
+const EXTENSIONS_MAX: u64 = 4 * EXTENSION_MAX;
+
+/// Where blocks come from.
+pub(super) trait Stream {
+    /// Fills `into`; shorter only at the end of the stream.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize>;
+    /// Passes over this many bytes, and says how many there were.
+    fn skip(&mut self, bytes: u64) -> Result<u64>;
+    /// What is known of it by now.
+    fn health(&self) -> Health {
+        Health::Sound
+    }
+}
+
+/// How a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    /// It has not failed so far.
+    Sound,
+    /// Its end is missing.
+    BrokenOff,
+    /// It is not what was packed.
+    Damaged,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    File,
+    Directory,
+    SymbolicLink,
+    HardLink,
+    /// A character or block device.
+    Device,
+    Fifo,
+    /// A file with holes.
+    Sparse,
+    /// A type that this reader does not know.
+    Unknown(u8),
+    /// Part of a file whose beginning is in another archive.
+    Continued,
+}
+
+/// One entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// As it is in the archive, without leading "./" and, of a directory, trailing slashes.
+    pub name: Vec<u8>,
+    pub what: What,
+    /// Where its contents begin in the stream, and how long they are there.
+    pub at: u64,
+    pub size: u64,
+    /// Whether its name says that it is UTF-8.
+    pub utf8: bool,
+    pub executable: bool,
+    /// In seconds since 1970.
+    pub modified: Option<i64>,
+}
+
+/// Reads entries one after the other.
+pub(super) struct Reader<S> {
+    stream: S,
+    at: u64,
+    /// Where the last block began, for messages.
+    head: u64,
+    /// What fills the last block of the contents before.
+    padding: u64,
+    /// Bytes of extensions so far, and when the last entry was found: a stream of nothing else is not without limits.
+    extensions: u64,
+    counted: u64,
+    global: Pax,
+}
+
+/// What extensions have said about the entry that follows them.
+#[derive(Default)]
+struct Extended {
+    name: Option<Vec<u8>>,
+    link: bool,
+    pax: Option<Pax>,
+}
+
+impl<S: Stream> Reader<S> {
+    pub fn new(stream: S) -> Reader<S> {
+        let (at, head, padding, extensions, counted) = (0, 0, 0, 0, 0);
+        Reader { stream, at, head, padding, extensions, counted, global: Pax::default() }
+    }
+
+    /// Bytes of extensions so far.
+    pub fn extensions(&self) -> u64 {
+        self.extensions
+    }
+
+    /// Whether not one header could be read.
+    pub fn is_at_start(&self) -> bool {
+        self.at <= BLOCK as u64
+    }
+
+    /// How the stream is.
+    pub fn health(&self) -> Health {
+        self.stream.health()
+    }
+
+    /// The stream, which stands behind what was read.
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+
+    /// The next entry; its contents must be passed over before the next call. `None` at the end.
+    ///
+    /// # Errors
+    /// [`Kind::Integrity`] when the stream is no tar archive from here on; what its reading fails with.
+    pub fn next(&mut self) -> Result<Option<Entry>> {
+        self.pad()?;
+        let mut extended: Option<Extended> = None;
+        loop {
+            let Some(block) = self.block(extended.is_some())? else { return Ok(None) };
+            let header = Header(&block);
+            if header.is_zero() {
+                return match extended {
+                    None => self.end(),
+                    Some(_) => Err(self.broken("it ends between a header and what that belongs to")),
+                };
+            }
+            if !header.has_sum() {
+                return Err(self.broken("there is no tar header: its checksum is not right"));
+            }
+            if let b'g' | b'x' | b'X' | b'L' | b'K' = header.type_flag() {
+                let records = self.extension(&header)?;
+                if header.type_flag() == b'g' {
+                    let global = Pax::parse(&records).and_then(Pax::checked_global);
+                    self.global.update(global.map_err(|why| self.broken(why))?);
+                } else {
+                    let extended = extended.get_or_insert_default();
+                    extended.add(header.type_flag(), &records).map_err(|why| self.broken(why))?;
+                }
+            } else if let Some(what) = header.what() {
+                let entry = self.entry(&header, what, extended.unwrap_or_default())?;
+                self.counted = self.extensions;
+                return Ok(Some(entry));
+            } else {
+                let size = header.size().map_err(|why| self.broken(why))?;
+                self.nothing(b"a label", size)?;
+                self.count(BLOCK as u64)?;
+            }
+        }
+    }
+
+    /// Passes over some of the contents of an entry, and says whether there were as many.
+    pub fn skip(&mut self, bytes: u64) -> Result<u64> {
+        let passed = self.stream.skip(bytes)?;
+        self.at += passed;
+        Ok(passed)
+    }
+
+    /// Passes over what fills the last block of the contents before.
+    fn pad(&mut self) -> Result<()> {
+        let padding = std::mem::take(&mut self.padding);
+        match self.skip(padding)? == padding {
+            true => Ok(()),
+            false => Err(self.broken("it breaks off behind the contents of an entry")),
+        }
+    }
+
+    /// Counts what is no entry.
+    fn count(&mut self, bytes: u64) -> Result<()> {
+        self.extensions += bytes;
+        match self.extensions - self.counted > EXTENSIONS_MAX {
+            true => Err(self.broken(format!("more than {EXTENSIONS_MAX} bytes of headers stand before one entry"))),
+            false => Ok(()),
+        }
+    }
+
+    /// A block; `None` where the stream has ended before it, which is fine except `within` an entry.
+    fn block(&mut self, within: bool) -> Result<Option<[u8; BLOCK]>> {
+        let mut block = [0; BLOCK];
+        let filled = self.stream.fill(&mut block)?;
+        if filled == 0 && !within {
+            return Ok(None);
+        }
+        if filled < BLOCK {
+            return Err(self.broken("it breaks off in a header"));
+        }
+        self.head = self.at;
+        self.at += BLOCK as u64;
+        Ok(Some(block))
+    }
+
+    /// After one block of zeros: a second one, or nothing more, ends the archive. Readers disagree about anything else.
+    fn end(&mut self) -> Result<Option<Entry>> {
+        match self.block(false)? {
+            None => Ok(None),
+            Some(block) if Header(&block).is_zero() => Ok(None),
+            Some(_) => Err(self.broken("a single block of zeros stands before more entries")),
+        }
+    }
+
+    /// The contents of a header that belongs to the next one.
+    fn extension(&mut self, header: &Header<'_>) -> Result<Vec<u8>> {
+        let size = header.size().map_err(|why| self.broken(why))?;
+        if size > EXTENSION_MAX {
+            let why = format!("an extended header claims {size} bytes, and at most {EXTENSION_MAX} are read");
+            return Err(self.broken(why));
+        }
+        self.count(BLOCK as u64 + size)?;
+        let mut records = vec![0; size as usize];
+        if self.stream.fill(&mut records)? < records.len() {
+            return Err(self.broken("it breaks off in an extended header"));
+        }
+        self.at += size;
+        self.padding = padding(size);
+        self.pad()?;
+        Ok(records)
+    }
+
+    /// The entry of a header.
+    fn entry(&mut self, header: &Header<'_>, what: What, extended: Extended) -> Result<Entry> {
+        let pax = extended.pax.unwrap_or_default();
+        let of_pax = pax.sparse_name.or(pax.path);
+        let utf8 = of_pax.as_ref().is_some_and(|name| std::str::from_utf8(name).is_ok());
+        let name = of_pax.or(extended.name).unwrap_or_else(|| header.name());
+        let size = match pax.size {
+            Some(size) => size,
+            None => header.size().map_err(|why| self.broken_at(&name, why))?,
+        };
+        let what = match what {
+            What::File if pax.sparse => What::Sparse,
+            What::File if size == 0 && name.ends_with(b"/") => What::Directory, // old packers mark one only so
+            what => what,
+        };
+        if what == What::Sparse && header.type_flag() == b'S' {
+            self.sparse_map(header)?;
+        }
+        let size = match what {
+            What::HardLink => 0, // some packers leave the length of the file here, and then do not pack its contents
+            What::Directory if header.type_flag() != b'D' => self.nothing(&name, size)?,
+            What::SymbolicLink | What::Device | What::Fifo => self.nothing(&name, size)?,
+            _ => size,
+        };
+        self.padding = padding(size);
+        let modified = pax.modified.or(self.global.modified).or(header.modified());
+        let name = plain(&name, what == What::Directory).to_vec();
+        Ok(Entry { name, utf8, what, at: self.at, size, executable: header.is_executable(), modified })
+    }
+
+    /// The blocks that hold the rest of the map of a GNU sparse file: they stand before its contents.
+    fn sparse_map(&mut self, header: &Header<'_>) -> Result<()> {
+        let mut more = header.0[482] != 0;
+        while more {
+            let Some(block) = self.block(true)? else { return Ok(()) };
+            self.count(BLOCK as u64)?;
+            more = block[504] != 0;
+        }
+        Ok(())
+    }
+
+    /// The length of an entry that has no contents.
+    fn nothing(&self, name: &[u8], size: u64) -> Result<u64> {
+        match size {
+            0 => Ok(0),
+            size => {
+                let why = format!(
+                    "an entry without contents claims {size} bytes, so that nobody knows where the next begins"
+                );
+                Err(self.broken_at(name, why))
+            }
+        }
+    }
+
+    /// The archive is none from here on.
+    fn broken(&self, why: impl AsRef<str>) -> Error {
+        Error::new(Kind::Integrity, format!("the tar archive is damaged at byte {}: {}", self.head, why.as_ref()))
+    }
+
+    fn broken_at(&self, name: &[u8], why: impl AsRef<str>) -> Error {
+        self.broken(format!("\"{}\": {}", escape(name), why.as_ref()))
+    }
+}
+
+impl Extended {
+    fn add(&mut self, flag: u8, records: &[u8]) -> Result<(), String> {
+        let twice = match flag {
+            b'L' => self.name.replace(until_zero(records).to_vec()).is_some(),
+            b'K' => std::mem::replace(&mut self.link, true), // where a link leads to: no link is ever made
+            _ => self.pax.replace(Pax::parse(records)?).is_some(),
+        };
+        match twice {
+            true => Err(format!("two headers of type '{}' stand before one entry", flag.escape_ascii())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What fills the last block of contents of this length.
+fn padding(size: u64) -> u64 {
+    size.next_multiple_of(BLOCK as u64) - size
+}
+
+/// Whether a file that begins with this block can be a tar archive.
+pub(super) fn begins(block: &[u8]) -> bool {
+    block.first_chunk::<BLOCK>().is_some_and(|block| Header(block).is_zero() || Header(block).has_sum())
+}
+
+/// The name without what `tar -C directory .` puts before it.
+fn plain(mut name: &[u8], directory: bool) -> &[u8] {
+    while let Some(rest) = name.strip_prefix(b"./") {
+        name = rest;
+    }
+    if directory {
+        while let Some(rest) = name.strip_suffix(b"/") {
+            // Only slashes: an absolute name, which the destination refuses.
+            if rest.is_empty() {
+                break;
+            }
+            name = rest;
+        }
+        if name == b"." {
+            return b"";
+        }
+    }
+    name
+}
+
+fn until_zero(field: &[u8]) -> &[u8] {
+    &field[..memchr::memchr(0, field).unwrap_or(field.len())]
+}
+
+/// One header block.
+struct Header<'b>(&'b [u8; BLOCK]);
+
+impl Header<'_> {
+    fn is_zero(&self) -> bool {
+        self.0.iter().all(|&byte| byte == 0)
+    }
+
+    /// Whether its checksum is right. Some old packers took bytes for signed numbers.
+    fn has_sum(&self) -> bool {
+        let blank = |at: usize, byte: u8| if (148..156).contains(&at) { b' ' } else { byte };
+        let bytes = || self.0.iter().enumerate().map(|(at, &byte)| blank(at, byte));
+        let unsigned: i64 = bytes().map(i64::from).sum();
+        let signed: i64 = bytes().map(|byte| i64::from(byte as i8)).sum();
+        number(&self.0[148..156]).is_some_and(|sum| sum == unsigned || sum == signed)
+    }
+
+    fn type_flag(&self) -> u8 {
+        self.0[156]
+    }
+
+    fn name(&self) -> Vec<u8> {
+        let name = until_zero(&self.0[..100]);
+        // The packer `star` marks its headers at the end, and has times behind a shorter prefix.
+        let prefix = until_zero(&self.0[345..if &self.0[508..] == b"tar\0" { 476 } else { 500 }]);
+        // GNU's own format has other things in the place of the prefix, and the old one nothing that counts.
+        match &self.0[257..263] == b"ustar\0" && !prefix.is_empty() {
+            true => [prefix, b"/", name].concat(),
+            false => name.to_vec(),
+        }
+    }
+
+    fn size(&self) -> Result<u64, &'static str> {
+        number(&self.0[124..136])
+            .and_then(|size| u64::try_from(size).ok())
+            .ok_or("the length in its header is no number")
+    }
+
+    fn modified(&self) -> Option<i64> {
+        number(&self.0[136..148])
+    }
+
+    /// Whether its owner may execute it.
+    fn is_executable(&self) -> bool {
+        number(&self.0[100..108]).is_some_and(|mode| mode & 0o100 != 0)
+    }
+
+    /// What it stands for; `None`: for no entry.
+    fn what(&self) -> Option<What> {
+        Some(match self.type_flag() {
+            0 | b'0' | b'7' => What::File,
+            b'1' => What::HardLink,
+            b'2' => What::SymbolicLink,
+            b'3' | b'4' => What::Device,
+            b'5' | b'D' => What::Directory,
+            b'6' => What::Fifo,
+            b'S' => What::Sparse,
+            b'M' => What::Continued,
+            b'V' => return None, // the label of a volume
+            other => What::Unknown(other),
+        })
+    }
+}
+
+/// A number: octal digits between blanks, or 256 to a digit where the first bit is set.
+fn number(field: &[u8]) -> Option<i64> {
+    match field {
+        [first @ (0x80 | 0xff), rest @ ..] => {
+            let (head, tail) = rest.split_at_checked(rest.len().checked_sub(8)?)?;
+            let filler = if *first == 0xff { 0xff } else { 0 };
+            let value = i64::from_be_bytes(tail.try_into().ok()?);
+            (head.iter().all(|&byte| byte == filler) && (value < 0) == (filler == 0xff)).then_some(value)
+        }
+        _ => {
+            let text = field.trim_ascii_start();
+            let end = text.iter().position(|&byte| byte == 0 || byte == b' ').unwrap_or(text.len());
+            if !text[end..].iter().all(|&byte| byte == 0 || byte == b' ') {
+                return None;
+            }
+            text[..end].iter().try_fold(0i64, |value, &digit| match digit {
+                b'0'..=b'7' => value.checked_mul(8)?.checked_add(i64::from(digit - b'0')),
+                _ => None,
+            })
+        }
+    }
+}

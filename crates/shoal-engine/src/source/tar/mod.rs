@@ -1,0 +1,47 @@
+//! Tar archives, plain and packed by gzip, bzip2, xz or zstd.
+//!
+//! Here: the format. `headers.rs` reads entries (`pax.rs` the extended ones), `contents.rs` makes a plan of them, `stream.rs`
+//! is where both read from, `unpack.rs` hands entries over. Not here: what unpacks a packed archive (`archive/decode.rs`),
+//! limits, names and collisions (`archive/`).
+//!
+//! A plain archive is read by position: its headers once, for the plan, its entries by as many lanes as there are. A packed
+//! one can only be read from front to back: it is unpacked once for the plan, which keeps up to [`KEPT_MAX`] bytes of it, and
+//! beyond that a second time for its entries, which are one partition.
+//!
+//! The reader is our own and not the crate `tar`: that one passes over malformed pax headers, takes the length of an entry
+//! from its last header alone, and does not say where in a stream it stands.
+
+mod contents;
+mod headers;
+mod pax;
+mod stream;
+mod unpack;
+
+use super::archive::decode::{MAGIC, Method};
+use super::archive::plan::Plan;
+use super::archive::{ArchiveFile, ArchiveOptions, Format, Unpacker};
+use crate::error::Result;
+
+/// The format.
+pub(crate) struct Tar;
+
+impl Format for Tar {
+    fn begins(&self, head: &[u8]) -> bool {
+        Method::of_file(head).is_some() || headers::begins(head)
+    }
+
+    fn plan(&self, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan> {
+        let mut head = [0; MAGIC];
+        let length = file.read_at(&mut head, 0)?;
+        let plan = match Method::of_file(&head[..length]) {
+            None => contents::of_plain(file, options),
+            Some(method) => contents::of_packed(method, file, options),
+        };
+        file.unchanged()?; // the reason for all else, where it is one
+        plan?.checked(file, options)
+    }
+
+    fn unpacker(&self) -> Box<dyn Unpacker> {
+        Box::new(unpack::Unpack::new())
+    }
+}

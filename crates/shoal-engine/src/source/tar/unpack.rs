@@ -1,0 +1,238 @@
+//! Handing over the entries of tar archives, on the lane's own thread.
+//!
+//! Small entries of a plain archive lie one behind the other: a window holds some of them, so that a few share one read. A
+//! packed archive that is not kept in memory is unpacked from its start, forward from entry to entry, and from its start
+//! again for one that lies behind.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::stream::Input;
+use crate::error::{Error, Kind, Result};
+use crate::object::{ObjectMeta, Payload};
+use crate::source::archive::decode::{Decoder, MAGIC, Method};
+use crate::source::archive::plan::{Member, What};
+use crate::source::archive::{Archive, ArchiveFile, Unpacker};
+use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
+
+/// Bytes read or unpacked at once; a whole entry and its header fit.
+const PIECE: usize = 256 << 10;
+/// Time after which the lane's other work has its turn.
+const TURN: Duration = Duration::from_millis(10);
+
+/// The part of one lane.
+pub(super) struct Unpack {
+    buffer: Vec<u8>,
+    /// The plain archive whose bytes the buffer holds, from which byte on and how many. Not held open by that.
+    window: Option<(Weak<Archive>, u64, usize)>,
+    stream: Option<Forward>,
+    turn: Instant,
+}
+
+impl Unpacker for Unpack {
+    fn fetch<'a>(
+        &'a mut self,
+        lane: &'a dyn Lane,
+        job: Job,
+        archive: &'a Arc<Archive>,
+        member: u32,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            let rest = archive.plan.members.get(member as usize..).unwrap_or_default();
+            let [member, behind @ ..] = rest else {
+                return lane
+                    .failed(job, Error::new(Kind::Internal, "a partition names an entry that its archive has not"));
+            };
+            let meta = ObjectMeta {
+                size: Some(member.size),
+                last_modified: member.last_modified(),
+                executable: member.executable,
+                ..ObjectMeta::default()
+            };
+            self.turn = Instant::now();
+            if member.size <= WHOLE_MAX as u64 {
+                match self.whole(archive, member).await {
+                    Ok(bytes) => lane.whole(job, &meta, Payload::Borrowed(bytes)),
+                    Err(error) => lane.failed(job, error),
+                }
+            } else {
+                let mut body = match lane.begin(&job, &meta).await {
+                    Ok(body) => body,
+                    Err(error) => return lane.failed(job, error),
+                };
+                let result = self.pieces(archive, member, &mut body).await;
+                lane.finished(job, body, result);
+            }
+            if !behind.iter().any(|member| member.what == What::File) {
+                self.stream = None; // it would hold the archive open
+            }
+        })
+    }
+}
+
+impl Unpack {
+    pub fn new() -> Unpack {
+        Unpack { buffer: Vec::new(), window: None, stream: None, turn: Instant::now() }
+    }
+
+    /// The contents of a small entry.
+    async fn whole<'a>(&'a mut self, archive: &'a Arc<Archive>, member: &Member) -> Result<&'a [u8]> {
+        if let Some(bytes) = kept(archive, member)? {
+            return Ok(bytes);
+        }
+        let size = member.size as usize;
+        if archive.plan.sequential {
+            self.forward(archive, member.at).await?;
+            let Unpack { buffer, stream: Some(stream), .. } = self else { return Err(lost()) };
+            buffer.resize(PIECE, 0);
+            stream.fill(&mut buffer[..size])?;
+            archive.file.unchanged()?;
+            return Ok(&self.buffer[..size]);
+        }
+        let held = self.window.as_ref().filter(|(of, ..)| of.as_ptr() == Arc::as_ptr(archive)).and_then(
+            |(_, from, length)| {
+                let skip = usize::try_from(member.at.checked_sub(*from)?).ok()?;
+                (skip.checked_add(size)? <= *length).then_some(skip)
+            },
+        );
+        let skip = match held {
+            Some(skip) => skip,
+            None => {
+                self.load(archive, member.at)?;
+                0
+            }
+        };
+        self.buffer.get(skip..skip + size).ok_or_else(|| archive.file.cut_short())
+    }
+
+    /// Fills the window from a byte of a plain archive on.
+    fn load(&mut self, archive: &Arc<Archive>, at: u64) -> Result<()> {
+        self.window = None;
+        self.buffer.resize(PIECE, 0);
+        let length =
+            self.buffer.len().min(usize::try_from(archive.file.len().saturating_sub(at)).unwrap_or(usize::MAX));
+        archive.file.read_exact_at(&mut self.buffer[..length], at)?;
+        archive.file.unchanged()?; // after the read: what is held is of the archive that was planned
+        self.window = Some((Arc::downgrade(archive), at, length));
+        Ok(())
+    }
+
+    /// The contents of a large entry, piece by piece.
+    async fn pieces(&mut self, archive: &Arc<Archive>, member: &Member, body: &mut Body) -> Result<()> {
+        if let Some(bytes) = kept(archive, member)? {
+            for piece in bytes.chunks(PIECE) {
+                body.write(piece)?;
+                self.rest().await;
+            }
+            return Ok(());
+        }
+        if archive.plan.sequential {
+            self.forward(archive, member.at).await?;
+        }
+        self.window = None;
+        self.buffer.resize(PIECE, 0);
+        let mut done = 0;
+        while done < member.size {
+            let length = usize::try_from(member.size - done).unwrap_or(usize::MAX).min(PIECE);
+            let piece = &mut self.buffer[..length];
+            match (archive.plan.sequential, &mut self.stream) {
+                (false, _) => archive.file.read_exact_at(piece, member.at + done)?,
+                (true, Some(stream)) => stream.fill(piece)?,
+                (true, None) => return Err(lost()),
+            }
+            body.write(piece)?;
+            done += length as u64;
+            self.rest().await;
+        }
+        archive.file.unchanged()
+    }
+
+    /// Unpacks a packed archive up to this byte.
+    async fn forward(&mut self, archive: &Arc<Archive>, at: u64) -> Result<()> {
+        self.window = None;
+        let reusable = |stream: &Forward| Arc::ptr_eq(&stream.archive, archive) && stream.at <= at && !stream.failed;
+        if !self.stream.as_ref().is_some_and(reusable) {
+            self.stream = None; // before another is made: each has a window of its own
+            self.stream = Some(Forward::new(archive.clone())?);
+        }
+        self.buffer.resize(PIECE, 0);
+        loop {
+            let Some(stream) = &mut self.stream else { return Err(lost()) };
+            match at - stream.at {
+                0 => return Ok(()),
+                ahead => {
+                    let length = usize::try_from(ahead).unwrap_or(usize::MAX).min(PIECE);
+                    stream.fill(&mut self.buffer[..length])?;
+                }
+            }
+            self.rest().await;
+        }
+    }
+
+    /// Lets the lane do other things from time to time.
+    async fn rest(&mut self) {
+        if self.turn.elapsed() >= TURN {
+            tokio::task::yield_now().await;
+            self.turn = Instant::now();
+        }
+    }
+}
+
+/// The contents of an entry where the plan holds the archive unpacked.
+fn kept<'a>(archive: &'a Archive, member: &Member) -> Result<Option<&'a [u8]>> {
+    if archive.plan.kept.is_empty() {
+        return Ok(None);
+    }
+    let range = usize::try_from(member.at).ok().zip(usize::try_from(member.at + member.size).ok());
+    let bytes = range.and_then(|(from, to)| archive.plan.kept.get(from..to));
+    bytes.map(Some).ok_or_else(lost)
+}
+
+fn lost() -> Error {
+    Error::new(Kind::Internal, "an entry lies outside of its archive")
+}
+
+/// A packed archive on its way.
+struct Forward {
+    archive: Arc<Archive>,
+    decoder: Decoder<'static>,
+    at: u64,
+    failed: bool,
+}
+
+/// An archive as something that is read from.
+struct Held(Arc<Archive>);
+
+impl AsRef<ArchiveFile> for Held {
+    fn as_ref(&self) -> &ArchiveFile {
+        &self.0.file
+    }
+}
+
+impl Forward {
+    fn new(archive: Arc<Archive>) -> Result<Forward> {
+        let mut head = [0; MAGIC];
+        let length = archive.file.read_at(&mut head, 0)?;
+        let method = Method::of_file(&head[..length]).ok_or_else(|| archive.file.cut_short())?;
+        let decoder = Decoder::new(method, Input::new(Held(archive.clone())), None)?;
+        Ok(Forward { archive, decoder, at: 0, failed: false })
+    }
+
+    /// Fills all of `into`.
+    fn fill(&mut self, into: &mut [u8]) -> Result<()> {
+        let result = match self.decoder.fill(into) {
+            Ok(filled) if filled == into.len() => Ok(()),
+            Ok(_) => Err(Error::new(Kind::Integrity, "the archive ends before it did when it was listed")),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => self.at += into.len() as u64,
+            Err(error) => {
+                self.failed = true;
+                // It did not fail when it was planned: the file is another, if that can be seen.
+                return Err(self.archive.file.unchanged().err().unwrap_or(error));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Which bytes belong to which entry: none to two.
+//!
+//! Archives that unpack to a million times their size let many entries share the same packed bytes. Sorted by offset once,
+//! each entry must end before the next begins; what it takes at least is known from the directory, the rest is looked at
+//! with its own header (`local.rs`).
+
+use super::super::archive::plan::Plan;
+use super::damaged;
+use crate::display::escape;
+use crate::error::Result;
+
+/// Sets where each entry must end. On entry `bound` is where it ends at the earliest.
+pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Result<()> {
+    if allow_overlap {
+        plan.members.iter_mut().for_each(|member| member.bound = directory);
+        return Ok(());
+    }
+    let in_order = plan.members.is_sorted_by_key(|member| member.at);
+    let mut order: Vec<u32> = Vec::new();
+    if !in_order {
+        order = (0..plan.members.len() as u32).collect();
+        order.sort_unstable_by_key(|&number| plan.members[number as usize].at);
+    }
+    let nth = |place: usize| if in_order { place } else { order[place] as usize };
+    for place in 0..plan.members.len() {
+        let number = nth(place);
+        let next = (place + 1 < plan.members.len()).then(|| nth(place + 1));
+        let bound = next.map_or(directory, |next| plan.members[next].at);
+        if plan.members[number].bound > bound {
+            let shown = |number: usize| escape(plan.name(&plan.members[number]));
+            let other = next.map_or_else(|| "its directory".to_owned(), |next| format!("\"{}\"", shown(next)));
+            let why =
+                format!("entries share bytes: \"{}\" reaches into {other} (--allow-overlap reads it)", shown(number));
+            return Err(damaged(why).hint("such archives are made to fill disks; if you trust it, begin anew: --again"));
+        }
+        plan.members[number].bound = bound;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::archive::plan::Member;
+    use super::*;
+
+    fn bounds(extents: &[(u64, u64)], directory: u64) -> Option<Vec<u64>> {
+        let mut plan = Plan::default();
+        plan.members = extents.iter().map(|&(at, bound)| Member { at, bound, ..Member::default() }).collect();
+        bound(&mut plan, directory, false).ok()?;
+        Some(plan.members.iter().map(|member| member.bound).collect())
+    }
+
+    #[test]
+    fn entries_in_any_order_end_where_the_next_begins() {
+        assert_eq!(bounds(&[(0, 40), (40, 80), (90, 130)], 130), Some(vec![40, 90, 130]));
+        assert_eq!(bounds(&[(90, 130), (0, 40), (40, 80)], 131), Some(vec![131, 40, 90]));
+        assert_eq!(bounds(&[(0, 41), (40, 80)], 80), None);
+        assert_eq!(bounds(&[(0, 40), (0, 40)], 80), None, "one entry under two names");
+        assert_eq!(bounds(&[(40, 81), (0, 40)], 80), None, "into the directory");
+        assert_eq!(bounds(&[], 0), Some(vec![]));
+    }
+}

@@ -1,0 +1,99 @@
+//! Numbers and extra fields, as zip archives hold them.
+
+/// The number at byte `at`; the caller has seen to it that it is there.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u16::from_le_bytes(*chunk))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+/// In place of a number that stands in the zip64 field.
+pub(super) const ELSEWHERE: u32 = u32::MAX;
+
+/// Extra fields that matter.
+pub(super) mod id {
+    pub const ZIP64: u16 = 0x0001;
+    pub const NTFS: u16 = 0x000a;
+    pub const UNIX_TIME: u16 = 0x5455;
+    pub const UNICODE_PATH: u16 = 0x7075;
+}
+
+/// The extra fields of a header. Up to three bytes behind the last are padding; a field longer than what is left is
+/// damage, and ends the iteration with an error.
+pub(super) struct Fields<'a>(pub &'a [u8]);
+
+/// A field that claims more bytes than there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Overlong;
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u16, &'a [u8]), Overlong>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (head, rest) = self.0.split_at_checked(4)?;
+        match rest.split_at_checked(usize::from(u16_at(head, 2))) {
+            Some((field, rest)) => {
+                self.0 = rest;
+                Some(Ok((u16_at(head, 0), field)))
+            }
+            None => {
+                self.0 = &[];
+                Some(Err(Overlong))
+            }
+        }
+    }
+}
+
+/// Numbers of 8 bytes, one behind the other, each there only where it is asked for.
+pub(super) struct Wide<'a>(pub Option<&'a [u8]>);
+
+impl Wide<'_> {
+    /// `narrow`, or the next number of the zip64 field where it says so; `None` where there is none.
+    pub fn widen(&mut self, narrow: u32) -> Option<u64> {
+        if narrow != ELSEWHERE {
+            return Some(u64::from(narrow));
+        }
+        let (number, rest) = self.0?.split_first_chunk()?;
+        self.0 = Some(rest);
+        Some(u64::from_le_bytes(*number))
+    }
+
+    /// The same of the number of a disk.
+    pub fn disk(&mut self, narrow: u16) -> Option<u32> {
+        if narrow != u16::MAX {
+            return Some(u32::from(narrow));
+        }
+        let (number, rest) = self.0?.split_first_chunk()?;
+        self.0 = Some(rest);
+        Some(u32::from_le_bytes(*number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_told_from_padding_and_damage() {
+        let bytes = [1, 0, 2, 0, 7, 8, 9, 0, 0, 0, 0, 0];
+        let found: Vec<_> = Fields(&bytes).collect();
+        assert_eq!(found, [Ok((1, &[7u8, 8][..])), Ok((9, &[][..]))]);
+        assert_eq!(Fields(&[1, 0, 2, 0, 7]).collect::<Vec<_>>(), [Err(Overlong)]);
+        assert_eq!(Fields(&[0, 0, 0]).count(), 0);
+    }
+
+    #[test]
+    fn wide_numbers_come_in_order_and_only_where_asked_for() {
+        let bytes: Vec<u8> = [5u64.to_le_bytes(), 6u64.to_le_bytes()].concat();
+        let mut wide = Wide(Some(&bytes));
+        assert_eq!([wide.widen(1), wide.widen(ELSEWHERE), wide.widen(2)], [Some(1), Some(5), Some(2)]);
+        assert_eq!([wide.widen(ELSEWHERE), wide.widen(ELSEWHERE)], [Some(6), None]);
+        assert_eq!((Wide(None).widen(ELSEWHERE), Wide(None).disk(3)), (None, Some(3)));
+    }
+}

@@ -1,0 +1,96 @@
+//! The header in front of each entry: it must say what the directory says (name, method, sizes, checksum, encryption).
+//!
+//! A reader that goes through an archive from the front sees these headers and not the directory. Where both differ, one
+//! of the two was shown something else.
+
+use super::super::archive::Archive;
+use super::super::archive::plan::Member;
+use super::fields::{ELSEWHERE, Fields, Wide, id, u16_at, u32_at};
+use super::flag;
+use crate::error::{Error, Kind, Result};
+
+pub(super) const SIGNATURE: &[u8] = b"PK\x03\x04";
+/// Without name and extra fields.
+pub(super) const LENGTH: usize = 30;
+
+/// The name of an entry that is a file, as the directory has it.
+pub(super) fn raw_name<'a>(archive: &'a Archive, member: &Member) -> &'a [u8] {
+    let plan = &archive.plan;
+    match member.flags & flag::RAW_NAME != 0 {
+        false => &plan.name(member)[archive.file.prefix.len()..],
+        true => {
+            let behind = &plan.text[member.name.end as usize..];
+            &behind[2..][..usize::from(u16_at(behind, 0))]
+        }
+    }
+}
+
+/// Holds the header at the start of `bytes` against the directory. `bytes` may end too early to tell.
+pub(super) fn check(bytes: &[u8], archive: &Archive, member: &Member) -> Result<Checked> {
+    let Some((header, rest)) = bytes.split_at_checked(LENGTH) else { return Ok(Checked::More(LENGTH)) };
+    if !header.starts_with(SIGNATURE) {
+        return Err(differs("there is no entry where the directory says it is"));
+    }
+    let lengths = [u16_at(header, 26), u16_at(header, 28)].map(usize::from);
+    let length = LENGTH + lengths[0] + lengths[1];
+    let Some(rest) = rest.get(..length - LENGTH) else { return Ok(Checked::More(length)) };
+    let (name, extra) = rest.split_at(lengths[0]);
+    if name != raw_name(archive, member) {
+        return Err(differs("the entry has another name than in the directory"));
+    }
+    let flags = u16_at(header, 6);
+    if (flags ^ member.flags) & flag::ENCRYPTED != 0 {
+        return Err(differs("entry and directory differ on whether it is encrypted"));
+    }
+    if (flags ^ member.flags) & flag::UTF8 != 0 && !name.is_ascii() {
+        return Err(differs("entry and directory differ on what its name is written in"));
+    }
+    if u16_at(header, 8) != member.method {
+        return Err(differs("entry and directory differ on how it is packed"));
+    }
+    numbers(header, extra, flags, member)?;
+    if member.at + length as u64 + member.packed > member.bound {
+        return Err(differs("the entry reaches into the next one"));
+    }
+    Ok(Checked::Length(length))
+}
+
+/// What a header came to.
+pub(super) enum Checked {
+    /// It is right, and this long.
+    Length(usize),
+    /// This many bytes of it are needed to tell.
+    More(usize),
+}
+
+/// Checksum and sizes. Where they stand behind the entry, those here are zero or right.
+fn numbers(header: &[u8], extra: &[u8], flags: u16, member: &Member) -> Result<()> {
+    let (crc, packed, size) = (u32_at(header, 14), u32_at(header, 18), u32_at(header, 22));
+    let mut field = None;
+    if packed == ELSEWHERE || size == ELSEWHERE {
+        field = Fields(extra).flatten().find(|(id, _)| *id == id::ZIP64).map(|(_, field)| field);
+    }
+    let mut wide = Wide(field);
+    let (wide_size, wide_packed) = (wide.widen(size), wide.widen(packed));
+    let right = |found: Option<u64>, wanted: u64, lies_behind: bool| match found {
+        Some(found) => found == wanted || (lies_behind && found == 0),
+        None => lies_behind,
+    };
+    let behind = flags & flag::DESCRIPTOR != 0;
+    if !(crc == member.crc || (behind && crc == 0)) {
+        return Err(differs("entry and directory differ on its checksum"));
+    }
+    match right(wide_size, member.size, behind) && right(wide_packed, member.packed, behind) {
+        true => Ok(()),
+        false => Err(differs("entry and directory differ on its size")),
+    }
+}
+
+fn differs(why: &str) -> Error {
+    Error::new(Kind::Archive, format!("the archive contradicts itself: {why}"))
+}
+
+/// Its header does not end before the file does.
+pub(super) fn beyond() -> Error {
+    differs("the entry reaches into the next one")
+}

@@ -1,0 +1,417 @@
+//! Handing over the entries of zip archives, on the lane's own thread: small ones at once, large ones in pieces. Size and
+//! checksum are always those of the directory, or the entry has failed and nothing of it is kept.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, Wide, carried};
+use super::super::archive::plan::Member;
+use super::super::archive::{Archive, ArchiveFile, Unpacker};
+use super::inflate::{Inflater, crc, fewer, more};
+use super::time::Clock;
+use super::window::Window;
+use crate::error::{Error, Kind, Result};
+use crate::fs::read::{self, Space, unreadable};
+use crate::object::{ObjectMeta, Payload};
+use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
+
+/// An entry of at most this many bytes is unpacked at once, by libdeflate; a larger one in pieces, by a decompressor that
+/// can stop and takes a third longer. This one takes 30 ms: a stop does not wait for more.
+const AT_ONCE: u64 = 32 << 20;
+/// What deflate may add to what it cannot pack: less than one byte in a thousand, and a block's head.
+const GROWTH: u64 = 64 << 10;
+/// Bytes of a large entry handed over at once.
+const PIECE: usize = 256 << 10;
+/// An entry of more bytes takes memory that is given back once a small one follows, and that all lanes share: beyond
+/// [`LARGE_MAX`] such an entry is unpacked in pieces.
+const LARGE: usize = 2 << 20;
+const LARGE_MAX: usize = 64 << 20;
+/// Nanoseconds after which the lane's other work has its turn.
+const TURN: i128 = 10_000_000;
+
+const STORED: u16 = 0;
+const DEFLATE: u16 = 8;
+
+/// What all lanes share, so that together they take no more memory than one run may.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Bytes that lanes hold for entries over [`LARGE`] that they unpack at once, and for a wide window.
+    large: AtomicUsize,
+    wide: Wide,
+}
+
+/// A wide window, counted for as long as it lives.
+struct Counted<'s>(&'s AtomicUsize);
+
+impl<'s> Counted<'s> {
+    fn new(large: &'s AtomicUsize) -> Counted<'s> {
+        large.fetch_add(WINDOW_MAX as usize, Relaxed);
+        Counted(large)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(WINDOW_MAX as usize, Relaxed);
+    }
+}
+
+/// The part of one lane.
+pub(super) struct Unpack {
+    window: Window,
+    inflater: Option<Inflater>,
+    out: Vec<u8>,
+    clock: Clock,
+    /// What of `shared.large` is this lane's.
+    held: usize,
+    shared: Arc<Shared>,
+}
+
+impl Unpacker for Unpack {
+    fn fetch<'a>(
+        &'a mut self,
+        lane: &'a dyn Lane,
+        job: Job,
+        archive: &'a Arc<Archive>,
+        number: u32,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            self.answer(lane, job, archive, number).await;
+            if self.held > 0 && self.shared.large.load(Relaxed) > LARGE_MAX {
+                self.give_back(); // another lane has a wide window: it needs this
+            }
+        })
+    }
+}
+
+impl Unpack {
+    pub fn new(shared: Arc<Shared>) -> Unpack {
+        Unpack { window: Window::new(), inflater: None, out: Vec::new(), clock: Clock::default(), held: 0, shared }
+    }
+
+    /// Whether an entry is unpacked at once: its sizes are sane, and there is memory for that.
+    fn takes_at_once(&mut self, member: &Member) -> bool {
+        if !is_at_once(member) {
+            return false;
+        }
+        let size = member.size.max(member.packed) as usize;
+        if size <= LARGE {
+            if self.held > 0 {
+                self.give_back();
+            }
+            return true;
+        }
+        let more = ((member.size + member.packed) as usize).saturating_sub(self.held);
+        if more > 0 && self.shared.large.fetch_add(more, Relaxed) + more > LARGE_MAX {
+            self.shared.large.fetch_sub(more, Relaxed);
+            return false;
+        }
+        self.held += more;
+        true
+    }
+
+    fn give_back(&mut self) {
+        self.out = Vec::new();
+        self.window.shrink();
+        self.shared.large.fetch_sub(std::mem::take(&mut self.held), Relaxed);
+    }
+
+    async fn answer(&mut self, lane: &dyn Lane, job: Job, archive: &Arc<Archive>, number: u32) {
+        let Some(member) = archive.plan.members.get(number as usize) else {
+            return lane.failed(job, Error::new(Kind::Internal, "a partition names an entry that its archive has not"));
+        };
+        let meta = self.meta(member);
+        if member.size <= WHOLE_MAX as u64 {
+            if self.held > 0 {
+                self.give_back();
+            }
+            return match self.small(archive, member) {
+                Ok(bytes) => lane.whole(job, &meta, Payload::Borrowed(bytes)),
+                Err(error) => lane.failed(job, meant(error, archive)),
+            };
+        }
+        // Before the sink begins anything.
+        let data = match self.window.data(archive, member) {
+            Ok(data) => data,
+            Err(error) => return lane.failed(job, meant(error, archive)),
+        };
+        let mut body = match lane.begin(&job, &meta).await {
+            Ok(body) => body,
+            Err(error) => return lane.failed(job, error),
+        };
+        let result = match (member.method, self.takes_at_once(member)) {
+            (STORED | DEFLATE, true) => self.at_once(archive, member, &mut body),
+            (STORED, false) => self.stored(&archive.file, data, member, &mut body).await,
+            _ => self.stream(&archive.file, data, member, &mut body).await,
+        };
+        lane.finished(job, body, result.map_err(|error| meant(error, archive)));
+    }
+
+    fn meta(&mut self, member: &Member) -> ObjectMeta {
+        let settled = Member { modified: self.clock.settle(member), ..Member::default() };
+        ObjectMeta {
+            size: Some(member.size),
+            last_modified: settled.last_modified(),
+            executable: member.executable,
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// An entry that is handed over whole.
+    fn small(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<&[u8]> {
+        let size = member.size as usize;
+        match member.method {
+            STORED => {
+                let data = self.window.entry(archive, member)?;
+                check(crc(0, data), member)?;
+                Ok(data)
+            }
+            DEFLATE if is_at_once(member) => {
+                self.inflate(archive, member)?;
+                Ok(&self.out)
+            }
+            method => {
+                let data = self.window.data(archive, member)?;
+                // However wide its window is: no more of it is touched than there are bytes.
+                let mut decoder = decoder(WINDOW_MAX, method, &archive.file, data, member)?;
+                self.out.clear();
+                self.out.resize(size + 1, 0); // one more tells whether it ends there
+                match decoder.fill(&mut self.out)? {
+                    filled if filled > size => return Err(more(member.size)),
+                    filled if filled < size => return Err(fewer(filled as u64, member.size)),
+                    _ => {}
+                }
+                check(crc(0, &self.out[..size]), member)?;
+                Ok(&self.out[..size])
+            }
+        }
+    }
+
+    /// Unpacks all of an entry to `out`.
+    fn inflate(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<()> {
+        let size = member.size as usize;
+        self.out.clear();
+        self.out.reserve_exact(size.max(WHOLE_MAX));
+        let packed = self.window.entry(archive, member)?;
+        inflater(&mut self.inflater)?.append(packed, &mut self.out, size)?;
+        check(crc(0, &self.out), member)
+    }
+
+    /// An entry that is unpacked at once, though not handed over whole.
+    fn at_once(&mut self, archive: &Arc<Archive>, member: &Member, body: &mut Body) -> Result<()> {
+        let size = member.size as usize;
+        if member.method == STORED {
+            let data = self.window.entry(archive, member)?;
+            check(crc(0, data), member)?;
+            return body.write(data);
+        }
+        if body.has_space() {
+            let packed = self.window.entry(archive, member)?;
+            let inflater = inflater(&mut self.inflater)?;
+            let mut in_place = false;
+            let filled = body.fill(|space| {
+                if space.capacity() - space.len() < size {
+                    return Ok(0);
+                }
+                in_place = true;
+                let before = space.len();
+                inflater.append(packed, space, size)?;
+                check(crc(0, &space[before..]), member).map(|()| size)
+            });
+            filled.transpose()?;
+            if in_place {
+                return Ok(());
+            }
+        }
+        self.inflate(archive, member)?;
+        body.write(&self.out)
+    }
+
+    /// A large entry that is not packed.
+    async fn stored(&mut self, file: &ArchiveFile, data: u64, member: &Member, body: &mut Body) -> Result<()> {
+        let (mut done, mut sum) = (0, 0);
+        let mut piece = Space::new(0);
+        let mut turn = read::coarse_now();
+        while done < member.size {
+            let (at, left) = (data + done, usize::try_from(member.size - done).unwrap_or(usize::MAX));
+            let filled = body.fill(|space| {
+                let before = space.len();
+                let read = read::append_at(file.fd.as_fd(), space, at, left);
+                let read = read.map_err(|errno| unreadable(errno, Some(at)))?;
+                sum = crc(sum, &space[before..]);
+                Ok(read)
+            });
+            let read = match filled {
+                Some(read) => read?,
+                None => {
+                    if piece.is_empty() {
+                        piece = Space::new(PIECE);
+                    }
+                    let read = file.read_at(&mut piece[..PIECE.min(left)], at)?;
+                    sum = crc(sum, &piece[..read]);
+                    body.write(&piece[..read])?;
+                    read
+                }
+            };
+            if read == 0 {
+                return Err(file.cut_short());
+            }
+            done += read as u64;
+            pause(&mut turn).await;
+        }
+        check(sum, member)
+    }
+
+    /// A large entry of any method, or a small one that claims to be packed in far too many bytes.
+    async fn stream(&mut self, file: &ArchiveFile, data: u64, member: &Member, body: &mut Body) -> Result<()> {
+        let mut unpacked = Unpacked::default();
+        // No more of a window is touched than there are bytes.
+        let each = if member.size <= u64::from(WINDOW_EACH) { WINDOW_MAX } else { WINDOW_EACH };
+        if !unpacked.go_on(each, file, data, member, body, None).await? {
+            if self.held > 0 {
+                self.give_back();
+            }
+            let shared = self.shared.clone();
+            let _turn = shared.wide.turn().await;
+            let _counted = Counted::new(&shared.large);
+            unpacked.go_on(WINDOW_MAX, file, data, member, body, Some(&shared.wide)).await?;
+        }
+        match unpacked.bytes == member.size {
+            true => check(unpacked.sum, member),
+            false => Err(fewer(unpacked.bytes, member.size)),
+        }
+    }
+}
+
+/// What of an entry is unpacked and handed over.
+#[derive(Default)]
+struct Unpacked {
+    bytes: u64,
+    sum: u32,
+}
+
+impl Unpacked {
+    /// Goes on to the end, or to where a wider window than `window` is needed: then the answer is false. That is nearly
+    /// always at the start; what lies in front of a later frame of zstd or block of xz is unpacked once more.
+    async fn go_on(
+        &mut self,
+        window: u32,
+        file: &ArchiveFile,
+        data: u64,
+        member: &Member,
+        body: &mut Body,
+        wide: Option<&Wide>,
+    ) -> Result<bool> {
+        let too_narrow = |error: &Error| window < WINDOW_MAX && error.kind() == Kind::TooLarge;
+        let mut decoder = match decoder(window, member.method, file, data, member) {
+            Err(error) if too_narrow(&error) => return Ok(false),
+            decoder => decoder?,
+        };
+        let mut piece = Space::new(PIECE);
+        let mut again = self.bytes;
+        let mut turn = read::coarse_now();
+        loop {
+            let length = match again {
+                0 => PIECE,
+                again => again.min(PIECE as u64) as usize,
+            };
+            let read = match decoder.fill(&mut piece[..length]) {
+                Err(error) if too_narrow(&error) => return Ok(false),
+                read => read?,
+            };
+            if read == 0 {
+                return Ok(true);
+            }
+            if again > 0 {
+                again -= read as u64;
+            } else if self.bytes + read as u64 > member.size {
+                return Err(more(member.size));
+            } else {
+                self.sum = crc(self.sum, &piece[..read]);
+                body.write(&piece[..read])?;
+                self.bytes += read as u64;
+            }
+            if let Some(wide) = wide {
+                wide.unpacked();
+            }
+            pause(&mut turn).await;
+        }
+    }
+}
+
+impl Drop for Unpack {
+    fn drop(&mut self) {
+        self.shared.large.fetch_sub(self.held, Relaxed);
+    }
+}
+
+/// Whether both sizes of an entry are sane for unpacking it at once.
+fn is_at_once(member: &Member) -> bool {
+    member.size <= AT_ONCE && member.packed <= member.size + GROWTH
+}
+
+fn inflater(kept: &mut Option<Inflater>) -> Result<&mut Inflater> {
+    Ok(match kept {
+        Some(inflater) => inflater,
+        None => kept.insert(Inflater::new()?),
+    })
+}
+
+fn decoder<'f>(window: u32, method: u16, file: &'f ArchiveFile, data: u64, member: &Member) -> Result<Decoder<'f>> {
+    let Some(method) = Method::of_zip(method) else {
+        return Err(Error::new(Kind::Internal, "a method that was let in is not known"));
+    };
+    Decoder::within(window, method, Packed { file, at: data, end: data + member.packed }, Some(member.size))
+}
+
+fn check(sum: u32, member: &Member) -> Result<()> {
+    match sum == member.crc {
+        true => Ok(()),
+        false => {
+            Err(Error::new(Kind::Integrity, format!("its checksum is {sum:08x}, and {:08x} was promised", member.crc)))
+        }
+    }
+}
+
+/// A failure of an archive that changes under the reader is that of the change.
+fn meant(error: Error, archive: &Archive) -> Error {
+    match (error.kind(), archive.file.unchanged()) {
+        (Kind::Integrity | Kind::Archive, Err(changed)) => changed,
+        _ => error,
+    }
+}
+
+/// Lets the lane's other work have its turn, from time to time.
+async fn pause(turn: &mut i128) {
+    let now = read::coarse_now();
+    if (now - *turn).abs() >= TURN {
+        *turn = now;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The packed bytes of one entry.
+struct Packed<'f> {
+    file: &'f ArchiveFile,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Packed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(into.len());
+        if most == 0 {
+            return Ok(0);
+        }
+        match self.file.read_at(&mut into[..most], self.at).map_err(carried)? {
+            0 => Err(carried(self.file.cut_short())),
+            read => {
+                self.at += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The reader of list pages over any bytes: what the fuzz target `list_page` and the test over its corpus run.
+
+use serde_json::Value;
+
+use crate::error::Kind;
+use crate::source::list_get::ListGetOptions;
+use crate::source::list_get::fuzzing::{PARTITION_MAX, read_page};
+
+/// Checks what must hold for any bytes at all that come as a page: another reader of JSON says the same.
+///
+/// # Panics
+/// When a promise of the reader is broken.
+pub fn check_list_page(json: &[u8]) {
+    let options = ListGetOptions::default();
+    let page = match read_page(json, &options) {
+        Ok(page) => page,
+        Err(error) => return assert_eq!(error.kind(), Kind::Listing, "{error}"),
+    };
+    let names = page.partitions.iter().flatten();
+    // What is passed over may be what the other one refuses: a number or a character that there is none of.
+    if let Ok(value) = serde_json::from_slice::<Value>(json) {
+        let listed = value.get(&options.names_field).and_then(Value::as_array).expect("a page has names");
+        let listed = listed.iter().map(|name| name.as_str().expect("a name is a string").as_bytes());
+        assert!(names.clone().map(|(name, _)| &name[..]).eq(listed), "the names of the page, in its order");
+    }
+    let mut seen = std::collections::HashSet::new();
+    assert!(
+        names.clone().all(|(name, duplicate)| seen.insert(name) != *duplicate),
+        "a name that stood earlier is marked"
+    );
+    assert_eq!(page.counted, page.partitions.len() as u64);
+    assert!(page.partitions.iter().all(|names| (1..=PARTITION_MAX).contains(&names.len())));
+    assert!(page.next.as_ref().is_none_or(|token| !token.is_empty()), "an empty token is the end");
+}

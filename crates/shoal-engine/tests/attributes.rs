@@ -1,0 +1,300 @@
+//! What the directory sink gives a file besides its bytes (the time of its last change, the permission to be run), and
+//! directories that no object brings along; and what the engine makes of entries that stand for those.
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::sink::dir::{DirOptions, DirSink};
+use shoal_engine::sink::memory::MemorySink;
+use shoal_engine::sink::{Mode, Sink};
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
+use shoal_engine::source::memory::MemorySource;
+use shoal_engine::transfer::{Outcome, Transfer};
+use shoal_engine::{Kind, Name, ObjectMeta, Payload, Result, TransferOptions};
+use support::*;
+
+/// Before 1970, with a part of a second; long ago; a file system's finest step; ahead of every clock.
+const TIMES: [(i64, u32); 4] =
+    [(-1_000_000_000, 500_000_000), (0, 0), (1_234_567_890, 123_456_789), (4_000_000_000, 0)];
+
+fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let from = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
+    from + Duration::from_nanos(nanoseconds.into())
+}
+
+fn modified(path: &Path) -> (i64, u32) {
+    let found = std::fs::metadata(path).unwrap();
+    (found.mtime(), found.mtime_nsec() as u32)
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Writes an object whole or in pieces.
+fn write(run: &mut Run, name: &str, meta: &ObjectMeta, pieces: bool) -> Result<()> {
+    let name = Name::parse(name.as_bytes()).unwrap();
+    if pieces {
+        let mut object = run.writer.begin(0, &name, meta)?;
+        object.write(b"in ").and_then(|()| object.write(b"pieces"))?;
+        object.finish().map(|_| ())
+    } else {
+        run.writer.put(0, &name, meta, Payload::Borrowed(b"whole")).map(|_| ())
+    }
+}
+
+#[test]
+fn times_are_kept_where_that_is_asked_for_however_a_file_comes_to_be() {
+    for layout in [Layout::Names, Layout::Partition] {
+        for durability in [Durability::Batch, Durability::File] {
+            let temp = temp_dir();
+            let out = temp.path().join("out");
+            std::fs::create_dir_all(&out).unwrap();
+            std::fs::write(out.join("replaced"), b"mine").unwrap();
+            let options = DirOptions { keep_times: true, layout, ..options(durability, Overwrite::Always) };
+            let mut run = Run::with(&out, options, None, Mode::Fresh).unwrap();
+            let home = if layout == Layout::Names { out.clone() } else { out.join("00/0000/00") };
+            let mut names = Vec::new();
+            for (at, when) in TIMES.into_iter().enumerate() {
+                let meta = ObjectMeta { last_modified: Some(time(when)), ..ObjectMeta::default() };
+                for (kind, pieces) in [("whole", false), ("pieces", true)] {
+                    let name = format!("d/{kind}-{at}");
+                    write(&mut run, &name, &meta, pieces).unwrap();
+                    names.push((name, when));
+                }
+            }
+            let meta = ObjectMeta { last_modified: Some(time(TIMES[2])), ..ObjectMeta::default() };
+            write(&mut run, "replaced", &meta, false).unwrap();
+            names.push(("replaced".into(), TIMES[2]));
+            write(&mut run, "unknown", &ObjectMeta::default(), false).unwrap();
+            run.commit().unwrap();
+            for (name, when) in names {
+                assert_eq!(modified(&home.join(&name)), when, "{name}, {layout:?}, {durability:?}");
+            }
+            let unknown = modified(&home.join("unknown")).0;
+            assert!(SystemTime::now().duration_since(time((unknown, 0))).unwrap() < Duration::from_secs(600));
+        }
+    }
+}
+
+#[test]
+fn times_are_not_kept_unasked() {
+    let temp = temp_dir();
+    let mut run = Run::new(temp.path());
+    let meta = ObjectMeta { last_modified: Some(UNIX_EPOCH), ..ObjectMeta::default() };
+    write(&mut run, "whole", &meta, false).unwrap();
+    write(&mut run, "pieces", &meta, true).unwrap();
+    for name in ["whole", "pieces"] {
+        assert!(modified(&temp.path().join(name)).0 > 1_600_000_000, "{name}");
+    }
+}
+
+#[test]
+fn a_program_may_be_run_as_far_as_the_umask_permits_and_gets_no_other_bit() {
+    let temp = temp_dir();
+    if let Some(path) = as_child() {
+        // SAFETY: umask only swaps a number; this process runs one test.
+        unsafe { libc::umask(0o027) };
+        let options = options(Durability::Batch, Overwrite::Always);
+        std::fs::write(path.join("replaced"), b"mine").unwrap();
+        let mut run = Run::with(&path, options, None, Mode::Fresh).unwrap();
+        for executable in [true, false] {
+            let meta = ObjectMeta { executable, ..ObjectMeta::default() };
+            for (kind, pieces) in [("whole", false), ("pieces", true)] {
+                write(&mut run, &format!("{kind}-{executable}"), &meta, pieces).unwrap();
+            }
+        }
+        write(&mut run, "replaced", &ObjectMeta { executable: true, ..ObjectMeta::default() }, false).unwrap();
+        return;
+    }
+    let out = temp.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    told(&child("a_program_may_be_run_as_far_as_the_umask_permits_and_gets_no_other_bit", &out, &[]));
+    for (name, wanted) in [
+        ("whole-true", 0o750),
+        ("pieces-true", 0o750),
+        ("replaced", 0o750),
+        ("whole-false", 0o640),
+        ("pieces-false", 0o640),
+    ] {
+        assert_eq!(mode(&out.join(name)), wanted, "{name}");
+    }
+}
+
+fn copy(source: impl shoal_engine::source::Source + 'static, out: &Path, options: TransferOptions) -> Outcome {
+    let sink = DirSink::new(out, DirOptions::of(&options)).unwrap();
+    let outcome =
+        Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| std::ops::ControlFlow::Continue(()));
+    assert!(outcome.report.run.balanced() && outcome.report.total.balanced(), "{:?}", outcome.report);
+    outcome
+}
+
+#[test]
+fn copied_files_stay_programs_and_keep_their_times() {
+    let temp = temp_dir();
+    let (from, out) = (temp.path().join("from"), temp.path().join("out"));
+    std::fs::create_dir(&from).unwrap();
+    for (name, size, bits) in [("plain", 10, 0o644), ("program", 10, 0o755), ("large", 200_000, 0o4711)] {
+        let path = from.join(name);
+        std::fs::write(&path, vec![7; size]).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(bits)).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time(TIMES[2])).unwrap();
+    }
+    let source = || Files::new(FilesFrom::Path(from.clone()), FilesOptions::default()).unwrap();
+    let outcome = copy(source(), &out, TransferOptions { keep_times: true, ..TransferOptions::default() });
+    assert!(outcome.error.is_none() && outcome.report.run.written == 3, "{outcome:?}");
+    let runs = |name: &str| mode(&out.join(name)) & 0o4100;
+    assert_eq!([runs("plain"), runs("program"), runs("large")], [0, 0o100, 0o100]);
+    for name in ["plain", "program", "large"] {
+        assert_eq!(modified(&out.join(name)), TIMES[2], "{name}");
+    }
+    // It changes the result, so a run is not continued with the other choice.
+    let error = copy(source(), &out, TransferOptions::default()).error.expect("other options");
+    assert_eq!(error.kind(), Kind::JournalMismatch);
+    assert!(error.to_string().contains("keep_times: yes -> (not set)"), "{error}");
+}
+
+#[test]
+fn empty_directories_are_made_in_every_layout_and_survive_a_second_run() {
+    for (layout, home) in [(Layout::Names, ""), (Layout::Partition, "00/0000/00")] {
+        for durability in [Durability::Batch, Durability::File] {
+            let temp = temp_dir();
+            let out = temp.path().join("out");
+            let options = DirOptions { layout, ..options(durability, Overwrite::Never) };
+            let mut run = Run::with(&out, options, None, Mode::Fresh).unwrap();
+            for name in ["empty", "a/b/c", "a/b", "empty"] {
+                run.writer.directory(0, &Name::parse(name.as_bytes()).unwrap()).unwrap();
+            }
+            let sealed = run.seal();
+            assert_eq!((sealed.objects, sealed.bytes), (0, 0));
+            assert_eq!(run.sink.sync(vec![sealed], true).unwrap().durable, [0]);
+            for name in ["empty", "a/b/c"] {
+                assert!(out.join(home).join(name).is_dir(), "{name}, {layout:?}, {durability:?}");
+            }
+            assert_eq!(temporary(&out), 0);
+        }
+    }
+}
+
+#[test]
+fn a_directory_never_takes_the_place_of_a_file_or_a_link() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::create_dir(temp.path().join("outside")).unwrap();
+    std::os::unix::fs::symlink("../outside", out.join("link")).unwrap();
+    let mut run = Run::new(&out);
+    run.put("file", b"x").unwrap();
+    for name in ["file", "file/below", "link", "link/below"] {
+        let error = run.writer.directory(0, &Name::parse(name.as_bytes()).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), Kind::NameConflict, "{name}: {error}");
+        assert_eq!(error.subject(), Some(name));
+    }
+    assert_eq!(std::fs::read(out.join("file")).unwrap(), b"x");
+    assert_eq!(std::fs::read_dir(temp.path().join("outside")).unwrap().count(), 0);
+}
+
+fn objects(names: &[&str]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    names.iter().map(|name| (name.as_bytes().to_vec(), format!("bytes of {name}").into_bytes())).collect()
+}
+
+#[test]
+fn directories_count_as_skipped_and_unsafe_or_taken_ones_have_failed() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
+    let source = || {
+        let page = objects(&["a/one", "empty/", "deep/er/", "../out-of-here/", "taken", "taken/", "a/"]);
+        MemorySource::new(vec![page], 3).with_directories()
+    };
+    let outcome = copy(source(), &out, options());
+    assert!(outcome.error.is_none() && outcome.report.complete, "{outcome:?}");
+    let run = outcome.report.run;
+    assert_eq!((run.listed, run.written, run.skipped, run.failed, run.unfinished), (7, 2, 3, 2, 0), "{run:?}");
+    let failed: Vec<_> = outcome.report.failures.iter().map(|failure| (&*failure.name, &*failure.kind)).collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.contains(&(&b"../out-of-here"[..], "unsafe-name")), "{failed:?}");
+    assert!(failed.contains(&(&b"taken"[..], "name-conflict")), "{failed:?}");
+    assert!(out.join("empty").is_dir() && out.join("deep/er").is_dir() && !temp.path().join("out-of-here").exists());
+
+    // Once what is in the way is gone, that one alone is made.
+    std::fs::remove_file(out.join("taken")).unwrap();
+    let outcome = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    let total = outcome.report.total;
+    assert_eq!((total.written, total.skipped, total.failed), (2, 4, 1), "{:?}", outcome.report);
+    assert!(out.join("taken").is_dir());
+}
+
+#[test]
+fn directories_that_are_left_out_are_not_made() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let options = TransferOptions { exclude: vec!["*.d".into()], ..TransferOptions::default() };
+    let page = objects(&["kept/", "left-out.d/"]);
+    let outcome = copy(MemorySource::new(vec![page], 3).with_directories(), &out, options);
+    assert_eq!(outcome.report.run.skipped, 2);
+    assert!(out.join("kept").is_dir() && !out.join("left-out.d").exists());
+}
+
+#[test]
+fn a_run_of_directories_alone_ends_and_a_full_sink_ends_it() {
+    let names: Vec<String> = (0..1000).map(|n| format!("{}/{n}/", n % 10)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pages = vec![objects(&names)];
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let outcome = copy(MemorySource::new(pages.clone(), 50).with_directories(), &out, TransferOptions::default());
+    assert_eq!((outcome.report.run.skipped, outcome.report.complete), (1000, true), "{outcome:?}");
+
+    let inner = DirSink::new(&temp.path().join("other"), DirOptions::default()).unwrap();
+    let failing: Arc<dyn Sink> = Arc::new(shoal_engine::testing::faults::FailingSink::new(Arc::new(inner), 123, false));
+    let source = MemorySource::new(pages, 50).with_directories();
+    let outcome = Transfer::new(Arc::new(source), failing, TransferOptions::default())
+        .run(&mut |_| std::ops::ControlFlow::Continue(()));
+    assert_eq!(outcome.error.as_ref().map(|error| error.kind()), Some(Kind::DestinationFailed));
+    let run = outcome.report.run;
+    assert!(run.balanced() && run.unfinished > 0 && run.failed == 0, "{run:?}");
+}
+
+#[test]
+fn a_repeated_name_is_a_failure_where_the_source_says_so() {
+    let pages = || vec![objects(&["a", "b"]), objects(&["c", "a"])];
+    let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
+    let memory = |source: MemorySource| {
+        let sink = MemorySink::new();
+        let outcome = Transfer::new(Arc::new(source), Arc::new(sink), options())
+            .run(&mut |_| std::ops::ControlFlow::Continue(()));
+        outcome.report
+    };
+    let skipping = memory(MemorySource::new(pages(), 2));
+    assert_eq!((skipping.run.written, skipping.run.skipped, skipping.run.failed), (3, 1, 0));
+    let failing = memory(MemorySource::new(pages(), 2).failing_repeats());
+    assert_eq!((failing.run.written, failing.run.skipped, failing.run.failed), (3, 0, 1));
+    assert_eq!((&*failing.failures[0].name, &*failing.failures[0].kind), (&b"a"[..], "repeated"));
+}
+
+#[test]
+fn a_repeated_name_tried_again_leaves_the_first_where_it_is() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let source = || {
+        let mut pages = vec![objects(&["a", "b"]), objects(&["c", "a"])];
+        pages[1][1].1 = b"the second".to_vec();
+        MemorySource::new(pages, 2).failing_repeats()
+    };
+    let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
+    assert_eq!(copy(source(), &out, options()).report.run.failed, 1);
+    let again = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    assert_eq!((again.report.run.written, again.report.total.failed), (0, 1), "{:?}", again.report);
+    assert_eq!(std::fs::read(out.join("a")).unwrap(), b"bytes of a");
+    // Unless it is gone.
+    std::fs::remove_file(out.join("a")).unwrap();
+    let again = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    assert_eq!((again.report.run.written, again.report.total.failed), (1, 0), "{:?}", again.report);
+}

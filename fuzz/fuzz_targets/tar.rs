@@ -1,0 +1,4 @@
+//! Any bytes as a tar archive, packed or not: what must hold of it is checked in `shoal_engine::testing::archives`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| shoal_engine::testing::archives::check_tar(bytes));
