@@ -16,7 +16,7 @@ import pytest
 import shoal as package
 import shoal.bench
 from shoal._options import parse_size
-from shoal.bench import jobs, measure, verify
+from shoal.bench import corpus, jobs, measure, verify
 from shoal.bench.contestants import Contestant, Task
 from shoal.cli import bench as command_line
 
@@ -228,6 +228,8 @@ def test_a_row_without_durability_is_not_for_durable_runs(tmp_path: Path) -> Non
 def test_the_command_says_the_jobs_and_their_defaults() -> None:
     (job,) = [option for option in command_line.command.params if option.name == "job"]
     assert list(getattr(job.type, "choices", ())) == list(jobs.JOBS)
+    (case,) = [option for option in command_line.command.params if option.name == "case"]
+    assert tuple(getattr(case.type, "choices", ())) == corpus.CASES
     counts = ", ".join(f"{one.COUNT} for {name}" for name, one in jobs.JOBS.items())
     assert counts == command_line.DEFAULTS
     sizes = [part.split(" for ") for part in command_line.SIZES.partition(";")[0].split(", ")]
@@ -237,5 +239,6 @@ def test_the_command_says_the_jobs_and_their_defaults() -> None:
     for name, one in jobs.JOBS.items():
         parameters = inspect.signature(getattr(shoal.bench, name)).parameters
         assert parameters["count"].default == one.COUNT
-        assert ("size" in parameters) == (one.SIZE is not None)
+        # That of unzip is for its large entries alone.
+        assert ("size" in parameters) == (one.SIZE is not None or name == "unzip")
         assert one.SIZE is None or parameters["size"].default == one.SIZE

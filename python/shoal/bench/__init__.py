@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "run", "save"]
+__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "run", "save", "unzip"]
 
 
 def copy(
@@ -179,5 +179,71 @@ def read(
         skip=tuple(skip),
         directory=directory,
         keep=keep,
+    )
+    return run(settings, progress or (lambda _: None))
+
+
+def unzip(
+    *,
+    count: int = 12_000,
+    size: int | str | None = None,
+    case: str = "many",
+    trials: int = 3,
+    into: str = "files",
+    durable: bool = False,
+    cold: bool = False,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    directory: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Results:
+    """Runs every way to unpack the same zip archives, which it makes of files of this machine.
+
+    The contestants take turns, each into a fresh directory, and every byte is compared after each run; the
+    larger files are then cut to nothing, since they would fill the disk.
+
+    Args:
+        count: Entries, 1,250 to an archive.
+        size: Bytes of the large entry of the cases `"one"` and `"skewed"`, as a number or as text such as `"1GB"`; by
+            default 1 GB, or as many as all others have.
+        case: `"many"` archives of about the same size; `"one"` archive of one large entry; one archive of `"tiny"`
+            entries; or `"skewed"`: 99 small archives, and a large entry in one more.
+        trials: Rounds that count; one more is run before them and thrown away, unless there is only one.
+        into: `"files"`, or `"null"`: every entry is unpacked and checked, and nothing is written.
+        durable: A final sync is inside the time of each; shoal runs with its default durability.
+        cold: The archives are taken out of the page cache before each run, and it is looked whether they are.
+        only: Keys of the contestants to run; by default all that can be.
+        skip: Keys of contestants to leave out.
+        directory: Where the files are written, in a new directory that is removed at the end; by default here. The
+            archives stay there, in `shoal-bench-archives`, for the next time; by default they are removed, too.
+        keep: Leave the files.
+        progress: Called with a line of text before each run.
+
+    Returns:
+        The rows, as of `copy`.
+
+    Raises:
+        shoal.ConfigError: An argument is wrong, or no contestant is left.
+        shoal.RunError: The archives could not be made, or stay in the page cache.
+
+    Example:
+        >>> results = shoal.bench.unzip(count=20, trials=1, only=["limit"])
+        >>> results.rows[0].key, results.rows[0].trials[0].objects
+        ('limit', 20)
+    """
+    settings = Settings(
+        job="unzip",
+        count=count,
+        size=None if size is None else parse_size(size, "size"),
+        trials=trials,
+        into=into,
+        durable=durable,
+        only=tuple(only),
+        skip=tuple(skip),
+        directory=directory,
+        keep=keep,
+        case=case,
+        cold=cold,
     )
     return run(settings, progress or (lambda _: None))

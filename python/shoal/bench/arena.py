@@ -23,16 +23,22 @@ class Scale:
         title: What the table calls them.
         author: What the study says of its figures, or why there are none.
         figures: Whether there are.
+        study: Objects of the study, in the unit of its figures; None: as many as `objects`.
     """
 
     objects: float
     title: str
     author: str
     figures: bool = True
+    study: float | None = None
 
 
 class Arena(Protocol):
     """What the contestants of one contest meet, from its first run to its last."""
+
+    @property
+    def count(self) -> int:
+        """Objects of the fastest contestants."""
 
     @property
     def size(self) -> float:

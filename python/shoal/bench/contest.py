@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def chosen(settings: Settings) -> list[Contestant]:
         if (not settings.only or contestant.key in settings.only)
         and contestant.key not in settings.skip
         and settings.into in contestant.into
+        and (not contestant.cases or settings.case in contestant.cases)
         and contestant.durable != ("never" if settings.durable else "only")
     ]
     if not found:
@@ -72,12 +74,15 @@ def run(settings: Settings, progress: Callable[[str], object]) -> Results:
         if not settings.keep:
             shutil.rmtree(place, ignore_errors=True)
     about |= {program: version_of(program) for one in able for program in one.programs}
+    about |= {package: metadata.version(package) for one in able for package in one.packages}
     wanted = {
-        "count": settings.count,
+        "count": arena.count,
         "size": round(arena.size),
         "trials": settings.trials,
         "into": settings.into,
         "durable": settings.durable,
+        "case": settings.case,
+        "cold": settings.cold,
     }
     ordered = sorted(rows.values(), key=lambda row: -row.rate)
     first = next((row.key for row in rows.values() if row.trials), contestants[0].key)
@@ -112,7 +117,8 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
     with tempfile.TemporaryDirectory() as scratch, arena.task(one, number, Path(scratch)) as task:
         command = one.command(task)
         measure.sync_file_system(place)  # what others wrote must not be written back in this one's time
-        measure.touch_memory(task.size)
+        if task.directory is not None:
+            measure.touch_memory(task.size)
         try:
             measured = measure.run(command, task.directory if settings.durable else None)
         except RunError as error:

@@ -25,6 +25,7 @@ class Task:
         scratch: A directory for what has to be prepared before the time begins.
         url: The service, where the job has one.
         names: The names to fetch, in the order of the listing; for programs that cannot list.
+        archives: What to unpack: a directory of archives, or one of them.
         size: Bytes of all that is to be written.
         prove: The run does not count: it says with a proof what it has read.
     """
@@ -34,6 +35,7 @@ class Task:
     scratch: Path
     url: str = ""
     names: tuple[str, ...] = ()
+    archives: Path | None = None
     size: int = 0
     prove: bool = False
 
@@ -54,6 +56,7 @@ class Contestant:
         packages: Python packages that must be there.
         programs: Programs that must be there.
         into: Where it can write.
+        cases: The cases of the job that it is for; none: all.
         rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
         null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
         proves: It can say with a proof what it has read.
@@ -72,6 +75,7 @@ class Contestant:
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     into: tuple[str, ...] = ("files",)
+    cases: tuple[str, ...] = ()
     durable: Literal["both", "only", "never"] = "both"
     rate: Callable[[str], float] | None = None
     null_times: int = 10
@@ -120,6 +124,6 @@ def version_of(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         return ""
-    flag = {"wrk": "-v", "java": "-version"}.get(program, "--version")
+    flag = {"wrk": "-v", "java": "-version", "unzip": "-v"}.get(program, "--version")
     done = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=10)
-    return (done.stdout or done.stderr).partition("\n")[0].strip()
+    return next((line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()), "")

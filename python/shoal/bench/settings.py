@@ -26,6 +26,8 @@ class Settings:
         skip: Keys of contestants to leave out.
         directory: Where files are written, in a new directory.
         keep: Leave the files.
+        case: Which of a job's cases, where it has several.
+        cold: What is read is not in the page cache, where the job knows that.
     """
 
     job: str
@@ -38,6 +40,8 @@ class Settings:
     skip: tuple[str, ...] = ()
     directory: str | os.PathLike[str] | None = None
     keep: bool = False
+    case: str = ""
+    cold: bool = False
 
     def check(self) -> None:
         """Refuses what makes no sense.
@@ -52,5 +56,8 @@ class Settings:
                 raise ConfigError(f"{option} is not a whole number above 0: {value!r}")
         if self.into not in ("files", "null"):
             raise ConfigError(f"into is neither 'files' nor 'null': {self.into!r}")
+        if self.job != "unzip" and (self.case or self.cold):
+            option = "--case" if self.case else "--cold"
+            raise ConfigError(f"the job {self.job} has no cases and no cold runs", hint=f"leave out {option}")
         if self.durable and self.into == "null":
             raise ConfigError("nothing that is thrown away can be durable", hint="leave out --durable or --into null")

@@ -20,7 +20,7 @@ def text(results: Results) -> str:
     """Returns the table and what a reader must know of it."""
     ran = [row for row in results.rows if row.trials]
     fastest = max((row.rate for row in ran), default=1.0)
-    authors = any(row.published for row in results.rows)
+    authors = _authors(results)
     head = (*HEAD, results.scale.title, "the author's" if authors else "MB/s")
     lines = [head, *((*_cells(results, row, fastest), _last(results, row, authors)) for row in ran)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
@@ -34,13 +34,18 @@ def text(results: Results) -> str:
     ]
     settings = results.settings
     sync = ", a final sync inside each time" if settings["durable"] else ""
-    out += [
-        "",
-        f"{settings['count']:,} objects of {settings['size']:,} bytes, {settings['into']}{sync}; medians of "
-        f"{settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}.",
-        machine.in_words(results.machine),
-    ]
+    cold = ", from a cold cache" if settings["cold"] else ""
+    about = (
+        f"{settings['count']:,} objects of {settings['size']:,} bytes, {settings['into']}{sync}{cold}; medians of "
+        f"{settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}."
+    )
+    out += ["", textwrap.fill(about, WIDTH, subsequent_indent="  "), machine.in_words(results.machine)]
     return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in _notes(results, ran)])
+
+
+def _authors(results: Results) -> bool:
+    """Whether there is a column of the author's."""
+    return results.scale.figures and any(row.published for row in results.rows)
 
 
 def _notes(results: Results, ran: list[Row]) -> list[str]:
@@ -49,7 +54,7 @@ def _notes(results: Results, ran: list[Row]) -> list[str]:
     for row in ran:
         if row.note:
             noted.setdefault(row.note, []).append(row)
-    authors = any(row.published for row in results.rows)
+    authors = _authors(results)
     notes = [results.scale.author] if authors or not results.scale.figures else []
     for note, rows in noted.items():
         start = statistics.median(row.start for row in rows)
@@ -80,7 +85,8 @@ def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
 def _last(results: Results, row: Row, authors: bool) -> str:
     """The author's time; where the study gives none, how many bytes came."""
     if authors:
-        return duration(results.scale.objects * row.published) if row.published else ""
+        objects = results.scale.study or results.scale.objects
+        return duration(objects * row.published) if row.published else ""
     return f"{row.rate * results.settings['size'] / 1e6:,.0f}"
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 LINES, COLUMNS = 5000, 10  # of a file of the study of saving
@@ -50,7 +51,7 @@ def difference(
 ) -> str | None:
     """Returns how the files below a directory differ from what `content` makes for these names; None: not at all."""
     missing = set(names)
-    for path in _files(directory):
+    for path in files(directory):
         relative = os.path.relpath(path, directory)
         name = relative.split(os.sep, 3)[-1] if partitioned else relative
         if name not in missing:
@@ -62,7 +63,23 @@ def difference(
     return f"{len(missing)} objects are missing, {min(missing)} among them" if missing else None
 
 
-def _files(directory: Path) -> Iterator[str]:
+def hashes(directory: Path, known: Mapping[str, tuple[int, str]]) -> str | None:
+    """Returns how the files below a directory differ from these names, sizes and SHA-256; None: not at all."""
+    missing = set(known)
+    for path in files(directory):
+        name = os.path.relpath(path, directory)
+        if name not in missing:
+            return f"{name} should not be there"
+        missing.remove(name)
+        with open(path, "rb") as file:  # noqa: PTH123
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if (file.tell(), digest) != known[name]:
+                return f"{name} has the wrong bytes"
+    return f"{len(missing)} files are missing, {min(missing)} among them" if missing else None
+
+
+def files(directory: Path) -> Iterator[str]:
+    """Yields the path of every file below a directory that is not shoal's own."""
     stack = [str(directory)]
     while stack:
         with os.scandir(stack.pop()) as entries:

@@ -19,12 +19,16 @@ Examples:
   shoal bench save                              every way to save the files that a Python function makes
   shoal bench read                              every way to read 50,000 files of 10 kB
   shoal bench read --count 2000 --size 1MB      the same with large files
+  shoal bench unzip                             every way to extract many archives
+  shoal bench unzip --into null --cold          every entry checked, the archives not in the page cache
+  shoal bench unzip --count 50000               40 archives, about 1.6 GB
 """
 
 
 # Written out, so that `shoal --help` need not load the lab; a test compares.
-DEFAULTS = "60000 for copy, 2000 for save, 50000 for read"
-SIZES = "100 for copy, 10kB for read; save makes files of its own size"
+DEFAULTS = "60000 for copy, 2000 for save, 50000 for read, 12000 for unzip"
+SIZES = "100 for copy, 10kB for read; save and unzip have files of their own size"
+CASES = ("many", "one", "tiny", "skewed")
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -32,7 +36,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 
 
 @click.command("bench", short_help="Measure every strategy for a job on this machine.", epilog=EXAMPLES)
-@click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read"]))
+@click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip"]))
 @click.option("--count", type=click.IntRange(1), show_default=DEFAULTS, help="Objects of the fastest.")
 @click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB.")
 @click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count.")
@@ -41,9 +45,15 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     type=click.Choice(["files", "null"]),
     default="files",
     show_default=True,
-    help="null = nothing is written, and each gets 10 or 50 times the objects.",
+    help="null = nothing is written; of copy, each gets 10 or 50 times the objects.",
 )
 @click.option("--durable", is_flag=True, help="A final sync is inside the time of each.")
+@click.option(
+    "--case",
+    type=click.Choice(CASES),
+    help="Of unzip: many archives (the default), one entry of 1 GB, tiny entries, 99 small archives and a giant.",
+)
+@click.option("--cold", is_flag=True, help="Of unzip: the archives are not in the page cache.")
 @click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
 @click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
 @click.option("--list", "as_list", is_flag=True, help="Name the contestants, and what those lack that cannot run.")
@@ -63,6 +73,8 @@ def command(
     trials: int,
     into: str,
     durable: bool,
+    case: str | None,
+    cold: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
     as_list: bool,
@@ -74,7 +86,8 @@ def command(
     """Measure every strategy for a JOB on this machine, beside shoal.
 
     JOB is `copy`: from a list/get service (`shoal serve`, started for it) into a directory; `save`: files that a Python
-    function makes, into a directory; or `read`: files, made for it, into a program.
+    function makes, into a directory; `read`: files, made for it, into a program; or `unzip`: archives, made of this
+    machine's files, into a directory.
 
     The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
     One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a
@@ -99,6 +112,8 @@ def command(
             skip=skip,
             directory=directory,
             keep=keep,
+            case=case or "",
+            cold=cold,
         )
         if as_list:
             for one in chosen(settings):

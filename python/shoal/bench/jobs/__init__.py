@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError
-from shoal.bench.jobs import copy, read, save
+from shoal.bench.jobs import copy, read, save, unzip
 
 if TYPE_CHECKING:
     from shoal.bench.arena import Job
 
-JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read}
+JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip}
 
 
 def named(name: str) -> Job:

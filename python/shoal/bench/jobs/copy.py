@@ -193,6 +193,11 @@ class Copying:
     scale: Scale = SCALE
 
     @property
+    def count(self) -> int:
+        """Objects of the fastest into files."""
+        return self.settings.count
+
+    @property
     def checked(self) -> str:
         """Into nowhere there is nothing to compare: what the contestants say they received is added up."""
         return "every byte compared" if self.settings.into == "files" else "bytes counted, not compared"
