@@ -1,4 +1,4 @@
-"""Fixtures of the hostile tests: a fault server, and the command run against it."""
+"""Fixtures of the hostile tests: a fault server, and the command run against it and on hostile archives."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hostile.archives.judge import prefork, unzip
 from hostile.oracle import Shoal
 from servers.fixtures import fault_server
 
-__all__ = ["fault_server", "shoal_command"]
+__all__ = ["fault_server", "prefork", "shoal_command", "unzip"]
 
 
 @pytest.fixture
