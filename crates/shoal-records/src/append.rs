@@ -1,0 +1,155 @@
+//! Appending records, whole ones only.
+//!
+//! Here: [`append`]. What it promises, of a file that only this function writes to:
+//!
+//! - All records of a call stand one after the other, also when several programs append at once: each holds the file's lock.
+//! - After a failed call the file is as long as before. After a crash in the midst of one, half a record may stand at the
+//!   end; the next call cuts it off and says so.
+//! - Readers take whole records only. They may see some of a call's records before the others.
+//!
+//! Not here: how values become the bytes of records; who calls has them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Format;
+
+/// Pause between two tries for the lock: an append of a megabyte takes about as long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How records are appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendOptions {
+    /// Bytes in front of the first record; the file must have them already.
+    pub offset: u64,
+    /// Whether to return only after the records are on the medium.
+    pub durable: bool,
+    /// Longest wait for others that append.
+    pub wait: Duration,
+}
+
+impl Default for AppendOptions {
+    fn default() -> Self {
+        // 30 s: others need milliseconds, so that one who holds the lock for longer has lost it.
+        Self { offset: 0, durable: false, wait: Duration::from_secs(30) }
+    }
+}
+
+/// What an append has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The place of the first new record in the file.
+    pub first: u64,
+    /// How many were appended.
+    pub records: u64,
+    /// Bytes of half a record that a crash had left and that were cut off.
+    pub cut: u64,
+}
+
+/// Appends records, given as their bytes, to a file that is made if it is not there.
+///
+/// # Errors
+///
+/// Invalid: `rows` holds no whole number of records, or the file is shorter than the offset or no regular file. Locked:
+/// another program holds the lock for too long. Io: the file cannot be opened or written; it is as long as before.
+pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions) -> Result<Appended> {
+    let size = format.size() as u64;
+    if !(rows.len() as u64).is_multiple_of(size) {
+        return Err(Error::invalid(format!(
+            "{} bytes to append are no whole number of {size}-byte records",
+            rows.len()
+        )));
+    }
+    let file = open(path)?;
+    let file = file.as_fd();
+    lock(path, file, options.wait)?;
+    // Closing the file gives the lock back, also after an error.
+    let length = length(path, file)?;
+    let Some(body) = length.checked_sub(options.offset) else {
+        let text = format!("{length} bytes long, and the first record is said to begin at byte {}", options.offset);
+        return Err(Error::file(ErrorKind::Invalid, path, text));
+    };
+    let cut = body % size;
+    let end = length - cut;
+    if cut > 0 {
+        truncate(path, file, end)?;
+    }
+    if let Err(errno) = write_all(file, rows) {
+        let error = Error::io(path, "appending", errno);
+        truncate(path, file, end)?;
+        return Err(error);
+    }
+    if options.durable {
+        loop {
+            match rustix::fs::fdatasync(file) {
+                Err(Errno::INTR) => {}
+                Ok(()) => break,
+                Err(errno) => return Err(Error::io(path, "syncing what was appended", errno)),
+            }
+        }
+    }
+    Ok(Appended { first: body / size, records: rows.len() as u64 / size, cut })
+}
+
+fn open(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    loop {
+        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
+            Err(Errno::INTR) => {}
+            result => return result.map_err(|errno| Error::io(path, "opening it to append", errno)),
+        }
+    }
+}
+
+fn lock(path: &Path, file: BorrowedFd<'_>, wait: Duration) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < wait => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                let text = format!("another program has held its lock for {} s", wait.as_secs_f64());
+                return Err(Error::file(ErrorKind::Locked, path, text));
+            }
+            Err(errno) => return Err(Error::io(path, "locking", errno)),
+        }
+    }
+}
+
+fn length(path: &Path, file: BorrowedFd<'_>) -> Result<u64> {
+    let found = rustix::fs::fstat(file).map_err(|errno| Error::io(path, "looking at its length", errno))?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(found.st_size as u64),
+        _ => Err(Error::file(ErrorKind::Invalid, path, "not a regular file: nothing can be appended to it safely")),
+    }
+}
+
+fn truncate(path: &Path, file: BorrowedFd<'_>, length: u64) -> Result<()> {
+    loop {
+        match rustix::fs::ftruncate(file, length) {
+            Err(Errno::INTR) => {}
+            result => {
+                return result.map_err(|errno| Error::io(path, format_args!("cutting it to {length} bytes"), errno));
+            }
+        }
+    }
+}
+
+/// Writes in one call unless the kernel stops early: at 2 GiB, or where the medium is full.
+fn write_all(file: BorrowedFd<'_>, mut rows: &[u8]) -> rustix::io::Result<()> {
+    while !rows.is_empty() {
+        match rustix::io::write(file, rows) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => rows = &rows[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
