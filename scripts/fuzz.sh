@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a fuzz target for some seconds: scripts/fuzz.sh TARGET SECONDS. Needs a C++ compiler; a stable Rust is enough, since
+# Runs a fuzz target for some seconds: scripts/fuzz.sh TARGET SECONDS; with FUZZ_RUNS=N no more than N inputs, the same each
+# time. Needs a C++ compiler; a stable Rust is enough, since
 # the coverage passes of LLVM are asked for by name. Findings are left in fuzz/artifacts/TARGET, with the bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
@@ -17,4 +18,4 @@ case $target in
     *) longest=4096 ;;
 esac
 exec "target/$host/release/$target" "found/$target" "corpus/$target" -max_total_time="$seconds" -max_len="$longest" \
-    -artifact_prefix="artifacts/$target/" -dict="$target.dict" -print_final_stats=1 -timeout=10
+    ${FUZZ_RUNS:+-seed=1 -runs="$FUZZ_RUNS"} -artifact_prefix="artifacts/$target/" -dict="$target.dict" -print_final_stats=1 -timeout=10
