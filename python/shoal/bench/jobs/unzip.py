@@ -85,8 +85,10 @@ def _each(check: str, extract: str) -> Callable[[Task], list[str]]:
 
 
 def _xargs(task: Task) -> list[str]:
-    what = '-oqq @ -d "$2"' if task.directory else "-tqq @"
-    line = f'find "$1" -name "*.zip" -print0 | sort -z | xargs -0 -P {CORES} -I @ unzip {what}'
+    # Where two make one directory at once, the slower unzip fails. All directories stand after it, so again is enough.
+    extract = 'unzip -oqq "$1" -d "$2" 2>/dev/null || unzip -oqq "$1" -d "$2"'
+    what = f"sh -c '{extract}' sh @ \"$2\"" if task.directory else "unzip -tqq @"
+    line = f'find "$1" -name "*.zip" -print0 | sort -z | xargs -0 -P {CORES} -I @ {what}'
     return ["sh", "-c", line, "sh", str(task.archives), str(task.directory or "")]
 
 
