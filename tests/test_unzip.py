@@ -11,11 +11,14 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shoal as package
+
+if TYPE_CHECKING:
+    from conftest import Command
 
 METHODS = {
     "stored": zipfile.ZIP_STORED,
@@ -283,6 +286,23 @@ def test_a_truncated_archive_or_none_is_one_failure_and_the_others_come(tmp_path
     assert kinds(report) == {"cut.zip": "archive", "text.zip": "archive", "empty.zip": "archive"}
     assert files(tmp_path / "out") == small()
     assert balanced(report)
+
+
+def test_an_archive_that_is_mended_is_listed_anew_and_a_retry_says_so(tmp_path: Path, shoal: Command) -> None:
+    make_zip(tmp_path / "in/good.zip", {"good": b"1"})
+    mended = make_zip(tmp_path / "in/late.zip", {"late": b"2", "later": b"3"})
+    whole = mended.read_bytes()
+    mended.write_bytes(whole[:40])
+    out = tmp_path / "out"
+    done = shoal.run("unzip", f"{tmp_path}/in/*.zip", "-d", out)
+    assert done.returncode == 1
+    assert "--again" in done.stderr
+    mended.write_bytes(whole)
+    again = package.unzip(f"{tmp_path}/in/*.zip", out, retry_failed=True)
+    assert kinds(again) == {"late.zip": "archive"}
+    assert "have not been listed" in again.failures[0].reason
+    assert package.unzip(f"{tmp_path}/in/*.zip", out, again=True).total.failed == 0
+    assert set(files(out)) == {"good", "late", "later"}
 
 
 def test_a_tar_that_breaks_off_gives_what_came_before(tmp_path: Path) -> None:

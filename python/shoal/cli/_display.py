@@ -196,6 +196,8 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
         if destination not in (None, "null:"):
             where = shlex.quote(destination)
             lines.append(f"hint: shoal status {where} --failures all lists them; --retry-failed tries them again")
+            if any(failure.kind == "archive" for failure in report.failures):
+                lines.append("hint: the entries of an archive that could not be read at all are found with --again")
     return lines
 
 

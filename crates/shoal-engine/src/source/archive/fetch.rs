@@ -149,7 +149,10 @@ impl Hands<'_> {
         };
         match located.entry {
             Some((number, _)) if located.holds(&archive) => Ok((number, archive)),
-            _ => Err(changed()),
+            Some(_) => Err(changed()),
+            // It failed as a whole. A failure stands for one object, so that trying it again cannot give many.
+            None => Err(Error::new(Kind::Archive, "it can be read now, but its entries have not been listed")
+                .hint("list anew: --again")),
         }
     }
 }
