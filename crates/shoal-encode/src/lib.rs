@@ -1,11 +1,13 @@
 //! Tables and arrays to the bytes of a file.
 //!
 //! Here: which format a name asks for ([`Format`]), Arrow tables to CSV, Parquet, Arrow IPC files and JSON lines
-//! ([`encode_table`]), strided arrays to `.npy` and CSV ([`encode_array`]). Everything is appended to a `Vec<u8>` of the
-//! caller's, who empties it and uses it again.
+//! ([`encode_table`]), strided arrays to `.npy` and CSV ([`encode_array`]): these are appended to a `Vec<u8>` of the
+//! caller's, who empties it and uses it again. A table that may be larger than memory is written piece by piece, by all
+//! processors, to a file that the caller has open ([`write_table`]).
 //!
-//! Not here: files, threads, Python and printing. Who calls imports a table through Arrow's C interface, or an array
-//! through its pointer and strides, and hands the bytes on to a sink.
+//! Not here: names of files and what is done with them before and after (the engine's `fs/publish.rs`), Python and
+//! printing. Who calls imports a table through Arrow's C interface, or an array through its pointer and strides, and hands
+//! the bytes on to a sink.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,11 +43,14 @@ mod csv;
 mod error;
 mod format;
 mod npy;
+mod record;
 mod table;
+mod whole;
 
 pub use array::{NdArray, Scalar};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
+pub use whole::{Codec, Statistics, TableOptions, Written, write_table};
 
 use arrow_array::RecordBatchReader;
 
@@ -80,7 +85,7 @@ pub fn encode_table(
     whole_or_nothing(out, |out| match format {
         Format::Csv => csv::write_table(reader, options, out),
         Format::Parquet => table::write_parquet(reader, out),
-        Format::Arrow => table::write_arrow(reader, out),
+        Format::Arrow => table::write_arrow(reader, out, |_| Ok(())),
         Format::JsonLines => table::write_json_lines(reader, options, out),
         Format::Npy => Err(Error::unsupported(
             "a .npy file holds an array and this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an array",

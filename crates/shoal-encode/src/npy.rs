@@ -12,7 +12,7 @@ const GROWTH: usize = 21;
 
 /// Appends an array as a `.npy` file.
 pub(crate) fn write(array: &NdArray<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
-    let header = header(array)?;
+    let header = header(&format!("'{}'", array.descr()), array.shape())?;
     let size = header.len().saturating_add(array.size());
     // A repeated array (stride 0) can be far larger than its memory.
     out.try_reserve(size).map_err(|_| Error::memory(size))?;
@@ -23,26 +23,29 @@ pub(crate) fn write(array: &NdArray<'_>, out: &mut Vec<u8>) -> Result<(), Error>
     Ok(())
 }
 
-/// The bytes before the elements, the same that NumPy writes for an array in C order.
-fn header(array: &NdArray<'_>) -> Result<Vec<u8>, Error> {
-    let lengths: Vec<String> = array.shape().iter().map(usize::to_string).collect();
+/// The bytes before the elements, the same that NumPy writes for an array in C order; `descr` is the dtype as NumPy's
+/// `descr` shows it. Their number is the same whatever the first length.
+pub(crate) fn header(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Error> {
+    let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
     let comma = if lengths.len() == 1 { "," } else { "" };
-    let mut text =
-        format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{comma}), }}", array.descr(), lengths.join(", "));
+    let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({}{comma}), }}", lengths.join(", "));
     if let Some(first) = lengths.first() {
         text.push_str(&" ".repeat(GROWTH.saturating_sub(first.len())));
     }
-    // Magic, two bytes of version, and the length of what follows: two bytes of it in version 1, four in version 2.
+    // Magic, two bytes of version, and the length of what follows: two bytes of it in version 1, four in version 2 and in
+    // version 3, which has names of fields that are not ASCII.
     let padded = |prefix: usize| (prefix + text.len() + 1).next_multiple_of(ALIGNMENT) - prefix;
     let mut header = MAGIC.to_vec();
-    let length = if let Ok(length) = u16::try_from(padded(MAGIC.len() + 4)) {
+    let ascii = text.is_ascii();
+    let short = u16::try_from(padded(MAGIC.len() + 4)).ok().filter(|_| ascii);
+    let length = if let Some(length) = short {
         header.extend_from_slice(&[1, 0]);
         header.extend_from_slice(&length.to_le_bytes());
         usize::from(length)
     } else {
         let length = padded(MAGIC.len() + 6);
         let field = u32::try_from(length).map_err(|_| Error::invalid("a shape of more than 4 GB of text"))?;
-        header.extend_from_slice(&[2, 0]);
+        header.extend_from_slice(&[if ascii { 2 } else { 3 }, 0]);
         header.extend_from_slice(&field.to_le_bytes());
         length
     };

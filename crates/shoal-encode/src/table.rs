@@ -1,5 +1,6 @@
 //! Tables in the formats whose writers come with Arrow: Parquet, Arrow IPC files, JSON lines.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -8,35 +9,61 @@ use arrow_json::writer::{LineDelimited, WriterBuilder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::{Error, Options};
+use crate::{Codec, Error, Options, Statistics, TableOptions};
 
 /// Appends a Parquet file, compressed with Snappy.
 pub(crate) fn write_parquet(reader: &mut dyn RecordBatchReader, out: &mut Vec<u8>) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .parquet", &cause);
     refuse_unions(&reader.schema())?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let properties = properties(&TableOptions::default());
     let mut writer = ArrowWriter::try_new(out, reader.schema(), Some(properties)).map_err(failed)?;
     for batch in reader {
-        writer.write(&batch.map_err(|cause| Error::reading(&cause))?).map_err(failed)?;
+        writer.write(&batch.map_err(Error::reading)?).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
     Ok(())
 }
 
-/// Appends an Arrow IPC file.
-pub(crate) fn write_arrow(reader: &mut dyn RecordBatchReader, out: &mut Vec<u8>) -> Result<(), Error> {
+/// How a Parquet file is laid out.
+pub(crate) fn properties(options: &TableOptions) -> WriterProperties {
+    let compression = match options.compression {
+        Some(Codec::None) => Compression::UNCOMPRESSED,
+        Some(Codec::Zstd) => Compression::ZSTD(ZstdLevel::default()),
+        None | Some(Codec::Snappy) => Compression::SNAPPY,
+    };
+    let statistics = match options.statistics {
+        Statistics::None => EnabledStatistics::None,
+        Statistics::Column => EnabledStatistics::Chunk,
+        Statistics::Page => EnabledStatistics::Page,
+    };
+    WriterProperties::builder()
+        .set_compression(compression)
+        .set_dictionary_enabled(options.dictionary)
+        .set_statistics_enabled(statistics)
+        .build()
+}
+
+/// Writes an Arrow IPC file; `each` hears how many rows have been added.
+pub(crate) fn write_arrow(
+    reader: &mut dyn RecordBatchReader,
+    out: impl Write,
+    mut each: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .arrow", &cause);
     let schema = reader.schema();
     let mut writer = FileWriter::try_new(out, &schema).map_err(failed)?;
     if has_dictionary(&schema) {
         let batch = with_one_dictionary(reader, &schema)?;
         writer.write(&batch).map_err(failed)?;
+        each(batch.num_rows())?;
     } else {
         for batch in reader {
-            writer.write(&batch.map_err(|cause| Error::reading(&cause))?).map_err(failed)?;
+            let batch = batch.map_err(Error::reading)?;
+            writer.write(&batch).map_err(failed)?;
+            each(batch.num_rows())?;
         }
     }
     writer.finish().map_err(failed)
@@ -48,21 +75,26 @@ pub(crate) fn write_json_lines(
     options: &Options,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let failed = |cause: ArrowError| Error::arrow("writing the table as .jsonl", &cause);
     let start = out.len();
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut *out);
     for batch in reader {
-        writer.write(&batch.map_err(|cause| Error::reading(&cause))?).map_err(failed)?;
+        push_json_lines(&batch.map_err(Error::reading)?, out)?;
     }
-    writer.finish().map_err(failed)?;
     if !options.final_newline && out[start..].ends_with(b"\n") {
         out.pop();
     }
     Ok(())
 }
 
+/// Appends an object for each row.
+pub(crate) fn push_json_lines(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), Error> {
+    let failed = |cause: ArrowError| Error::arrow("writing the table as .jsonl", &cause);
+    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(out);
+    writer.write(batch).map_err(failed)?;
+    writer.finish().map_err(failed)
+}
+
 /// Refuses what the Parquet writer panics at.
-fn refuse_unions(schema: &Schema) -> Result<(), Error> {
+pub(crate) fn refuse_unions(schema: &Schema) -> Result<(), Error> {
     let holds_union = |field: &&FieldRef| {
         let part_of = |part: &&Field| matches!(part.data_type(), DataType::Union(..));
         Schema::new(vec![Arc::clone(field)]).flattened_fields().iter().any(part_of)
@@ -84,7 +116,7 @@ fn has_dictionary(schema: &Schema) -> bool {
 
 /// Makes one batch of all, because the file format allows a column only one dictionary and every batch may bring its own.
 fn with_one_dictionary(reader: &mut dyn RecordBatchReader, schema: &SchemaRef) -> Result<RecordBatch, Error> {
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|cause| Error::reading(&cause))?;
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(Error::reading)?;
     match <[RecordBatch; 1]>::try_from(batches) {
         Ok([batch]) => Ok(batch),
         Err(batches) => concat_batches(schema, &batches)

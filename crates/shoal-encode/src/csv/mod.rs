@@ -22,17 +22,22 @@ pub(crate) fn write_table(
     options: &Options,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let schema = reader.schema();
-    refuse_nested(&schema)?;
     let start = out.len();
-    if options.header && !schema.fields().is_empty() {
-        push_header(&schema, out);
-    }
+    begin(&reader.schema(), options, out)?;
     let mut scratch = String::new();
     for batch in reader {
-        push_batch(&batch.map_err(|cause| Error::reading(&cause))?, &mut scratch, out)?;
+        push_batch(&batch.map_err(Error::reading)?, &mut scratch, out)?;
     }
     end_file(start, options, out);
+    Ok(())
+}
+
+/// Appends what stands in front of the first row, if a cell can hold what the columns do.
+pub(crate) fn begin(schema: &Schema, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
+    refuse_nested(schema)?;
+    if options.header && !schema.fields().is_empty() {
+        push_header(schema, out);
+    }
     Ok(())
 }
 
@@ -56,7 +61,8 @@ fn push_header(schema: &Schema, out: &mut Vec<u8>) {
     end_line(out);
 }
 
-fn push_batch(batch: &RecordBatch, scratch: &mut String, out: &mut Vec<u8>) -> Result<(), Error> {
+/// Appends a line for each row.
+pub(crate) fn push_batch(batch: &RecordBatch, scratch: &mut String, out: &mut Vec<u8>) -> Result<(), Error> {
     if batch.num_columns() == 0 || push_uniform(batch, out) {
         return Ok(());
     }

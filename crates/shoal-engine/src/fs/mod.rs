@@ -6,6 +6,7 @@ pub(crate) mod file;
 pub(crate) mod limits;
 pub mod lock;
 pub mod private;
+pub mod publish;
 pub(crate) mod read;
 pub(crate) mod sync;
 pub(crate) mod walk;

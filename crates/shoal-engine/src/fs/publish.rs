@@ -1,0 +1,214 @@
+//! One file that somebody asked for by its path, whole or not at all.
+//!
+//! Here: [`publish`], which lets its caller fill a file that has no name yet, or a hidden one beside its place, and puts it
+//! in place when it is whole. Not here: what stands in it (`shoal-encode`), the many files of a run (`sink/dir/`).
+
+use std::ffi::OsStr;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::dir::{Access, Dir, resolved};
+use super::error::{Doing, Trouble};
+use super::{file, sync};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+
+/// How often another hidden name is tried. They are random: one that is taken is no accident.
+const TRIES: u32 = 8;
+/// Bytes of the final name that the hidden one begins with: file systems take 255 in all.
+const NAME_PART: usize = 200;
+
+/// Why a file was not put in place.
+#[derive(Debug)]
+pub enum Failed<E> {
+    /// The file could not be made, written, made durable or named; the error has its path.
+    File(Error),
+    /// Who filled it gave up.
+    Filling(E),
+}
+
+/// A file that is being filled.
+#[derive(Debug)]
+pub struct Unpublished {
+    directory: Dir,
+    file: Option<OwnedFd>,
+    /// Its name, where it has one already; it is removed when this is dropped.
+    hidden: Option<Vec<u8>>,
+    /// What went wrong first.
+    trouble: Option<Trouble>,
+}
+
+/// Lets `fill` write a file, and puts it at `path` when it has: a file that is there keeps its place until then, and gives
+/// the new one its permissions. After an error nothing is left of the new one. `durable`: returns only when the file and its
+/// name would survive a power cut.
+///
+/// A link to a file is followed. Two at once do not disturb each other; the last one stays.
+///
+/// # Errors
+/// [`Failed::Filling`] with what `fill` said. [`Failed::File`]: [`Kind::Config`] where no file can stand at `path`;
+/// [`Kind::DestinationFull`] and the other kinds of a destination that fails, also where `fill` made another error of it.
+pub fn publish<T, E>(
+    path: &Path,
+    durable: bool,
+    fill: impl FnOnce(&mut Unpublished) -> std::result::Result<T, E>,
+) -> std::result::Result<T, Failed<E>> {
+    file::survive_size_limit();
+    let target = resolved(path);
+    let (mut unpublished, name, mode) = begin(path, &target).map_err(Failed::File)?;
+    let filled = fill(&mut unpublished);
+    let told = |trouble: Trouble, unpublished: &Unpublished| Failed::File(told(trouble, path, &unpublished.directory));
+    if let Some(trouble) = unpublished.trouble {
+        return Err(told(trouble, &unpublished));
+    }
+    let filled = filled.map_err(Failed::Filling)?;
+    match unpublished.put_in_place(name.as_bytes(), mode, durable) {
+        Ok(()) => Ok(filled),
+        Err(trouble) => Err(told(trouble, &unpublished)),
+    }
+}
+
+/// Opens the directory and a new file in it; gives the final name, and the permissions of the file that has it.
+fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, Option<u32>)> {
+    let refuse = |why: &str| {
+        let shown = escape(path.as_os_str().as_bytes());
+        Error::new(Kind::Config, format!("cannot write \"{shown}\": {why}"))
+    };
+    let name = target.file_name().ok_or_else(|| refuse("it does not end in the name of a file"))?;
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = Dir::root(parent).map_err(|errno| match errno {
+        Errno::NOENT => refuse("its directory does not exist").hint("make the directory first"),
+        Errno::NOTDIR => refuse("what should be its directory is a file"),
+        errno => refuse(&format!("its directory cannot be opened: {}", super::error::plain(errno))),
+    })?;
+    let mode = match directory.look(name.as_bytes()) {
+        Ok(look) if look.kind.is_file() => Some(look.mode & 0o777),
+        Ok(look) if look.kind.is_dir() => return Err(refuse("a directory stands in its place")),
+        // Links have been followed: this one leads nowhere, or to what is no file.
+        Ok(look) if look.kind.is_symlink() => return Err(refuse("a link that leads to no file stands in its place")),
+        Ok(_) => return Err(refuse("what stands in its place is no regular file")),
+        Err(_) => None, // nothing there; whatever else is wrong shows when it is made
+    };
+    let (file, hidden) = match create(&directory, name.as_bytes()) {
+        Ok(created) => created,
+        Err(trouble) => return Err(told(trouble, path, &directory)),
+    };
+    Ok((Unpublished { directory, file: Some(file), hidden, trouble: None }, name, mode))
+}
+
+/// Makes a file without a name, which vanishes with the process, or with a hidden one where the system has no such files.
+fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<Vec<u8>>), Trouble> {
+    match directory.nameless(Access::Usual) {
+        // It gets its name through /proc, which a sandbox may not have.
+        Ok(file) if Dir::root(Path::new("/proc/self/fd")).is_ok() => return Ok((file, None)),
+        Ok(_) | Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
+        Err(errno) => return Err(Doing::Create.failed()(errno)),
+    }
+    let mut turn = 1;
+    loop {
+        let hidden = hidden(name)?;
+        match directory.create(&hidden, Access::Usual) {
+            Ok(file) => return Ok((file, Some(hidden))),
+            Err(Errno::EXIST) if turn < TRIES => turn += 1,
+            Err(errno) => return Err(Doing::Create.failed()(errno)),
+        }
+    }
+}
+
+/// A name that nothing has, beside the final one.
+fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
+    let mut random = [0; 8];
+    loop {
+        match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
+            Ok(8) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Doing::Create.failed()(errno)),
+        }
+    }
+    let mut hidden = b".".to_vec();
+    hidden.extend_from_slice(&name[..name.len().min(NAME_PART)]);
+    hidden.extend_from_slice(format!(".{:016x}.shoal", u64::from_ne_bytes(random)).as_bytes());
+    Ok(hidden)
+}
+
+/// The error of a file that is written once, where nothing can be gone on with.
+fn told(trouble: Trouble, path: &Path, directory: &Dir) -> Error {
+    let error = trouble.at(path, directory.as_fd(), 0);
+    match error.kind() {
+        Kind::DestinationFull => {
+            let told = Error::new(error.kind(), error.why()).errno(error.os_error());
+            told.hint("free some space, or write it elsewhere; what was there before is as it was")
+        }
+        _ => error,
+    }
+}
+
+impl Unpublished {
+    fn put_in_place(&mut self, name: &[u8], mode: Option<u32>, durable: bool) -> std::result::Result<(), Trouble> {
+        let Some(file) = self.file.take() else { return Err(Doing::Write.failed()(Errno::BADF)) };
+        if let Some(mode) = mode {
+            file::set_mode(file.as_fd(), mode);
+        }
+        if durable {
+            file::sync(file.as_fd())?;
+        }
+        let hidden = match self.hidden.take() {
+            Some(hidden) => hidden,
+            None => {
+                let hidden = hidden(name)?;
+                self.directory.name(file.as_fd(), &hidden).map_err(Doing::Rename.failed())?;
+                hidden
+            }
+        };
+        let hidden = &*self.hidden.insert(hidden);
+        file::close(file)?;
+        self.directory.rename_over(hidden, &self.directory, name).map_err(Doing::Rename.failed())?;
+        self.hidden = None;
+        if durable { sync::sync_directory(&self.directory) } else { Ok(()) }
+    }
+
+    /// Does something with the file, and keeps what went wrong.
+    fn with<T>(&mut self, act: impl FnOnce(&OwnedFd) -> std::result::Result<T, Trouble>) -> io::Result<T> {
+        let result = match &self.file {
+            Some(file) => act(file),
+            None => Err(Doing::Write.failed()(Errno::BADF)),
+        };
+        result.map_err(|trouble| {
+            self.trouble.get_or_insert(trouble);
+            io::Error::from(trouble.errno)
+        })
+    }
+}
+
+impl Write for Unpublished {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|file| file::write_all(file.as_fd(), bytes))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Unpublished {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            SeekFrom::Start(at) => rustix::fs::SeekFrom::Start(at),
+            SeekFrom::End(by) => rustix::fs::SeekFrom::End(by),
+            SeekFrom::Current(by) => rustix::fs::SeekFrom::Current(by),
+        };
+        self.with(|file| rustix::fs::seek(file, to).map_err(Doing::Write.failed()))
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            let _ = self.directory.remove(hidden);
+        }
+    }
+}
