@@ -224,6 +224,9 @@ impl Rows<'_> {
     }
 }
 
+/// Rows between the moment at which a value is told of and its turn: what lies in the slowest cache is there by then.
+const SOON: usize = 64;
+
 /// One field of whole records that lie one after the other.
 pub(crate) struct Strided<'a, S> {
     first: *const u8,
@@ -316,6 +319,35 @@ impl<'a, S: Stored> Strided<'a, S> {
                 for (at, other) in places.iter().zip(others) {
                     with(*other, self.chosen(*at));
                 }
+            }
+        }
+    }
+
+    /// Does something with each value of these rows and another field's value of the same record, until that says no;
+    /// for how many rows it was done. `soon` hears of values some rows before their turn, where all rows are meant.
+    #[inline(always)]
+    pub(crate) fn pair<T: Stored>(
+        self,
+        other: Strided<'_, T>,
+        rows: Rows<'_>,
+        soon: impl Fn(S::Value),
+        mut with: impl FnMut(S::Value, T::Value) -> bool,
+    ) -> usize {
+        assert_eq!((self.len, self.stride), (other.len, other.stride), "two fields of the same records");
+        match rows {
+            Rows::All(_) => {
+                for at in 0..self.len {
+                    // SAFETY: both below `len`.
+                    soon(unsafe { self.get((at + SOON).min(self.len - 1)) });
+                    // SAFETY: below `len`, which is the same for both.
+                    if !unsafe { with(self.get(at), other.get(at)) } {
+                        return at;
+                    }
+                }
+                self.len
+            }
+            Rows::Chosen(places) => {
+                places.iter().position(|at| !with(self.chosen(*at), other.chosen(*at))).unwrap_or(places.len())
             }
         }
     }

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -195,8 +196,9 @@ impl<S: 'static, R: Send + 'static> Ordered<S, R> {
         Self { shared, work, threads, own, pool: pool.clone() }
     }
 
-    /// The next result; none after the last, or after an error.
-    pub(crate) fn next(&mut self) -> Option<Result<R>> {
+    /// The next result, waited for until then; none after the last, or after an error. The inner none: it was not made in
+    /// time.
+    pub(crate) fn next(&mut self, until: Option<Instant>) -> Option<Option<Result<R>>> {
         let mut turn = lock(&self.shared.turn);
         if turn.closed || turn.give == self.shared.count {
             return None;
@@ -215,14 +217,21 @@ impl<S: 'static, R: Send + 'static> Ordered<S, R> {
                 {
                     break result;
                 }
-                turn = self.shared.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                turn = match left {
+                    Some(left) if left.is_zero() => return Some(None),
+                    Some(left) => {
+                        self.shared.changed.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner).0
+                    }
+                    None => self.shared.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
+                };
             },
         };
         turn.give += 1;
         turn.closed |= result.is_err();
         drop(turn);
         self.shared.changed.notify_all();
-        Some(result)
+        Some(Some(result))
     }
 }
 
@@ -268,6 +277,8 @@ impl<S, R> Drop for Ordered<S, R> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -295,7 +306,7 @@ mod tests {
             let error = fold(&pool, 50, || (), work, |_| Ok(())).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Internal);
             let mut ordered = Ordered::new(&pool, 50, || (), work);
-            let found: Vec<_> = std::iter::from_fn(|| ordered.next()).collect();
+            let found: Vec<_> = std::iter::from_fn(|| ordered.next(None).flatten()).collect();
             assert_eq!(found.len(), 6);
             assert_eq!(found[4], Ok(4));
             assert_eq!(found[5].as_ref().unwrap_err().kind(), ErrorKind::Internal);
@@ -316,8 +327,23 @@ mod tests {
         for at in 0..100 {
             std::thread::sleep(std::time::Duration::from_millis(1));
             assert!(taken.load(Ordering::SeqCst) <= at + 4);
-            assert_eq!(ordered.next(), Some(Ok(at)));
+            assert_eq!(ordered.next(None), Some(Some(Ok(at))));
         }
-        assert_eq!(ordered.next(), None);
+        assert_eq!(ordered.next(None), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_result_may_look_around_in_between() {
+        let work = |_: &mut (), at: u64| {
+            std::thread::sleep(Duration::from_millis(200));
+            Ok(at)
+        };
+        let mut ordered = Ordered::new(&Pool::new(Some(2)), 2, || (), work);
+        let begun = Instant::now();
+        assert_eq!(ordered.next(Some(begun + Duration::from_millis(5))), Some(None));
+        assert!(begun.elapsed() < Duration::from_millis(150));
+        assert_eq!(ordered.next(None), Some(Some(Ok(0))));
+        assert_eq!(ordered.next(None), Some(Some(Ok(1))));
+        assert_eq!(ordered.next(Some(begun)), None);
     }
 }

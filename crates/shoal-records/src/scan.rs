@@ -4,6 +4,7 @@
 //! for each of them ahead of who takes them. Not here: conditions (`expression/`), columns (`arrow.rs`).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -103,23 +104,41 @@ impl Records {
     }
 }
 
-impl Iterator for Scan {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
+impl Scan {
+    /// The next batch, waited for no longer than this or, with one worker, until a batch's records have been looked at; the
+    /// inner none: it was not made in time. None after the last, or after an error. For who has to look around in between.
+    pub fn next_within(&mut self, wait: Duration) -> Option<Result<Option<RecordBatch>>> {
+        let until = Instant::now() + wait;
+        self.next_until(Some(until))
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next_until(&mut self, until: Option<Instant>) -> Option<Result<Option<RecordBatch>>> {
         while self.left > 0 {
-            let batch = match self.batches.next()? {
-                Ok(batch) => batch,
-                Err(error) => return Some(Err(error.into())),
+            let batch = match self.batches.next(until)? {
+                None => return Some(Ok(None)),
+                Some(Err(error)) => return Some(Err(error)),
+                Some(Ok(batch)) => batch,
             };
             if batch.num_rows() == 0 {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return Some(Ok(None));
+                }
                 continue;
             }
             let rows = (batch.num_rows() as u64).min(self.left);
             self.left -= rows;
-            return Some(Ok(batch.slice(0, rows as usize)));
+            return Some(Ok(Some(batch.slice(0, rows as usize))));
         }
         None
+    }
+}
+
+impl Iterator for Scan {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Without a moment until which to wait there is always a batch.
+        self.next_until(None)?.map_err(ArrowError::from).transpose()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The groups that one worker has seen, and their merge.
 
+use super::fused::{Cells, Marks};
 use super::slots::{Change, Slots, place};
 use super::table::{NARROW_ROWS, Pairs, Table, each};
 use super::{Measure, Value};
@@ -42,6 +43,33 @@ impl Groups {
 
     /// Adds rows of a strip, of which there is at least one.
     pub(super) fn add(&mut self, strip: &[u8], size: usize, rows: Rows<'_>) -> Result<()> {
+        let done = self.add_fused(strip, size, rows);
+        self.seen += done as u64;
+        match rows {
+            _ if done == rows.len() => Ok(()),
+            Rows::All(rows) => self.add_in_passes(&strip[done * size..], size, Rows::All(rows - done)),
+            Rows::Chosen(places) => self.add_in_passes(strip, size, Rows::Chosen(&places[done..])),
+        }
+    }
+
+    /// Adds rows in one pass as far as that can be done; how many these were.
+    fn add_fused(&mut self, strip: &[u8], size: usize, rows: Rows<'_>) -> usize {
+        let Slots::Dense { base, .. } = self.slots else { return 0 };
+        let [table] = &mut self.tables[..] else { return 0 };
+        if self.seen + rows.len() as u64 > NARROW_ROWS {
+            return 0;
+        }
+        let marks = match self.telling.map(|_| table.tells()) {
+            None | Some(0) => Marks::All,
+            Some(1) => Marks::Zeros,
+            Some(_) => Marks::None,
+        };
+        let mut cells = Cells { base: base as u64, table, present: &mut self.present, marks };
+        cells.add(&self.key, strip, size, rows)
+    }
+
+    /// Adds rows of a strip in several passes: the cell of each key, then each table's values.
+    fn add_in_passes(&mut self, strip: &[u8], size: usize, rows: Rows<'_>) -> Result<()> {
         let key = self.key.clone();
         with_integer!(key, S => self.locate(Strided::<S>::new(strip, size, &key), rows))?;
         self.seen += rows.len() as u64;

@@ -1,8 +1,8 @@
 //! Counts, sums, least and greatest values and means, of all records or by an integer field.
 //!
 //! Here: what can be asked ([`Aggregate`], [`Query`]), what comes back ([`Value`], [`Grouped`]), and the run over all
-//! partitions. The sums of all records are in `total.rs`; groups are in `groups.rs`, with their places in `slots.rs` and
-//! their cells in `table.rs`.
+//! partitions. The sums of all records are in `total.rs`; groups are in `groups.rs`, with their places in `slots.rs`,
+//! their cells in `table.rs`, and in `fused.rs` the short way for what is asked for most.
 //!
 //! - Sums of integers are exact.
 //! - Sums of floats are added up in partitions of some megabytes, four lanes each, and the partitions' sums in order with
@@ -11,6 +11,7 @@
 //!   their last bit may differ from run to run.
 //! - NaN is not the least or greatest value unless there is no other; in sums it stays NaN.
 
+mod fused;
 mod grouped;
 mod groups;
 mod slots;

@@ -63,7 +63,8 @@ impl Slots {
             let span = (high - low + 1) as u128;
             if span <= DENSE_MAX.into() {
                 *len = (span as u64).next_power_of_two().max(DENSE_MIN);
-                *base = low;
+                // Ids mostly begin near 0: where that takes no more cells, smaller ones will find theirs there.
+                *base = if low >= 0 && high < i128::from(*len) { 0 } else { low };
                 return Change::Wider { in_front: 0, len: *len as usize };
             }
         } else {

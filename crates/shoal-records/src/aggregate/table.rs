@@ -12,11 +12,11 @@ use crate::format::Field;
 
 /// Sums of integers stay in 64 bits while every value takes at most 32 bits and there are at most so many.
 pub(super) const NARROW_ROWS: u64 = 1 << 30;
-const NARROW_MAGNITUDE: u64 = u32::MAX as u64;
+pub(super) const NARROW_MAGNITUDE: u64 = u32::MAX as u64;
 
 /// Largest value of which sums are kept in halves: a carry, which costs a wrong guess of the processor's, is then rarer than
 /// one in 4,096 values.
-const TIGHT_MAGNITUDE: u64 = (1 << 20) - 1;
+pub(super) const TIGHT_MAGNITUDE: u64 = (1 << 20) - 1;
 
 /// The cells of one measure. What no record has touched is as `EMPTY` says.
 pub(super) enum Table {
