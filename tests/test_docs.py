@@ -17,7 +17,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _generate, _read, _save, _unzip
+from shoal import _api, _expression, _generate, _read, _save, _unzip
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -37,8 +37,17 @@ FUNCTIONS = [
     _api.list_get,
     _api.serve,
     _api.status,
+    _expression.Operand.is_in,
+    _expression.col,
+    _expression.count,
     _generate.generate,
     _read.read,
+    package.Records,
+    *(
+        value.__func__ if isinstance(value, staticmethod) else value
+        for name, value in vars(package.Records).items()
+        if not name.startswith("_") and not isinstance(value, property)
+    ),
     _save.save,
     _unzip.unzip,
 ]
@@ -48,7 +57,7 @@ FUNCTIONS = [
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"shoal": package, "urllib": urllib, "zipfile": zipfile}
-    (example,) = doctest.DocTestFinder().find(function, globs=names)
+    (example,) = doctest.DocTestFinder(recurse=False).find(function, globs=names)
     assert example.examples
     result = doctest.DocTestRunner(optionflags=doctest.REPORT_ONLY_FIRST_FAILURE).run(example)
     assert result.failed == 0
@@ -167,3 +176,14 @@ def test_an_example_of_the_document_on_archives_runs(tmp_path: Path, example: st
     (tmp_path / "example.py").write_text(example)
     done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_path: Path) -> None:
+    examples = blocks(Path(__file__).parent.parent / "docs/records.md")
+    assert len(examples) == 5
+    for package in ("numpy", "polars", "pyarrow"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    for example in examples:
+        (tmp_path / "example.py").write_text(example)
+        done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")

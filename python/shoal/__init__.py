@@ -4,7 +4,8 @@
     report = shoal.copy("http://files.local:8080", "out/")
 
 The public names, and nothing else. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and
-`_generate/`, the exceptions in `_errors.py`, the results in `_report.py`, the command line in `cli/`.
+`_generate/`, records in `_records/` and `_expression.py`, the exceptions in `_errors.py`, the results in `_report.py`,
+the command line in `cli/`.
 """
 
 from shoal._api import archives, copy, files, list_get, serve, status
@@ -22,12 +23,14 @@ from shoal._errors import (
     ShoalError,
     UnsafeNameError,
 )
+from shoal._expression import col, count
 from shoal._generate import generate
 from shoal._options import Archives, Files, ListGet
 from shoal._read import read
+from shoal._records import Groups, Records, Scan
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
 from shoal._save import save
-from shoal._shoal import Batch, Batches, Object, Reader, Server, __version__
+from shoal._shoal import Batch, Batches, Object, Reader, RecordBatch, Server, __version__
 from shoal._unzip import unzip
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "DestinationFullError",
     "Failure",
     "Files",
+    "Groups",
     "IntegrityError",
     "JournalError",
     "JournalLockedError",
@@ -51,10 +55,13 @@ __all__ = [
     "PermissionDeniedError",
     "Progress",
     "Reader",
+    "RecordBatch",
+    "Records",
     "Report",
     "RunError",
     "RunStatus",
     "Sample",
+    "Scan",
     "Server",
     "ServerStats",
     "ShoalError",
@@ -62,7 +69,9 @@ __all__ = [
     "UnsafeNameError",
     "__version__",
     "archives",
+    "col",
     "copy",
+    "count",
     "files",
     "generate",
     "list_get",

@@ -117,9 +117,13 @@ class LineDrawer:
     def __call__(self, progress: Progress) -> None:
         """Draws the state of the run, when it is time."""
         self._rates.update(progress)
+        self.draw(lambda: parts(progress, self._rates))
+
+    def draw(self, said: Callable[[], list[str]]) -> None:
+        """Draws what there is to say, when it is time."""
         if self._out is None or time.monotonic() < self._next:
             return
-        line = ", ".join(parts(progress, self._rates))
+        line = ", ".join(said())
         if self._over:
             self._write("\r\x1b[K" + line[: _columns() - 1])
         else:
@@ -139,6 +143,21 @@ class LineDrawer:
         except OSError:
             # Nobody reads it any more; the run is not to be stopped by that.
             self._next = float("inf")
+
+
+def drawing_records(
+    option: bool | Callable[[int, int], object] | None,
+) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
+    """Returns the same for the writing of records: the function is called with how many there are, and their bytes."""
+    if option is not True:
+        return (option or None), lambda: None
+    drawer, began = LineDrawer(), time.monotonic()
+
+    def draw(records: int, size: int) -> None:
+        seconds = max(time.monotonic() - began, 1e-6)
+        drawer.draw(lambda: [count_text(records, "record"), size_text(size), f"{records / seconds:,.0f}/s"])
+
+    return draw, drawer.close
 
 
 def drawing(option: ProgressOption) -> tuple[Callable[[Progress], object] | None, Callable[[], None]]:

@@ -1,8 +1,10 @@
 """The engine, as Python sees it. Use `shoal`, which checks what it is given; only it calls this module."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
+
+import numpy as np
 
 from shoal._generate.messages import Failed, Place, Written
 from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
@@ -16,8 +18,15 @@ __all__ = [
     "Object",
     "Placer",
     "Reader",
+    "RecordBatch",
+    "RecordBatches",
+    "RecordFiles",
+    "RecordFormat",
+    "RecordScan",
+    "RecordTable",
     "Server",
     "__version__",
+    "append_records",
     "copy",
     "default_options",
     "each_failure",
@@ -25,6 +34,7 @@ __all__ = [
     "kinds",
     "limit_copy",
     "limit_read",
+    "limit_scan",
     "limit_unzip",
     "save",
     "status",
@@ -69,6 +79,15 @@ def escape(text: str | bytes) -> str:
 def kinds() -> dict[str, tuple[str, str]]:
     """Every kind of error: what follows from it ("retry", "object" or "run"), and the exception that stands for it."""
 
+def append_records(
+    path: Path,
+    records: bytes,
+    format: RecordFormat,  # noqa: A002
+    offset: int,
+    durable: bool,
+) -> tuple[int, int, int]:
+    """Appends whole records: the place of the first new one, how many, and the bytes cut off before."""
+
 def limit_copy(
     address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
 ) -> tuple[int, int, float]:
@@ -76,6 +95,9 @@ def limit_copy(
 
 def limit_read(directory: Path, threads: int) -> tuple[int, int, float]:
     """Every file below a directory, read and dropped: objects, bytes, seconds without the walk."""
+
+def limit_scan(file: Path, threads: int) -> tuple[int, int, float, int]:
+    """The lengths of a flat file's 16-byte records added up: records, bytes, seconds, sum."""
 
 def limit_unzip(archives: list[Path], directory: Path | None, threads: int) -> tuple[int, int, float]:
     """Every entry inflated and its CRC compared, and written below a directory: objects, bytes, seconds."""
@@ -214,6 +236,190 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes it."""
+
+@final
+class RecordFormat:
+    """What one record is made of."""
+
+    @staticmethod
+    def from_struct(text: str, names: list[str] | None) -> RecordFormat:
+        """From a string of `struct`."""
+
+    @staticmethod
+    def from_numpy(fields: list[tuple[str, str, int]], size: int) -> RecordFormat:
+        """From the fields of a NumPy dtype: name, type and offset of each; and its item size."""
+
+    @staticmethod
+    def from_arrow(schema: object) -> RecordFormat:
+        """From what has an Arrow schema."""
+
+    @property
+    def names(self) -> list[str]:
+        """The fields' names, in order."""
+
+    @property
+    def record_size(self) -> int:
+        """Bytes of a record."""
+
+    @property
+    def numpy(self) -> list[tuple[str, str, int]]:
+        """The fields as NumPy has them: name, type and offset of each."""
+
+    def schema(self) -> Any:
+        """The schema of the columns, as a capsule."""
+
+    def encode_rows(self, rows: object) -> bytes:
+        """Rows of values as the bytes of records."""
+
+    def encode_arrow(self, table: object) -> bytes:
+        """An Arrow table as the bytes of records."""
+
+@final
+class RecordFiles:
+    """Records of one format, in one file or in many; or a range of such."""
+
+    def __new__(cls, paths: list[str], format: RecordFormat, offset: int, drop_tail: bool) -> RecordFiles:  # noqa: A002
+        """Opens files; `shoal.Records` calls it."""
+
+    def __len__(self) -> int:
+        """How many records there are."""
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The first of these records and the one behind the last, counted in all files."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order."""
+
+    def get(self, at: int) -> tuple[Any, ...]:
+        """The record with this place."""
+
+    def slice(self, start: int, stop: int) -> RecordFiles:
+        """Some of these records."""
+
+    def refresh(self) -> RecordFiles:
+        """The same with what was appended meanwhile."""
+
+    def tuples(self) -> Iterator[tuple[Any, ...]]:
+        """An iterator over tuples."""
+
+    def raw(self) -> Iterator[bytes]:
+        """An iterator over bytes."""
+
+    def read_into(self, memory: object, workers: int | None) -> None:
+        """Reads all records into memory that is exactly as long, with all workers."""
+
+    def scan(
+        self,
+        condition: str | None,
+        columns: list[str] | None,
+        limit: int | None,
+        batch: int | None,
+        workers: int | None,
+    ) -> RecordScan:
+        """A plan for batches of some records; nothing is read yet."""
+
+    def aggregate(
+        self, aggregates: list[tuple[str, str | None, str]], condition: str | None, workers: int | None
+    ) -> list[int | float | None]:
+        """Aggregates of all records, or of those for which a condition holds, in order."""
+
+    def aggregate_by(
+        self, by: str, aggregates: list[tuple[str, str | None, str]], condition: str | None, workers: int | None
+    ) -> RecordTable:
+        """Aggregates for each value of an integer field: the keys in order, and a column for each aggregate."""
+
+@final
+class RecordScan:
+    """What is to be read, and how."""
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+
+    def __iter__(self) -> RecordBatches:
+        """Begins anew: an iterator over the batches."""
+
+    def write(
+        self,
+        path: Path,
+        format: str | None,  # noqa: A002
+        compression: str | None,
+        durable: bool,
+        progress: Callable[[int, int], object] | None,
+    ) -> tuple[int, int]:
+        """Writes all of it to a table file: how many records and bytes. `progress` is called with both meanwhile."""
+
+    def collect(self) -> RecordTable:
+        """All batches, held in memory."""
+
+    def __arrow_c_schema__(self) -> Any:
+        """The type of the rows, as a capsule."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Begins anew: all batches, as a capsule; taking from it needs no interpreter."""
+
+@final
+class RecordBatches:
+    """The batches of a scan, as an iterator. Several threads may take from it."""
+
+    def __iter__(self) -> Self:
+        """Itself."""
+
+    def __next__(self) -> RecordBatch:
+        """The next batch."""
+
+@final
+class RecordBatch:
+    """Records as an Arrow record batch, with a column for each field.
+
+    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.from_arrow(batch)`. Nothing is copied.
+    """
+
+    @property
+    def num_rows(self) -> int:
+        """How many records."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+
+    def __len__(self) -> int:
+        """How many records."""
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """One NumPy array for each column, in order, to be read only; dates and times are integers."""
+
+    def rows(self, start: int = 0, count: int | None = None) -> list[tuple[Any, ...]]:
+        """Records as tuples: so many, from the one with this place on."""
+
+    def __arrow_c_schema__(self) -> Any:
+        """The type of its rows, as a capsule."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The rows, as a pair of capsules. What a consumer asks for is not converted to: it does that itself."""
+
+@final
+class RecordTable:
+    """Batches held in memory."""
+
+    def __len__(self) -> int:
+        """How many rows."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+
+    @property
+    def batches(self) -> list[RecordBatch]:
+        """The batches."""
+
+    def __arrow_c_schema__(self) -> Any:
+        """The type of its rows, as a capsule."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """All batches, as a capsule; nothing is copied."""
 
 @final
 class Generation:

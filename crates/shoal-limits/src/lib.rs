@@ -6,9 +6,11 @@ mod buffer;
 mod copy;
 mod outcome;
 mod read;
+mod scan;
 mod unzip;
 
 pub use copy::{Copy, Layout, copy};
 pub use outcome::Outcome;
 pub use read::{Read, read};
+pub use scan::{Scan, scan};
 pub use unzip::{Unzip, unzip};

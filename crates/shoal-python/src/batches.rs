@@ -42,7 +42,7 @@ fn record_batch(chunk: Chunk) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(schema(), columns)
 }
 
-fn broken(error: ArrowError) -> PyErr {
+pub fn broken(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("an Arrow batch could not be made: {error}"))
 }
 
@@ -87,16 +87,29 @@ impl Batch {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let _ = requested_schema;
-        let rows = StructArray::from(self.0.clone());
-        let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) = to_ffi(&rows.to_data()).map_err(broken)?;
-        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
-        Ok((schema, PyCapsule::new_with_value(py, array, c"arrow_array")?))
+        capsules_of(py, &self.0)
     }
 }
 
 fn schema_capsule(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
-    let schema = FFI_ArrowSchema::try_from(&*schema()).map_err(broken)?;
+    capsule_of(py, &schema())
+}
+
+/// A schema, as a capsule.
+pub fn capsule_of<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema).map_err(broken)?;
     PyCapsule::new_with_value(py, schema, c"arrow_schema")
+}
+
+/// Rows, as a pair of capsules: their type, and they themselves.
+pub fn capsules_of<'py>(
+    py: Python<'py>,
+    rows: &RecordBatch,
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let rows = StructArray::from(rows.clone());
+    let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) = to_ffi(&rows.to_data()).map_err(broken)?;
+    let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
+    Ok((schema, PyCapsule::new_with_value(py, array, c"arrow_array")?))
 }
 
 /// The batches of a reader: an iterator, and a stream for whoever takes Arrow streams.

@@ -58,6 +58,41 @@ pub fn config_error(py: Python<'_>, why: &str, hint: Option<&str>) -> PyErr {
     run_error(py, &hint.into_iter().fold(error, Error::hint))
 }
 
+/// The exception for what went wrong with records.
+pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
+    use shoal_records::ErrorKind;
+    let (class, kind, hint) = match error.kind() {
+        ErrorKind::Torn => {
+            ("IntegrityError", "torn", Some("tail=\"drop\" leaves what is behind the last whole record out"))
+        }
+        ErrorKind::Changed => ("IntegrityError", "changed", Some("open it again")),
+        ErrorKind::Io => match error.errno() {
+            Some(libc::ENOENT | libc::ENOTDIR) => ("NotFoundError", "vanished", None),
+            Some(libc::EACCES | libc::EPERM) => ("PermissionDeniedError", "denied", None),
+            Some(libc::ENOSPC | libc::EDQUOT) => ("DestinationFullError", "destination-full", None),
+            _ => ("RunError", "io", None),
+        },
+        ErrorKind::Locked => ("RunError", "locked", Some("end the program that holds it, and try again")),
+        ErrorKind::Groups => ("RunError", "too-many-groups", Some("leave records out with where=, or group in parts")),
+        ErrorKind::Cancelled => return pyo3::exceptions::PyKeyboardInterrupt::new_err(error.to_string()),
+        ErrorKind::Internal => ("RunError", "internal", Some("this is a defect of shoal, please report it")),
+        _ => ("ConfigError", "config", None),
+    };
+    let build = || {
+        let values = PyDict::new(py);
+        values.set_item("kind", kind)?;
+        if let Some(path) = error.path() {
+            values.set_item("name", name_text(py, path.as_os_str().as_encoded_bytes())?)?;
+        }
+        values.set_item("hint", hint)?;
+        if class == "DestinationFullError" {
+            values.set_item("errno", error.errno())?;
+        }
+        make(py, class, &error.to_string(), &values)
+    };
+    build().unwrap_or_else(|broken| broken)
+}
+
 /// The exception for a failed object.
 pub fn object_error(py: Python<'_>, failure: &Failure) -> PyErr {
     let build = || {

@@ -16,6 +16,7 @@ mod object;
 mod options;
 mod placer;
 mod reader;
+mod records;
 mod report;
 mod save;
 mod serve;
@@ -37,7 +38,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::generate::Generation;
     #[pymodule_export]
-    use crate::limits::{limit_copy, limit_read, limit_unzip};
+    use crate::limits::{limit_copy, limit_read, limit_scan, limit_unzip};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]
@@ -46,6 +47,10 @@ mod _shoal {
     use crate::placer::Placer;
     #[pymodule_export]
     use crate::reader::Reader;
+    #[pymodule_export]
+    use crate::records::{
+        RecordBatch, RecordBatches, RecordFiles, RecordFormat, RecordScan, RecordTable, append_records,
+    };
     #[pymodule_export]
     use crate::save::save;
     #[pymodule_export]

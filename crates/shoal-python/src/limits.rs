@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use shoal_limits::{Copy, Layout, Read, Unzip};
+use shoal_limits::{Copy, Layout, Read, Scan, Unzip};
 
 /// Copies from the service at `address` ("127.0.0.1:8080"): objects, bytes, seconds.
 #[pyfunction]
@@ -34,6 +34,13 @@ pub fn limit_copy(
 pub fn limit_read(py: Python<'_>, directory: PathBuf, threads: usize) -> PyResult<(u64, u64, f64)> {
     let outcome = py.detach(|| shoal_limits::read(&Read { directory, threads }))?;
     Ok((outcome.objects, outcome.bytes, outcome.seconds))
+}
+
+/// Adds up the lengths of the records of a flat file: records, bytes, seconds, sum.
+#[pyfunction]
+pub fn limit_scan(py: Python<'_>, file: PathBuf, threads: usize) -> PyResult<(u64, u64, f64, u64)> {
+    let (outcome, sum) = py.detach(|| shoal_limits::scan(&Scan { file, threads }))?;
+    Ok((outcome.objects, outcome.bytes, outcome.seconds, sum))
 }
 
 /// Inflates every entry of some archives, and writes it below a directory if there is one: objects, bytes, seconds.

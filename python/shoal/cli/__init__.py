@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": "Save what a function returns, a file for each id; resumes.",
     "read": "Read everything; count it, and on request its checksums.",
     "unzip": "Unpack archives, many as one job; resumes.",
+    "records": "Look into flat files of fixed-size records.",
     "serve": "Serve a directory, or made-up objects, to be copied.",
     "status": "Say what is done, what failed and why.",
     "bench": "Measure every strategy for a job on this machine.",
@@ -65,6 +66,7 @@ Examples:
   shoal read photos/                          how much is it, how fast does it come?
   shoal unzip downloads/*.zip -d out/         all of them as one job; --test only checks
   shoal generate make:table 2000 tables/      what a Python function returns for 0, 1, 2, ...
+  shoal records index.bin --format '<QII'     the first of many records; count, sum, filter them
   shoal status out/                           what is done, and what failed
   shoal serve --synthetic 1000000:100         something to try it on
   shoal bench copy                            every way to do it, on this machine

@@ -50,6 +50,11 @@ def finish() -> None:
         _write(stream, "")
 
 
+def is_terminal() -> bool:
+    """Tells whether what is said goes to a terminal, where a line may be drawn over."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def safe(text: str) -> str:
     """Escapes what could change how a terminal shows the rest; line ends stay."""
     if text.replace("\n", "").isprintable():
@@ -79,6 +84,11 @@ def _write(stream: TextIO | None, text: str, *, flush: bool = True) -> None:
 def out(text: str) -> None:
     """Prints data."""
     _write(sys.stdout, safe(text) + "\n")
+
+
+def out_rows(rows: Iterable[Iterable[str]]) -> None:
+    """Prints rows of data, a line each, with tabs between the values."""
+    _write(sys.stdout, "".join("\t".join(map(safe, row)) + "\n" for row in rows))
 
 
 def out_json(value: dict[str, Any]) -> None:

@@ -1,0 +1,6 @@
+"""Flat files of fixed-size records: `shoal.Records`, and what is read of them."""
+
+from shoal._records.records import Records
+from shoal._records.scan import Groups, Scan
+
+__all__ = ["Groups", "Records", "Scan"]
