@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SAVE = importlib.import_module("shoal.bench.jobs.save")
 READ = importlib.import_module("shoal.bench.jobs.read")
+RECORDS = importlib.import_module("shoal.bench.jobs.records")
 
 
 def test_bench_save_compares_every_byte_and_scales_to_the_study(shoal: Command, tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def test_the_command_says_the_jobs_and_their_defaults() -> None:
     (job,) = [option for option in command_line.command.params if option.name == "job"]
     assert list(getattr(job.type, "choices", ())) == list(jobs.JOBS)
     (case,) = [option for option in command_line.command.params if option.name == "case"]
-    assert tuple(getattr(case.type, "choices", ())) == corpus.CASES
+    assert tuple(getattr(case.type, "choices", ())) == (*corpus.CASES, *RECORDS.CASES)
     counts = ", ".join(f"{one.COUNT} for {name}" for name, one in jobs.JOBS.items())
     assert counts == command_line.DEFAULTS
     sizes = [part.split(" for ") for part in command_line.SIZES.partition(";")[0].split(", ")]

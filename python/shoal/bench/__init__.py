@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "run", "save", "unzip"]
+__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "records", "run", "save", "unzip"]
 
 
 def copy(
@@ -239,6 +239,62 @@ def unzip(
         trials=trials,
         into=into,
         durable=durable,
+        only=tuple(only),
+        skip=tuple(skip),
+        directory=directory,
+        keep=keep,
+        case=case,
+        cold=cold,
+    )
+    return run(settings, progress or (lambda _: None))
+
+
+def records(
+    *,
+    count: int = 10_000_000,
+    case: str = "touch",
+    trials: int = 3,
+    cold: bool = False,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    directory: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Results:
+    """Runs every way to go through a flat file of 16-byte records, which it makes, or to find something in it.
+
+    The contestants take turns. What each has found is compared with what the file is known to hold.
+
+    Args:
+        count: Records. The study has 93,368,320.
+        case: `"touch"`: every record passes through a loop, which the study measures; `"sum"` of one field; `"filter"`:
+            one record in a hundred, as Arrow; `"group"`: sums by one of a million ids; or `"convert"`: all of it as
+            Parquet.
+        trials: Rounds that count; one more is run before them and thrown away, unless there is only one.
+        cold: The file is taken out of the page cache before each run, and it is looked whether it is.
+        only: Keys of the contestants to run; by default all that can be.
+        skip: Keys of contestants to leave out.
+        directory: Where the files are made, in a new directory that is removed at the end; by default here.
+        keep: Leave the files.
+        progress: Called with a line of text before each run.
+
+    Returns:
+        The rows, as of `copy`.
+
+    Raises:
+        shoal.ConfigError: An argument is wrong, or no contestant is left.
+        shoal.RunError: The disk is almost full, or the file stays in the page cache.
+
+    Example:
+        >>> results = shoal.bench.records(count=2000, trials=1, only=["limit"])
+        >>> results.rows[0].key, results.rows[0].trials[0].objects
+        ('limit', 2000)
+    """
+    settings = Settings(
+        job="records",
+        count=count,
+        size=None,
+        trials=trials,
         only=tuple(only),
         skip=tuple(skip),
         directory=directory,

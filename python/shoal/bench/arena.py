@@ -24,6 +24,7 @@ class Scale:
         author: What the study says of its figures, or why there are none.
         figures: Whether there are.
         study: Objects of the study, in the unit of its figures; None: as many as `objects`.
+        rate: What the table calls a rate, and the objects a second that are 1 of it.
     """
 
     objects: float
@@ -31,6 +32,7 @@ class Scale:
     author: str
     figures: bool = True
     study: float | None = None
+    rate: tuple[str, int] = ("files/s", 1)
 
 
 class Arena(Protocol):

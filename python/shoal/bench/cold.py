@@ -1,4 +1,4 @@
-"""Takes files out of the page cache and looks whether they are out. Not here: which, and when (`jobs/unzip.py`)."""
+"""Brings files into the page cache, or takes them out and looks whether they are. Not here: which (`jobs/`)."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def resident(path: Path) -> tuple[int, int]:
         if done != 0:
             raise OSError(error, os.strerror(error), str(path))
     return sum(one & 1 for one in found), pages
+
+
+def bring(path: Path) -> None:
+    """Reads a file, so that it is in the page cache."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
 
 
 def drop(paths: Iterable[Path]) -> None:

@@ -62,6 +62,7 @@ def run(settings: Settings, progress: Callable[[str], object]) -> Results:
     for one in contestants:
         rows[one.key].missing = one.missing()
         rows[one.key].may_fail = one.may_fail
+        rows[one.key].python2 = one.python2
     able = [one for one in contestants if rows[one.key].missing is None]
     base = Path(settings.directory) if settings.directory else Path.cwd()
     base.mkdir(parents=True, exist_ok=True)
@@ -117,7 +118,7 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
     with tempfile.TemporaryDirectory() as scratch, arena.task(one, number, Path(scratch)) as task:
         command = one.command(task)
         measure.sync_file_system(place)  # what others wrote must not be written back in this one's time
-        if task.directory is not None:
+        if task.directory is not None or task.file is not None:
             measure.touch_memory(task.size)
         try:
             measured = measure.run(command, task.directory if settings.durable else None)

@@ -26,8 +26,10 @@ class Task:
         url: The service, where the job has one.
         names: The names to fetch, in the order of the listing; for programs that cannot list.
         archives: What to unpack: a directory of archives, or one of them.
-        size: Bytes of all that is to be written.
+        size: Bytes of all that is to be written, or of the memory that a program may take.
         prove: The run does not count: it says with a proof what it has read.
+        file: What to read, where it is one file.
+        case: Which of the job's cases.
     """
 
     directory: Path | None
@@ -38,6 +40,8 @@ class Task:
     archives: Path | None = None
     size: int = 0
     prove: bool = False
+    file: Path | None = None
+    case: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Contestant:
         workers: Objects worked on at once, where that is fixed.
         layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
-        published: The study's seconds for each object.
+        published: The study's seconds for each object; with Python 3, where it has both.
+        python2: Those with Python 2.
         packages: Python packages that must be there.
         programs: Programs that must be there.
         into: Where it can write.
@@ -82,6 +87,7 @@ class Contestant:
     proves: bool = True
     may_fail: bool = False
     note: str = ""
+    python2: float | None = None
 
     def missing(self) -> str | None:
         """Returns why it cannot run here; None: it can."""
@@ -99,7 +105,7 @@ class Script:
     """What a strategy says of itself.
 
     Attributes:
-        published: The study's figures by the number of workers.
+        published: The study's figures by the number of workers, or by the version of Python.
         requires: Python packages that it imports.
     """
 

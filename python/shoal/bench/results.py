@@ -40,12 +40,13 @@ class Row:
         title: What the table says.
         kind: "shoal", "strategy", "peer" or "limit".
         layout: How its files lie.
-        published: The study's seconds for each request, if it is one of its strategies.
+        published: The study's seconds for each request, if it is one of its strategies; with Python 3, if it has both.
         note: What a reader must know.
         missing: Why it was not run.
         trials: The rounds that count, in order; none if it failed.
         failed: Why it has no trials although it was run: it ended with an error or a wrong result.
         may_fail: That it fails is what the study found, too.
+        python2: The study's seconds for each request with Python 2.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Row:
     trials: list[Trial] = field(default_factory=list)
     failed: str | None = None
     may_fail: bool = False
+    python2: float | None = None
 
     @property
     def rate(self) -> float:

@@ -56,7 +56,7 @@ class Settings:
                 raise ConfigError(f"{option} is not a whole number above 0: {value!r}")
         if self.into not in ("files", "null"):
             raise ConfigError(f"into is neither 'files' nor 'null': {self.into!r}")
-        if self.job != "unzip" and (self.case or self.cold):
+        if self.job not in ("unzip", "records") and (self.case or self.cold):
             option = "--case" if self.case else "--cold"
             raise ConfigError(f"the job {self.job} has no cases and no cold runs", hint=f"leave out {option}")
         if self.durable and self.into == "null":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 BAR = 14  # columns of the longest bar
 WIDTH = 120  # columns
-HEAD = ("", "files/s", "", "spread", "workers", "CPU us", "MiB", "base is")
+HEAD = ("spread", "workers", "CPU us", "MiB", "base is")
 
 
 def text(results: Results) -> str:
@@ -21,8 +21,8 @@ def text(results: Results) -> str:
     ran = [row for row in results.rows if row.trials]
     fastest = max((row.rate for row in ran), default=1.0)
     authors = _authors(results)
-    head = (*HEAD, results.scale.title, "the author's" if authors else "MB/s")
-    lines = [head, *((*_cells(results, row, fastest), _last(results, row, authors)) for row in ran)]
+    head = ("", results.scale.rate[0], "", *HEAD, results.scale.title, *(authors or ("MB/s",)))
+    lines = [head, *((*_cells(results, row, fastest), *_last(results, row, authors)) for row in ran)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     left = {0, 2}
     out = [
@@ -43,9 +43,11 @@ def text(results: Results) -> str:
     return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in _notes(results, ran)])
 
 
-def _authors(results: Results) -> bool:
-    """Whether there is a column of the author's."""
-    return results.scale.figures and any(row.published for row in results.rows)
+def _authors(results: Results) -> tuple[str, ...]:
+    """What the columns of the author's are called, if there are any."""
+    if not results.scale.figures or not any(row.published or row.python2 for row in results.rows):
+        return ()
+    return ("Py 2", "Py 3") if any(row.python2 for row in results.rows) else ("the author's",)
 
 
 def _notes(results: Results, ran: list[Row]) -> list[str]:
@@ -71,23 +73,24 @@ def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
     cpu = row.cpu_per_object * 1e6
     return (
         row.title,
-        f"{row.rate:,.0f}",
+        f"{row.rate:,.0f}" if (per := results.scale.rate[1]) == 1 else f"{row.rate / per:,.1f}",
         "#" * max(1, round(BAR * row.rate / fastest)),
         f"{row.spread:.0%}",
         str(row.workers or ""),
-        f"{cpu:.1f}" if cpu < 1000 else f"{cpu:,.0f}",
+        f"{cpu:.3f}" if cpu < 1 else f"{cpu:.1f}" if cpu < 1000 else f"{cpu:,.0f}",
         f"{row.rss / 2**20:.0f}",
         f"{ratio:.2f} x" if ratio else "",
         duration(results.scale.objects / row.rate),
     )
 
 
-def _last(results: Results, row: Row, authors: bool) -> str:
-    """The author's time; where the study gives none, how many bytes came."""
+def _last(results: Results, row: Row, authors: tuple[str, ...]) -> tuple[str, ...]:
+    """The author's times; where the study gives none, how many bytes came."""
     if authors:
         objects = results.scale.study or results.scale.objects
-        return duration(objects * row.published) if row.published else ""
-    return f"{row.rate * results.settings['size'] / 1e6:,.0f}"
+        figures = (row.python2, row.published)[-len(authors) :]
+        return tuple(duration(objects * figure) if figure else "" for figure in figures)
+    return (f"{row.rate * results.settings['size'] / 1e6:,.0f}",)
 
 
 def duration(seconds: float) -> str:

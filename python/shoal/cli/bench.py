@@ -22,13 +22,15 @@ Examples:
   shoal bench unzip                             every way to extract many archives
   shoal bench unzip --into null --cold          every entry checked, the archives not in the page cache
   shoal bench unzip --count 50000               40 archives, about 1.6 GB
+  shoal bench records                           every way to go through a flat file of 16-byte records
+  shoal bench records --case sum --cold         one field added up, the file not in the page cache
 """
 
 
 # Written out, so that `shoal --help` need not load the lab; a test compares.
-DEFAULTS = "60000 for copy, 2000 for save, 50000 for read, 12000 for unzip"
-SIZES = "100 for copy, 10kB for read; save and unzip have files of their own size"
-CASES = ("many", "one", "tiny", "skewed")
+DEFAULTS = "60000 for copy, 2000 for save, 50000 for read, 12000 for unzip, 10000000 for records"
+SIZES = "100 for copy, 10kB for read; save, unzip and records have objects of their own size"
+CASES = ("many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -36,7 +38,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 
 
 @click.command("bench", short_help="Measure every strategy for a job on this machine.", epilog=EXAMPLES)
-@click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip"]))
+@click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip", "records"]))
 @click.option("--count", type=click.IntRange(1), show_default=DEFAULTS, help="Objects of the fastest.")
 @click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB.")
 @click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count.")
@@ -51,9 +53,11 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 @click.option(
     "--case",
     type=click.Choice(CASES),
-    help="Of unzip: many archives (the default), one entry of 1 GB, tiny entries, 99 small archives and a giant.",
+    help="Of unzip: many archives (the default), one entry of 1 GB, tiny entries, 99 small archives and a giant. "
+    "Of records: touch each (the default), sum, filter, group, convert to Parquet.",
 )
-@click.option("--cold", is_flag=True, help="Of unzip: the archives are not in the page cache.")
+@click.option("--cold", is_flag=True, help="Of unzip and records: what is read is not in the page cache.")
+@click.option("--full", is_flag=True, help="Of records: as many as the study has, 93,368,320.")
 @click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
 @click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
 @click.option("--list", "as_list", is_flag=True, help="Name the contestants, and what those lack that cannot run.")
@@ -75,6 +79,7 @@ def command(
     durable: bool,
     case: str | None,
     cold: bool,
+    full: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
     as_list: bool,
@@ -86,8 +91,8 @@ def command(
     """Measure every strategy for a JOB on this machine, beside shoal.
 
     JOB is `copy`: from a list/get service (`shoal serve`, started for it) into a directory; `save`: files that a Python
-    function makes, into a directory; `read`: files, made for it, into a program; or `unzip`: archives, made of this
-    machine's files, into a directory.
+    function makes, into a directory; `read`: files, made for it, into a program; `unzip`: archives, made of this
+    machine's files, into a directory; or `records`: a flat file of 16-byte records, through a loop.
 
     The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
     One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a
@@ -101,9 +106,11 @@ def command(
 
     try:
         chosen_job = jobs.named(job)
+        if full and count is not None:
+            raise shoal.ConfigError("--full says how many, and so does --count", hint="leave out one of them")
         settings = Settings(
             job=job,
-            count=chosen_job.COUNT if count is None else count,
+            count=jobs.full(job) if full else chosen_job.COUNT if count is None else count,
             size=chosen_job.SIZE if size is None else parse_size(size, "--size"),
             trials=trials,
             into=into,

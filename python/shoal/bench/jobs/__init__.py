@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError
-from shoal.bench.jobs import copy, read, save, unzip
+from shoal.bench.jobs import copy, read, records, save, unzip
 
 if TYPE_CHECKING:
     from shoal.bench.arena import Job
 
-JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip}
+JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip, "records": records}
 
 
 def named(name: str) -> Job:
@@ -22,3 +22,14 @@ def named(name: str) -> Job:
     if name not in JOBS:
         raise ConfigError(f"there is no job {name!r}", hint=f"there are {', '.join(JOBS)}")
     return JOBS[name]
+
+
+def full(name: str) -> int:
+    """Returns how many objects a job's study has.
+
+    Raises:
+        ConfigError: They are too many for a table, or none are known.
+    """
+    if name != "records":
+        raise ConfigError(f"the job {name} has no --full", hint="say how many with --count")
+    return records.FULL

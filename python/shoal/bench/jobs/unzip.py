@@ -237,7 +237,7 @@ class Unzipping:
             cold.drop(self.corpus.archives)
         else:
             for path in self.corpus.archives:
-                _bring(path)
+                cold.bring(path)
         yield Task(
             directory=directory,
             count=self.count,
@@ -264,13 +264,6 @@ class Unzipping:
                 if measured.said.get(what) != number:
                     return f"it unpacked {measured.said.get(what)!r} {what} of {number}"
         return verify.hashes(task.directory, entries) if task.directory else None
-
-
-def _bring(path: Path) -> None:
-    """Reads a file, so that it is in the page cache."""
-    with path.open("rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
 
 
 @contextmanager

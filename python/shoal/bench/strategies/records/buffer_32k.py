@@ -1,0 +1,47 @@
+"""The same loop with a buffer of 32 KiB, so that the system is asked less often.
+
+From "I/O performance in Python", which gives 48 seconds for 93,368,320 records in Python 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import zlib
+
+NAME = "open with a buffer of 32 KiB, read(16)"
+PUBLISHED: dict[int, float] = {2: 48.0}
+REQUIRES: tuple[str, ...] = ()
+DEFAULT_WORKERS = 1
+RECORD = 16  # bytes
+BUFFER = 32 << 10  # bytes
+
+
+def read(path: str) -> int:
+    """Takes record after record; returns their bytes."""
+    with open(path, "rb", buffering=BUFFER) as file:  # noqa: PTH123
+        while file.read(RECORD):
+            pass
+        return file.tell()
+
+
+def prove(path: str) -> int:
+    """Goes the same way again; returns a checksum of all records."""
+    proof = 0
+    with open(path, "rb", buffering=BUFFER) as file:  # noqa: PTH123
+        while record := file.read(RECORD):
+            proof = zlib.crc32(record, proof)
+    return proof
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("file")
+    parser.add_argument("--verify", action="store_true", help="print a checksum of all records too; it takes time")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    size = read(given.file)
+    seconds = time.perf_counter() - began
+    found = {"objects": size // RECORD, "bytes": size, "seconds": seconds, "workers": 1}
+    print(json.dumps(found | ({"proof": prove(given.file)} if given.verify else {})))

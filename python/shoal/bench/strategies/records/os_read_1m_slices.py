@@ -1,0 +1,56 @@
+"""Pieces of 1 MiB, and a slice of them for each record.
+
+From "I/O performance in Python", which gives 38.9 seconds for 93,368,320 records in Python 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import zlib
+
+NAME = "os.read of 1 MiB, then slices"
+PUBLISHED: dict[int, float] = {2: 38.9}
+REQUIRES: tuple[str, ...] = ()
+DEFAULT_WORKERS = 1
+RECORD = 16  # bytes
+PIECE = 1 << 20  # bytes, a multiple of a record's
+
+
+def read(path: str) -> int:
+    """Takes record after record; returns their bytes."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        while piece := os.read(file, PIECE):
+            for at in range(0, len(piece), RECORD):
+                record = piece[at : at + RECORD]  # noqa: F841 (what a program would use)
+        return os.lseek(file, 0, os.SEEK_CUR)
+    finally:
+        os.close(file)
+
+
+def prove(path: str) -> int:
+    """Goes the same way again; returns a checksum of all records."""
+    proof = 0
+    file = os.open(path, os.O_RDONLY)
+    try:
+        while piece := os.read(file, PIECE):
+            for at in range(0, len(piece), RECORD):
+                proof = zlib.crc32(piece[at : at + RECORD], proof)
+    finally:
+        os.close(file)
+    return proof
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("file")
+    parser.add_argument("--verify", action="store_true", help="print a checksum of all records too; it takes time")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    size = read(given.file)
+    seconds = time.perf_counter() - began
+    found = {"objects": size // RECORD, "bytes": size, "seconds": seconds, "workers": 1}
+    print(json.dumps(found | ({"proof": prove(given.file)} if given.verify else {})))
