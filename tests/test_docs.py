@@ -19,6 +19,7 @@ import pytest
 import shoal as package
 from shoal import _api, _expression, _generate, _read, _save, _unzip
 from shoal.cli import COMMANDS, app
+from shoal.cli.bench import ACTIONS
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -28,6 +29,11 @@ def command_of(name: str) -> click.Command:
     found = app.get_command(click.Context(app), name)
     assert found is not None
     return found
+
+
+def action_of_bench(name: str) -> click.Command:
+    """The command that stands in the place of a job."""
+    return command_of("bench").make_context("bench", [name], resilient_parsing=True).command
 
 
 FUNCTIONS = [
@@ -81,10 +87,24 @@ def test_every_option_of_a_command_is_explained(shoal: Command, name: str) -> No
     assert "Examples:" in done.stdout
 
 
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_option_of_an_action_of_bench_is_explained(shoal: Command, name: str) -> None:
+    done = shoal.run("bench", name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: shoal bench {name} " in done.stdout
+    for option in action_of_bench(name).params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+            assert option.help.endswith(".") or ";" in option.help, option.help
+            assert all(flag in done.stdout for flag in option.opts)
+    assert "Examples:" in done.stdout
+    assert f"`{name}`" in (command_of("bench").help or ""), "the help of bench names it"
+
+
 def examples() -> list[list[str]]:
     """Every command line in the examples of `--help`, with its lines joined and its explanation taken off."""
     found = []
-    for command in (app, *map(command_of, COMMANDS)):
+    for command in (app, *map(command_of, COMMANDS), *map(action_of_bench, ACTIONS)):
         text = (command.epilog or "").replace("\\\n", "")
         found += [line.strip() for line in text.splitlines() if line.strip().startswith("shoal ")]
     return [
@@ -181,8 +201,8 @@ def test_an_example_of_the_document_on_archives_runs(tmp_path: Path, example: st
 def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_path: Path) -> None:
     examples = blocks(Path(__file__).parent.parent / "docs/records.md")
     assert len(examples) == 5
-    for package in ("numpy", "polars", "pyarrow"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
+    for needed in ("numpy", "polars", "pyarrow"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
     for example in examples:
         (tmp_path / "example.py").write_text(example)
         done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -6,8 +6,12 @@
 
 `jobs/` names the contestants of each job and checks them, `strategies/` are programs in plain Python that can be taken
 away, `peers/` such in other languages, `limits/` what the machine can do, `ours/` calls of shoal; `measure.py` runs one
-and looks at what it took, `verify.py` at what it wrote, `contest.py` runs them in turn, `results.py` and `table.py` say
-what came of it. How it measures, and how to read it: docs/bench.md. Not here: the command line (`cli/bench.py`).
+and looks at what it took, `verify.py` at what it wrote, `contest.py` runs them in turn, `everything.py` all jobs one
+after the other. `sweep.py` makes curves of contests, `own.py` contestants of functions that a user gives, `full.py`
+those of the studies' sizes, and `adviser.py` says what to run a function with. `results.py` and `table.py` say what
+came of it, `recommendation.py` what to use, `comparison.py` how two results differ; `page/` and `plot.py` draw,
+`stored.py` reads results again. How it measures, and how to read it:
+docs/bench.md. Not here: the command line (`cli/bench.py`).
 """
 
 from __future__ import annotations
@@ -15,15 +19,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal._options import parse_size
+from shoal.bench.adviser import advise
+from shoal.bench.comparison import Comparison, compare
 from shoal.bench.contest import run
+from shoal.bench.everything import run_all as all  # noqa: A004  # it is what is said: shoal.bench.all
+from shoal.bench.outputs import report
 from shoal.bench.results import Results, Row, Trial
 from shoal.bench.settings import Settings
+from shoal.bench.stored import Collection, load
+from shoal.bench.sweep import Sweep, curves
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Results", "Row", "Settings", "Trial", "copy", "read", "records", "run", "save", "unzip"]
+__all__ = [
+    "Collection",
+    "Comparison",
+    "Results",
+    "Row",
+    "Settings",
+    "Sweep",
+    "Trial",
+    "advise",
+    "all",
+    "compare",
+    "copy",
+    "curves",
+    "load",
+    "read",
+    "records",
+    "report",
+    "run",
+    "save",
+    "unzip",
+]
 
 
 def copy(

@@ -24,7 +24,8 @@ class Scale:
         author: What the study says of its figures, or why there are none.
         figures: Whether there are.
         study: Objects of the study, in the unit of its figures; None: as many as `objects`.
-        rate: What the table calls a rate, and the objects a second that are 1 of it.
+        unit: What the table calls a rate.
+        unit_objects: The objects a second that are 1 of it.
     """
 
     objects: float
@@ -32,7 +33,8 @@ class Scale:
     author: str
     figures: bool = True
     study: float | None = None
-    rate: tuple[str, int] = ("files/s", 1)
+    unit: str = "files/s"
+    unit_objects: int = 1
 
 
 class Arena(Protocol):

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError, RunError
-from shoal.bench import jobs, machine, measure
+from shoal.bench import full, jobs, machine, measure, own
 from shoal.bench.contestants import Contestant, version_of
 from shoal.bench.results import Results, Row, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shoal.bench.arena import Arena
     from shoal.bench.settings import Settings
@@ -33,7 +35,7 @@ def chosen(settings: Settings) -> list[Contestant]:
     Raises:
         ConfigError: A key is not known, or none is left.
     """
-    everyone = jobs.named(settings.job).contestants()
+    everyone = [*jobs.named(settings.job).contestants(), *own.contestants(settings)]
     keys = [contestant.key for contestant in everyone]
     for key in (*settings.only, *settings.skip):
         if key not in keys:
@@ -41,7 +43,7 @@ def chosen(settings: Settings) -> list[Contestant]:
     found = [
         contestant
         for contestant in everyone
-        if (not settings.only or contestant.key in settings.only)
+        if (not settings.only or contestant.key in settings.only or contestant.own)
         and contestant.key not in settings.skip
         and settings.into in contestant.into
         and (not contestant.cases or settings.case in contestant.cases)
@@ -52,12 +54,28 @@ def chosen(settings: Settings) -> list[Contestant]:
     return found
 
 
-def run(settings: Settings, progress: Callable[[str], object]) -> Results:
-    """Runs a contest; see `shoal.bench.copy`."""
+def run(
+    settings: Settings,
+    progress: Callable[[str], object],
+    contestants: Sequence[Contestant] | None = None,
+    *,
+    within: float | None = None,
+    remove: bool = True,
+) -> Results:
+    """Runs a contest; see `shoal.bench.copy`.
+
+    Args:
+        settings: What to run.
+        progress: Called with a line of text before each run.
+        contestants: Who takes part; by default all that settings name.
+        within: Seconds in which it should end: rounds that count are left out, but one, if there is no time for them.
+        remove: Without it, what was written is left as it lies, for the caller to remove.
+    """
+    began = time.monotonic()
     job = jobs.named(settings.job)
     settings.check()
     job.check(settings)
-    contestants = chosen(settings)
+    contestants = chosen(settings) if contestants is None else contestants
     rows = {one.key: Row(one.key, one.title, one.kind, one.layout, one.published, one.note) for one in contestants}
     for one in contestants:
         rows[one.key].missing = one.missing()
@@ -69,25 +87,28 @@ def run(settings: Settings, progress: Callable[[str], object]) -> Results:
     place = Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))
     try:
         with job.arena(settings, place) as arena:
-            _rounds(settings, arena, place, able, rows, progress)
+            until = began + within if within is not None else None
+            rounds = _rounds(settings, arena, place, able, rows, progress, until)
             about = machine.describe(place)
     finally:
-        if not settings.keep:
+        if remove and not settings.keep:
             shutil.rmtree(place, ignore_errors=True)
     about |= {program: version_of(program) for one in able for program in one.programs}
     about |= {package: metadata.version(package) for one in able for package in one.packages}
     wanted = {
         "count": arena.count,
         "size": round(arena.size),
-        "trials": settings.trials,
+        "trials": rounds,
         "into": settings.into,
         "durable": settings.durable,
         "case": settings.case,
         "cold": settings.cold,
+        "full": settings.full,
     }
     ordered = sorted(rows.values(), key=lambda row: -row.rate)
     first = next((row.key for row in rows.values() if row.trials), contestants[0].key)
-    return Results(settings.job, wanted, about, ordered, first, arena.scale, arena.checked)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return Results(settings.job, wanted, about, ordered, first, arena.scale, arena.checked, when)
 
 
 def _rounds(
@@ -97,10 +118,19 @@ def _rounds(
     able: list[Contestant],
     rows: dict[str, Row],
     progress: Callable[[str], object],
-) -> None:
-    """Lets them take turns; who fails or is wrong once is out, whatever it did before."""
-    for number in range(0 if settings.trials > 1 or arena.proves else 1, settings.trials + 1):
-        for one in able:
+    until: float | None,
+) -> int:
+    """Lets them take turns; who fails or is wrong once is out, whatever it did before.
+
+    Returns how many rounds were run that count.
+    """
+    budget = full.budget(place, len(able) * (settings.trials + 1)) if settings.full else None
+    if budget is not None:
+        able = [full.pilot(one, settings.job, arena, budget) for one in able]
+    warm = settings.trials > 1 or arena.proves or budget is not None
+    for number in range(0 if warm else 1, settings.trials + 1):
+        began = time.monotonic()
+        for at, one in enumerate(able):
             if rows[one.key].failed is not None:
                 continue
             progress((f"round {number} of {settings.trials}" if number else "warming up") + f": {one.title}")
@@ -111,6 +141,13 @@ def _rounds(
                 rows[one.key].trials.clear()
             elif number:
                 rows[one.key].trials.append(trial)
+            elif budget is not None:
+                able[at] = full.fitted(one, trial, settings.job, arena, budget)
+        now = time.monotonic()
+        if until is not None and 1 <= number < settings.trials and now + (now - began) > until:
+            progress(f"no time for more than {number} of {settings.trials} rounds")
+            return number
+    return settings.trials
 
 
 def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, number: int) -> Trial | str:
@@ -126,7 +163,7 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
             return str(error)
         if measured.code != 0:
             return f"it ended with code {measured.code}{_last_words(measured.printed)}"
-        fault = arena.fault(one, task, measured)
+        fault = (own.unfinished(measured) if one.own else None) or arena.fault(one, task, measured)
     if fault:
         return f"it did not do the job: {fault}"
     objects = task.count if one.rate is None else round(one.rate(measured.printed) * measured.seconds)

@@ -66,6 +66,7 @@ class Contestant:
         null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
         proves: It can say with a proof what it has read.
         may_fail: That it fails is what the study found, too.
+        own: It is the user's own, given on the command line: it must say that its function has returned.
         note: What a reader must know of the row; `{start}` in it is the time that its process took beside its own.
     """
 
@@ -86,6 +87,7 @@ class Contestant:
     null_times: int = 10
     proves: bool = True
     may_fail: bool = False
+    own: bool = False
     note: str = ""
     python2: float | None = None
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +191,12 @@ def _pack(directory: Path, archives: list[tuple[str, list[Entry]]]) -> dict[str,
                 raise RunError(f"the archives could not be made: a process ended with code {process.returncode}")
             found |= json.loads(said)
     return found
+
+
+def names(archive: Path) -> list[str]:
+    """Returns the names of an archive's entries."""
+    with zipfile.ZipFile(archive) as opened:
+        return opened.namelist()
 
 
 def make(case: str, count: int, size: int | None, directory: Path) -> Corpus:

@@ -1,16 +1,27 @@
-"""What came of a contest: rows, their trials, and how they compare. Not here: how it is printed (`table.py`)."""
+"""What came of a contest: rows, their trials, and how they compare.
+
+Not here: how it is printed (`table.py`), drawn (`plot.py`, `page/`), or read from a file again (`stored.py`).
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.bench.arena import Scale
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    import os
+
+SCHEMA = 1  # of results.schema.json; a new one where an old reader would be wrong, not where a key is added
 NOISY = 0.30  # a spread above this says more about the machine than about the row
+AGREE = 0.10  # the same bench run twice should give ratios that differ by no more than this part
+# The difference of two medians of n trials has a standard deviation of about 1.25 x sqrt(2 / n) of one trial's; twice
+# that is not exceeded in 19 of 20 cases.
+TWICE = 2 * 1.25 * math.sqrt(2)
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,7 @@ class Results:
         base: The key of the row that the others are compared with.
         scale: The number of objects that the table says times for.
         checked: How the results were checked.
+        when: The time at which it ended, in UTC, as ISO 8601 has it; empty: not known.
     """
 
     job: str
@@ -114,6 +126,7 @@ class Results:
     base: str
     scale: Scale
     checked: str
+    when: str = ""
 
     def row(self, key: str) -> Row:
         """Returns a row by its key.
@@ -128,10 +141,27 @@ class Results:
 
     def ratio(self, key: str, other: str) -> float | None:
         """Returns how many times as fast one row is as another: the median over the rounds, pair by pair."""
+        pairs = self.ratios(key, other)
+        return statistics.median(pairs) if pairs else None
+
+    def ratios(self, key: str, other: str) -> list[float]:
+        """Returns how many times as fast one row is as another in each round that both have."""
         mine = {trial.round: trial.rate for trial in self.row(key).trials}
         theirs = {trial.round: trial.rate for trial in self.row(other).trials}
-        pairs = [mine[number] / theirs[number] for number in mine.keys() & theirs.keys()]
-        return statistics.median(pairs) if pairs else None
+        return [mine[number] / theirs[number] for number in sorted(mine.keys() & theirs.keys())]
+
+    def doubt(self, key: str, other: str) -> float | None:
+        """Returns by what part the ratio of two rows may change if all is run again; None: one round cannot tell."""
+        pairs = self.ratios(key, other)
+        if len(pairs) < 2:
+            return None
+        return TWICE * statistics.stdev(pairs) / math.sqrt(len(pairs)) / statistics.median(pairs)
+
+    @property
+    def unsteady(self) -> list[str]:
+        """The titles of rows whose ratio to the base may change by more than 10 % if all is run again."""
+        doubts = {row.title: self.doubt(row.key, self.base) for row in self.rows if row.trials}
+        return [title for title, doubt in doubts.items() if doubt is not None and doubt > AGREE]
 
     @property
     def noisy(self) -> list[str]:
@@ -144,7 +174,11 @@ class Results:
         return [row.title for row in self.rows if row.failed is not None and not row.may_fail]
 
     def to_json(self) -> str:
-        """Returns everything as JSON, with the version of its form as `schema`."""
+        """Returns everything as JSON, with the version of its form as `schema`; `shoal.bench.load` reads it."""
+        return json.dumps(self.parts(), indent=1)
+
+    def parts(self) -> dict[str, Any]:
+        """Returns what `to_json` writes."""
         ran = [row for row in self.rows if row.trials]
         rows = [
             {
@@ -157,12 +191,22 @@ class Results:
             for row in self.rows
         ]
         parts: dict[str, Any] = {"schema": SCHEMA, "job": self.job, "settings": self.settings, "machine": self.machine}
-        parts |= {"scale": asdict(self.scale), "checked": self.checked}
-        parts |= {"base": self.base, "noisy": self.noisy, "failed": self.failed, "rows": rows}
-        return json.dumps(parts, indent=1)
+        parts |= {"scale": asdict(self.scale), "checked": self.checked, "when": self.when}
+        parts |= {"base": self.base, "noisy": self.noisy, "unsteady": self.unsteady, "failed": self.failed}
+        return parts | {"rows": rows}
 
     def table(self) -> str:
         """Returns the table as text, at most 120 columns wide."""
         from shoal.bench.table import text
 
         return text(self)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws the rates as a PNG or an SVG, as the name says; needs Matplotlib.
+
+        Raises:
+            shoal.ConfigError: The name ends otherwise, or Matplotlib is not installed.
+        """
+        from shoal.bench.plot import draw
+
+        draw([self], path)

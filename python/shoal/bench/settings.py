@@ -28,6 +28,9 @@ class Settings:
         keep: Leave the files.
         case: Which of a job's cases, where it has several.
         cold: What is read is not in the page cache, where the job knows that.
+        strategies: Functions of the user's own that take part, as MODULE:FUNCTION or FILE.py:FUNCTION.
+        full: The sizes of the study; each contestant gets about a second's worth, found in the round that does not
+            count.
     """
 
     job: str
@@ -42,6 +45,8 @@ class Settings:
     keep: bool = False
     case: str = ""
     cold: bool = False
+    strategies: tuple[str, ...] = ()
+    full: bool = False
 
     def check(self) -> None:
         """Refuses what makes no sense.

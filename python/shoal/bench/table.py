@@ -7,12 +7,16 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from shoal.bench import machine
+from shoal.bench.recommendation import recommend
+from shoal.bench.results import AGREE
+from shoal.bench.words import micros
 
 if TYPE_CHECKING:
     from shoal.bench.results import Results, Row
 
 BAR = 14  # columns of the longest bar
 WIDTH = 120  # columns
+NAMED = 4  # rows that a sentence names
 HEAD = ("spread", "workers", "CPU us", "MiB", "base is")
 
 
@@ -20,9 +24,8 @@ def text(results: Results) -> str:
     """Returns the table and what a reader must know of it."""
     ran = [row for row in results.rows if row.trials]
     fastest = max((row.rate for row in ran), default=1.0)
-    authors = _authors(results)
-    head = ("", results.scale.rate[0], "", *HEAD, results.scale.title, *(authors or ("MB/s",)))
-    lines = [head, *((*_cells(results, row, fastest), *_last(results, row, authors)) for row in ran)]
+    head = ("", results.scale.unit, "", *HEAD, results.scale.title, *(authors(results) or ("MB/s",)))
+    lines = [head, *((*_cells(results, row, fastest), *last(results, row)) for row in ran)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     left = {0, 2}
     out = [
@@ -35,60 +38,74 @@ def text(results: Results) -> str:
     settings = results.settings
     sync = ", a final sync inside each time" if settings["durable"] else ""
     cold = ", from a cold cache" if settings["cold"] else ""
+    part = ", of which each gets about a second's worth" if settings.get("full") else ""
     about = (
-        f"{settings['count']:,} objects of {settings['size']:,} bytes, {settings['into']}{sync}{cold}; medians of "
-        f"{settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}."
+        f"{settings['count']:,} objects of {settings['size']:,} bytes{part}, {settings['into']}{sync}{cold}; medians "
+        f"of {settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}."
     )
     out += ["", textwrap.fill(about, WIDTH, subsequent_indent="  "), machine.in_words(results.machine)]
-    return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in _notes(results, ran)])
+    said = [*notes(results), *_noise(results), recommend(results).headline]
+    return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in said])
 
 
-def _authors(results: Results) -> tuple[str, ...]:
-    """What the columns of the author's are called, if there are any."""
+def authors(results: Results) -> tuple[str, ...]:
+    """Returns what the columns of the author's are called, if there are any."""
     if not results.scale.figures or not any(row.published or row.python2 for row in results.rows):
         return ()
     return ("Py 2", "Py 3") if any(row.python2 for row in results.rows) else ("the author's",)
 
 
-def _notes(results: Results, ran: list[Row]) -> list[str]:
-    """What a reader must know of single rows."""
+def notes(results: Results) -> list[str]:
+    """Returns what a reader must know of single rows."""
+    ran = [row for row in results.rows if row.trials]
     noted: dict[str, list[Row]] = {}
     for row in ran:
         if row.note:
             noted.setdefault(row.note, []).append(row)
-    authors = _authors(results)
-    notes = [results.scale.author] if authors or not results.scale.figures else []
+    said = [results.scale.author] if authors(results) or not results.scale.figures else []
     for note, rows in noted.items():
         start = statistics.median(row.start for row in rows)
-        notes.append(f"{', '.join(row.title for row in rows)}: {note.format(start=duration(start))}")
-    notes += [f"failed: {row.title}: {row.failed}" for row in results.rows if row.failed is not None]
-    notes += [f"not run: {row.title}: {row.missing}" for row in results.rows if row.missing]
+        said.append(f"{', '.join(row.title for row in rows)}: {note.replace('{start}', duration(start))}")
+    said += [f"failed: {row.title}: {row.failed}" for row in results.rows if row.failed is not None]
+    said += [f"not run: {row.title}: {row.missing}" for row in results.rows if row.missing]
+    return said
+
+
+def _noise(results: Results) -> list[str]:
+    """Whether the machine is quiet enough."""
+    said = []
     if results.noisy:
-        notes.append(f"noisy, believe them less: {', '.join(results.noisy)}")
-    return notes
+        said.append(f"noisy, believe them less: {', '.join(results.noisy)}")
+    if many := results.unsteady:
+        others = sum(bool(row.trials) for row in results.rows) - 1
+        some = f"{', '.join(many[:NAMED])}{', ...' if len(many) > NAMED else ''}"
+        said.append(
+            f"too noisy: another run may change {len(many)} of {others} ratios by over {AGREE:.0%} ({some}): "
+            "take more --trials, with nothing else running"
+        )
+    return said
 
 
 def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
     ratio = results.ratio(results.base, row.key)
-    cpu = row.cpu_per_object * 1e6
     return (
         row.title,
-        f"{row.rate:,.0f}" if (per := results.scale.rate[1]) == 1 else f"{row.rate / per:,.1f}",
+        f"{row.rate:,.0f}" if (per := results.scale.unit_objects) == 1 else f"{row.rate / per:,.1f}",
         "#" * max(1, round(BAR * row.rate / fastest)),
         f"{row.spread:.0%}",
         str(row.workers or ""),
-        f"{cpu:.3f}" if cpu < 1 else f"{cpu:.1f}" if cpu < 1000 else f"{cpu:,.0f}",
+        micros(row.cpu_per_object),
         f"{row.rss / 2**20:.0f}",
         f"{ratio:.2f} x" if ratio else "",
         duration(results.scale.objects / row.rate),
     )
 
 
-def _last(results: Results, row: Row, authors: tuple[str, ...]) -> tuple[str, ...]:
-    """The author's times; where the study gives none, how many bytes came."""
-    if authors:
+def last(results: Results, row: Row) -> tuple[str, ...]:
+    """Returns the author's times of a row; where the study gives none, how many MB came a second."""
+    if names := authors(results):
         objects = results.scale.study or results.scale.objects
-        figures = (row.python2, row.published)[-len(authors) :]
+        figures = (row.python2, row.published)[-len(names) :]
         return tuple(duration(objects * figure) if figure else "" for figure in figures)
     return (f"{row.rate * results.settings['size'] / 1e6:,.0f}",)
 

@@ -22,14 +22,3 @@ def named(name: str) -> Job:
     if name not in JOBS:
         raise ConfigError(f"there is no job {name!r}", hint=f"there are {', '.join(JOBS)}")
     return JOBS[name]
-
-
-def full(name: str) -> int:
-    """Returns how many objects a job's study has.
-
-    Raises:
-        ConfigError: They are too many for a table, or none are known.
-    """
-    if name != "records":
-        raise ConfigError(f"the job {name} has no --full", hint="say how many with --count")
-    return records.FULL

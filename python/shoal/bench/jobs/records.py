@@ -6,6 +6,7 @@ Python 2 and 3, as fast as it can. What it leaves open are the other cases: a su
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -41,20 +42,20 @@ AUTHOR = (
 )
 # What the rows show besides their title: name of the strategy, its title, and whether it gets a share only.
 TITLES = {
-    "naive": ("open, read(16)", True),
-    "buffer_32k": ("open, 32 KiB buffer", True),
-    "io_open": ("io.open, read(16)", True),
+    "naive": ("open + read(16)", True),
+    "buffer_32k": ("open + 32 KiB buffer", True),
+    "io_open": ("io.open + read(16)", True),
     "os_read_16": ("os.read(16)", True),
     "os_read_1m": ("os.read 1 MiB, not split", False),
-    "os_read_1m_slices": ("os.read 1 MiB, slices", True),
-    "whole_slices": ("whole file, slices", True),
+    "os_read_1m_slices": ("os.read 1 MiB + slices", True),
+    "whole_slices": ("whole file + slices", True),
     "readinto_16": ("readinto 16 B", True),
-    "readinto_16_unbuffered": ("readinto 16 B, unbuffered", True),
+    "readinto_16_unbuffered": ("readinto 16 B unbuffered", True),
     "readinto_8k": ("readinto 8 KiB, not split", False),
     "readinto_1m": ("readinto 1 MiB, not split", False),
     "readinto_32k": ("readinto 32 KiB, not split", False),
     "bound_read": ("a bound read(16)", False),
-    "memory_map": ("mmap, slices", True),
+    "memory_map": ("mmap + slices", True),
     "struct_unpack": ("struct.unpack each", True),
     "struct_iter_unpack": ("struct.iter_unpack, 1 MiB", False),
 }
@@ -261,7 +262,7 @@ class Reading:
         """Times are for the study's number of records, rates in millions."""
         about = f"time: for {FULL:,} records, as the study has them."
         about = f"{about} {AUTHOR}" if self.proves else about
-        return Scale(FULL, "time", about, figures=self.proves, rate=("M/s", 1_000_000))
+        return Scale(FULL, "time", about, figures=self.proves, unit="M/s", unit_objects=1_000_000)
 
     def _file(self, one: Contestant) -> Flat:
         """Returns what a contestant works on."""
@@ -335,4 +336,7 @@ def arena(settings: Settings, place: Path) -> Iterator[Reading]:
         raise RunError("the disk is almost full", hint="take fewer with --count, or name another with --dir")
     whole = flat.make(place / "records", settings.count)
     part = flat.make(place / "part", max(1, int(settings.count * SHARE)))
+    with contextlib.suppress(RunError):  # where a file cannot leave the page cache, what was written stays
+        # Pages that were written lie in small pieces, those that were read in large ones, which is what readers meet.
+        cold.drop([whole.path, part.path])
     yield Reading(settings, place, whole, part, _wanted(settings.case, whole))

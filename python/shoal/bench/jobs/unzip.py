@@ -221,9 +221,30 @@ class Unzipping:
             return Scale(objects, "2.32 GB", f"{about}. {AUTHOR}", study=1)
         return Scale(self.count, "time", f"{about}.", figures=False)
 
-    def _archives(self, one: Contestant) -> Path:
-        """Returns what a contestant works on."""
-        return self.corpus.archives[-1] if one.key == "shoal-giant" else self.corpus.directory
+    def _archives(self, one: Contestant, scratch: Path) -> Path:
+        """Returns what a contestant works on: a directory of links, where it has only a part."""
+        if one.key == "shoal-giant":
+            return self.corpus.archives[-1]
+        if one.share == 1.0:
+            return self.corpus.directory
+        part = scratch / "archives"
+        part.mkdir()
+        for path in self._part(one):
+            (part / path.name).symlink_to(path.resolve())
+        return part
+
+    def _part(self, one: Contestant) -> tuple[Path, ...]:
+        """Returns the archives that a contestant gets."""
+        return self.corpus.archives[: max(1, round(len(self.corpus.archives) * one.share))]
+
+    def _entries(self, one: Contestant) -> dict[str, tuple[int, str]]:
+        """Returns what is in them."""
+        entries = self.corpus.entries
+        if one.key == "shoal-giant":
+            return {corpus.GIANT: entries[corpus.GIANT]}
+        if one.share == 1.0:
+            return entries
+        return {name: entries[name] for path in self._part(one) for name in corpus.names(path)}
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
@@ -238,24 +259,24 @@ class Unzipping:
         else:
             for path in self.corpus.archives:
                 cold.bring(path)
+        entries = self._entries(one)
         yield Task(
             directory=directory,
-            count=self.count,
+            # The giant's time is shown as if it had unpacked all.
+            count=self.count if one.key == "shoal-giant" else len(entries),
             scratch=scratch,
-            archives=self._archives(one),
-            size=self.corpus.size,
+            archives=self._archives(one, scratch),
+            size=sum(size for size, _ in entries.values()),
         )
         if directory and not self.settings.keep:
             # Not deleted: freed inodes make a file system slow to give new ones. But their blocks would fill it.
-            for name, (size, _) in self.corpus.entries.items():
+            for name, (size, _) in entries.items():
                 if size >= CUT and (directory / name).exists():
                     os.truncate(directory / name, 0)
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
         """Compares every file; into nowhere, the entries and bytes that were counted."""
-        entries = self.corpus.entries
-        if one.key == "shoal-giant":
-            entries = {corpus.GIANT: entries[corpus.GIANT]}
+        entries = self._entries(one)
         wanted = {"objects": len(entries), "bytes": sum(size for size, _ in entries.values())}
         if one.key == "limit-disk":
             return None if measured.said.get("bytes") == wanted["bytes"] else "it did not write every byte"

@@ -20,10 +20,16 @@ if __name__ == "__main__":
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
     parser.add_argument("--durability", choices=("none", "batch", "file"), default="none")
+    parser.add_argument("--workers", type=int)
     given = parser.parse_args()
     began = time.perf_counter()
     report = shoal.generate(
-        make, range(given.count), given.directory, name="data-{:04d}.csv", durability=given.durability
+        make,
+        range(given.count),
+        given.directory,
+        name="data-{:04d}.csv",
+        durability=given.durability,
+        workers=given.workers or "auto",
     )
     seconds = time.perf_counter() - began
     found = {"objects": report.written, "bytes": report.bytes, "seconds": seconds, "workers": report.workers}

@@ -49,11 +49,12 @@ if __name__ == "__main__":
     parser.add_argument("--batches", action="store_true")
     parser.add_argument("--order", choices=("given",))
     parser.add_argument("--verify", action="store_true", help="print a proof of names and contents too; it takes time")
+    parser.add_argument("--workers", type=int)
     given = parser.parse_args()
     consume = read_batches if given.batches else read_objects
     if given.batches:
         import pyarrow.compute  # type: ignore[import-untyped,import-not-found,unused-ignore]  # noqa: F401 (not the job)
-    options = {"order": given.order} if given.order else {}
+    options = {name: value for name, value in (("order", given.order), ("workers", given.workers)) if value}
     began = time.perf_counter()
     reader: Any = shoal.read(given.directory, **options)
     objects, size, proven = consume(reader, given.verify)

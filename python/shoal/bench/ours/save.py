@@ -40,6 +40,7 @@ if __name__ == "__main__":
     parser.add_argument("count", type=int, help="how many files")
     parser.add_argument("--durability", choices=("none", "batch", "file"), default="none")
     parser.add_argument("--form", choices=("numpy", "arrow"), default="numpy")
+    parser.add_argument("--workers", type=int)
     given = parser.parse_args()
     if given.form == "arrow":
         import pyarrow as pa  # noqa: F401 (loading it is not the job)
@@ -48,6 +49,7 @@ if __name__ == "__main__":
         items(given.count, given.form),
         given.directory,
         durability=given.durability,
+        workers=given.workers or "auto",
         header=False,
         final_newline=False,
     )

@@ -74,10 +74,12 @@ def list_pages(url: str, limit: int | None, workers: int, pages: Queue[Page], re
             pages.put(None)
 
 
-async def copy_pages(url: str, directory: Path, layout: str, pages: Queue[Page], results: Queue[Result]) -> None:
+async def copy_pages(
+    url: str, directory: Path, layout: str, at_once: int, pages: Queue[Page], results: Queue[Result]
+) -> None:
     """Copies the objects of the pages it is fed, in one of the processes."""
     objects = size = 0
-    tasks: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=10 * REQUESTS)
+    tasks: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=10 * at_once)
 
     async def fetch() -> None:
         nonlocal objects, size
@@ -87,28 +89,28 @@ async def copy_pages(url: str, directory: Path, layout: str, pages: Queue[Page],
             objects, size = objects + 1, size + len(body)
 
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
-        for _ in range(REQUESTS):
+        for _ in range(at_once):
             group.create_task(fetch())
         while (page := await asyncio.to_thread(pages.get)) is not None:
             for task in enumerate(page[1], page[0]):
                 await tasks.put(task)
-        for _ in range(REQUESTS):
+        for _ in range(at_once):
             await tasks.put(None)
     results.put((objects, size))
 
 
-def work(url: str, directory: Path, layout: str, pages: Queue[Page], results: Queue[Result]) -> None:
+def work(url: str, directory: Path, layout: str, at_once: int, pages: Queue[Page], results: Queue[Result]) -> None:
     """Is the main function of each process."""
-    uvloop.run(copy_pages(url, directory, layout, pages, results))
+    uvloop.run(copy_pages(url, directory, layout, at_once, pages, results))
 
 
-def run(url: str, directory: Path, limit: int | None, layout: str, workers: int) -> tuple[int, int]:
+def run(url: str, directory: Path, limit: int | None, layout: str, workers: int, at_once: int) -> tuple[int, int]:
     """Copies the objects; returns their count and their bytes."""
     context = multiprocessing.get_context("spawn")
     pages: Queue[Page] = context.Queue(maxsize=2 * workers)
     pages.cancel_join_thread()  # after a failure nobody takes what is left
     results: Queue[Result] = context.Queue()
-    given = (url, directory, layout, pages, results)
+    given = (url, directory, layout, at_once, pages, results)
     processes = [context.Process(target=work, args=given, daemon=True) for _ in range(workers)]
     lister = threading.Thread(target=list_pages, args=(url, limit, workers, pages, results), daemon=True)
     lister.start()
@@ -132,8 +134,11 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
     parser.add_argument("--layout", choices=("names", "partition"), default="names")
     parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--requests", type=int, choices=range(1, 1001), default=REQUESTS, metavar="N", help="in each")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)
+    objects, size = run(
+        given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers, given.requests
+    )
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

@@ -31,7 +31,7 @@ def make(number: int) -> str:
     return "\n".join([",".join([str(number + line + column) for column in range(10)]) for line in range(5000)])
 
 
-def run(directory: Path, count: int, workers: int, waiting: int) -> tuple[int, int]:
+def run(directory: Path, count: int, workers: int, threads: int, waiting: int) -> tuple[int, int]:
     """Saves the files; returns their count and their bytes."""
     tasks: queue.Queue[Task] = queue.Queue(maxsize=waiting)
     errors: list[Exception] = []
@@ -50,7 +50,7 @@ def run(directory: Path, count: int, workers: int, waiting: int) -> tuple[int, i
 
     # The processes first: none is forked from among threads.
     with multiprocessing.get_context("fork").Pool(workers) as pool:
-        savers = [threading.Thread(target=save) for _ in range(THREADS)]
+        savers = [threading.Thread(target=save) for _ in range(threads)]
         for thread in savers:
             thread.start()
         try:
@@ -75,9 +75,10 @@ if __name__ == "__main__":
     parser.add_argument(
         "--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N", help="processes"
     )
+    parser.add_argument("--threads", type=int, choices=range(1, 1001), default=THREADS, metavar="N", help="that write")
     parser.add_argument("--waiting", type=int, choices=range(1, 1001), default=WAITING, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(given.directory, given.count, given.workers, given.waiting)
+    objects, size = run(given.directory, given.count, given.workers, given.threads, given.waiting)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

@@ -33,19 +33,19 @@ def save(directory: Path, number: int, text: str) -> int:
     return len(text)
 
 
-def save_batch(directory: Path, numbers: range) -> int:
+def save_batch(directory: Path, threads: int, numbers: range) -> int:
     """Makes a batch of files and has them written, in a process of the pool; returns their bytes."""
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         saving = [pool.submit(save, directory, number, make(number)) for number in numbers]
     return sum(future.result() for future in saving)
 
 
-def run(directory: Path, count: int, workers: int) -> tuple[int, int]:
+def run(directory: Path, count: int, workers: int, threads: int) -> tuple[int, int]:
     """Saves the files; returns their count and their bytes."""
     batch = -(-count // workers)
     batches = [range(first, min(first + batch, count)) for first in range(0, count, batch)]
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-        return count, sum(pool.map(partial(save_batch, directory), batches))
+        return count, sum(pool.map(partial(save_batch, directory, threads), batches))
 
 
 if __name__ == "__main__":
@@ -55,8 +55,9 @@ if __name__ == "__main__":
     parser.add_argument(
         "--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N", help="processes"
     )
+    parser.add_argument("--threads", type=int, choices=range(1, 1001), default=THREADS, metavar="N", help="in each")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(given.directory, given.count, given.workers)
+    objects, size = run(given.directory, given.count, given.workers, given.threads)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

@@ -1,0 +1,79 @@
+"""Where pictures and pages of results go; looked at before a bench begins, as it takes minutes.
+
+Not here: what is in them (`plot.py`, `page/`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal._errors import ConfigError
+from shoal.bench import plot as plots
+from shoal.bench.page import TITLE, page
+from shoal.bench.results import Results
+from shoal.bench.stored import Collection, load
+
+if TYPE_CHECKING:
+    import os
+
+
+def check(json: Path | None, plot: Path | None, report: Path | None) -> None:
+    """Refuses what could not be written at the end.
+
+    Raises:
+        ConfigError: A directory is not there, or what draws is not installed.
+    """
+    for path in (json, plot, report):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise ConfigError(f"there is no directory {str(path.absolute().parent)!r}", hint="make it before")
+        if path is not None and path.is_dir():
+            raise ConfigError(f"{str(path)!r} is a directory", hint="name a file in it")
+    if plot is not None:
+        plots.check(plot)
+
+
+def draw(collection: Collection, *, plot: Path | None, report: Path | None) -> None:
+    """Writes what was asked for; no plot where no row has figures, which the table and the page say."""
+    if report is not None:
+        report.write_text(page(collection), encoding="utf-8")
+    if plot is not None and any(row.trials for one in collection.results for row in one.rows):
+        plots.draw(collection.results, plot)
+
+
+def report(
+    *results: Results | Collection | str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    title: str = TITLE,
+) -> str:
+    """Makes one page of results: charts, tables, what to use and why, the machine and the method.
+
+    Everything is in the one file: it needs no network, runs no script, and is light or dark as the reader has chosen.
+
+    Args:
+        *results: What a bench has returned, or the names of files that `--json` has written.
+        path: Where the page is written; by default nowhere.
+        title: The heading of the page.
+
+    Returns:
+        The page, as HTML.
+
+    Raises:
+        ConfigError: There is no result, or a file is none of the lab's.
+
+    Example:
+        >>> results = shoal.bench.save(count=20, trials=1, only=["limit"])
+        >>> "bare probe" in shoal.bench.report(results, path="report.html")
+        True
+    """
+    several = Collection([])
+    for one in results:
+        found = one if isinstance(one, Collection) else Collection([one]) if isinstance(one, Results) else load(one)
+        several.results += found.results
+        several.failed |= found.failed
+    if not several.results and not several.failed:
+        raise ConfigError("there is no result to report", hint="give what a bench has returned, or its JSON file")
+    made = page(several, title)
+    if path is not None:
+        Path(path).write_text(made, encoding="utf-8")
+    return made

@@ -1,0 +1,71 @@
+"""The figures of a result as tables. Not here: the drawing (`chart.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal.bench.page.chart import KINDS
+from shoal.bench.page.markup import Markup, tag
+from shoal.bench.table import authors, duration, last
+from shoal.bench.words import micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from shoal.bench.results import Results, Row
+
+
+def figures(results: Results, noun: str) -> Markup:
+    """Returns a line for each row that has figures, fastest first; with the author's columns, where there are any."""
+    ran = [row for row in results.rows if row.trials]
+    head = ["", f"{noun}/s", "spread", "base is", "workers", "CPU, \N{MICRO SIGN}s each", "memory"]
+    published = authors(results)
+    head += [f"here, {results.scale.title}", *published] if published else ["MB/s"]
+    unsteady = set(results.unsteady)
+    lines = [(_line(results, row, row.title in unsteady), row.kind) for row in ran]
+    return _table(head, lines)
+
+
+def trials(results: Results) -> Markup:
+    """Returns a line for each trial, in the order in which they ran within a round as far as the rows say."""
+    head = ["", "round", "objects", "seconds", "a second", "CPU, s", "memory", "workers"]
+    lines = []
+    for row in results.rows:
+        for one in row.trials:
+            cells = (f"{one.seconds:.4f}", f"{one.rate:,.0f}", f"{one.cpu:.3f}", _mib(one.rss), str(one.workers or ""))
+            lines.append(((row.title, str(one.round), f"{one.objects:,}", *cells), row.kind))
+    return _table(head, lines)
+
+
+def _line(results: Results, row: Row, unsteady: bool) -> tuple[str, ...]:
+    ratio = results.ratio(results.base, row.key)
+    cells = [
+        row.title,
+        f"{row.rate:,.0f}",
+        f"{row.spread:.0%}" + (" noisy" if row.title in results.noisy else ""),
+        (f"{ratio:.2f} \N{MULTIPLICATION SIGN}" + (" ?" if unsteady else "")) if ratio else "",
+        str(row.workers or ""),
+        micros(row.cpu_per_object),
+        _mib(row.rss),
+    ]
+    here = [duration(results.scale.objects / row.rate)] if authors(results) else []
+    return (*cells, *here, *last(results, row))
+
+
+def _table(head: Sequence[str], lines: Iterable[tuple[Sequence[str], str]]) -> Markup:
+    """Returns a table in a frame that scrolls by itself, so that the page does not."""
+    top = tag("tr", *(tag("th", cell, scope="col") for cell in head))
+    body = [
+        tag(
+            "tr",
+            tag("th", tag("i", class_=f"key {kind if kind in KINDS else 'peer'}"), first, scope="row"),
+            *(tag("td", cell) for cell in rest),
+        )
+        for (first, *rest), kind in lines
+    ]
+    # Focusable, since only what has the focus can be scrolled with the keyboard.
+    return tag("div", tag("table", tag("thead", top), tag("tbody", *body)), class_="wide", tabindex=0)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"

@@ -1,0 +1,41 @@
+"""`shoal bench report`: a page of results. Not here: what is on it (`shoal.bench.page`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import shoal
+from shoal.cli import _display, _exit
+
+EXAMPLES = """\b
+Examples:
+  shoal bench report copy.json -o copy.html
+  shoal bench report copy.json save.json read.json -o report.html --title "The new server"
+  shoal bench report report.json -o report.html --plot rates.svg
+"""
+
+
+@click.command("report", short_help="Make a page of results of the lab.", epilog=EXAMPLES)
+@click.argument("files", metavar="A.json ...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The page, as HTML.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
+@click.option("--title", help="The heading of the page.")
+def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None) -> int:
+    """Make one page of results that `shoal bench JOB --json` or `shoal bench all` has written.
+
+    It has charts, tables, what to use on that machine and why, the machine and the method. All of it is in one file: it
+    needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
+    """
+    from shoal.bench import Collection, load, outputs, report
+
+    try:
+        outputs.check(None, plot, output)
+        found = [load(path) for path in files]
+        report(*found, path=output, **({"title": title} if title else {}))
+        outputs.draw(Collection([one for some in found for one in some.results]), plot=plot, report=None)
+    except shoal.ShoalError as error:
+        _display.command_failed(error, as_json=False)
+        return _exit.code_of(error)
+    return _exit.DONE
