@@ -6,7 +6,7 @@ import statistics
 import textwrap
 from typing import TYPE_CHECKING
 
-from shoal.bench import machine
+from shoal.bench import full, machine
 from shoal.bench.recommendation import recommend
 from shoal.bench.results import AGREE
 from shoal.bench.words import micros
@@ -38,7 +38,8 @@ def text(results: Results) -> str:
     settings = results.settings
     sync = ", a final sync inside each time" if settings["durable"] else ""
     cold = ", from a cold cache" if settings["cold"] else ""
-    part = ", of which each gets about a second's worth" if settings.get("full") else ""
+    fitted = settings.get("full") and full.study(results.job).fitted
+    part = ", of which each gets about a second's worth" if fitted else ""
     about = (
         f"{settings['count']:,} objects of {settings['size']:,} bytes{part}, {settings['into']}{sync}{cold}; medians "
         f"of {settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}."
