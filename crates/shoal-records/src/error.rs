@@ -69,8 +69,13 @@ impl Error {
     }
 
     pub(crate) fn io(path: &Path, doing: impl fmt::Display, errno: Errno) -> Self {
-        let why = std::io::Error::from(errno).kind();
-        let text = format!("{doing} failed: {why} (errno {})", errno.raw_os_error());
+        let text = match errno {
+            Errno::NOENT => "there is no such file".to_owned(),
+            _ => {
+                let why = std::io::Error::from(errno).kind();
+                format!("{doing} failed: {why} (errno {})", errno.raw_os_error())
+            }
+        };
         Self { errno: Some(errno.raw_os_error()), ..Self::file(ErrorKind::Io, path, text) }
     }
 
