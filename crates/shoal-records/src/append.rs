@@ -3,9 +3,9 @@
 //! Here: [`append`]. What it promises, of a file that only this function writes to:
 //!
 //! - All records of a call stand one after the other, also when several programs append at once: each holds the file's lock.
-//! - After a failed call the file is as long as before. After a crash in the midst of one, half a record may stand at the
-//!   end; the next call cuts it off and says so.
-//! - Readers take whole records only. They may see some of a call's records before the others.
+//! - After a failed call the file is as long as before. Of one that was killed in its midst readers see nothing, and the
+//!   next call cuts off what it left, and says so.
+//! - Readers see all records of a call or none (`mark.rs`; where the file system has no extended attributes: whole records).
 //!
 //! Not here: how values become the bytes of records; who calls has them.
 
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
+use crate::mark::{Mark, counted};
 
 /// Pause between two tries for the lock: an append of a megabyte takes about as long.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -47,7 +48,7 @@ pub struct Appended {
     pub first: u64,
     /// How many were appended.
     pub records: u64,
-    /// Bytes of half a record that a crash had left and that were cut off.
+    /// Bytes of an append that a crash had cut short, or of half a record, that were cut off.
     pub cut: u64,
 }
 
@@ -70,18 +71,22 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     lock(path, file, options.wait)?;
     // Closing the file gives the lock back, also after an error.
     let length = length(path, file)?;
-    let Some(body) = length.checked_sub(options.offset) else {
+    // The lock is ours: whoever set a mark has ended.
+    let whole = counted(length, Mark::of(file));
+    let Some(body) = whole.checked_sub(options.offset) else {
         let text = format!("{length} bytes long, and the first record is said to begin at byte {}", options.offset);
         return Err(Error::file(ErrorKind::Invalid, path, text));
     };
-    let cut = body % size;
-    let end = length - cut;
+    let end = whole - body % size;
+    let cut = length - end;
     if cut > 0 {
         truncate(path, file, end)?;
     }
+    Mark { before: end, after: end + rows.len() as u64 }.set(file);
     if let Err(errno) = write_all(file, rows) {
         let error = Error::io(path, "appending", errno);
         truncate(path, file, end)?;
+        Mark::remove(file);
         return Err(error);
     }
     if options.durable {
@@ -93,6 +98,7 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
             }
         }
     }
+    Mark::remove(file);
     Ok(Appended { first: body / size, records: rows.len() as u64 / size, cut })
 }
 

@@ -7,7 +7,8 @@
 //!   [`Records::refresh`] makes a table that has them.
 //! - A file that is cut short is an error of kind `Changed` when a read finds less than it was promised. Nothing is mapped
 //!   into memory, so this cannot kill the process.
-//! - An append of this crate's that is under way holds a lock on the file; who finds half a record waits for it.
+//! - An append of this crate's that is under way has a mark on the file, and none of its records are seen (`mark.rs`). It
+//!   holds a lock, too; who finds half a record waits for that.
 //!
 //! Not here: how a table is cut into partitions (`read.rs`).
 
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
+use crate::mark::{Mark, counted};
 
 /// Files of one table that stay open. The usual limit of a process is 1,024; more files are opened each time anew.
 const KEPT_OPEN: usize = 128;
@@ -29,6 +31,9 @@ const KEPT_OPEN: usize = 128;
 /// Longest wait for an append that is under way when half a record is found, and the pause between two looks.
 const SETTLE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Looks at a length that changes each time: a program that does not set marks may write without end.
+const LOOKS: usize = 1000;
 
 /// What to do with bytes behind the last whole record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -291,11 +296,26 @@ fn identity(found: &Stat) -> (u64, u64) {
     (found.st_dev, found.st_ino)
 }
 
+/// A file's length without what an append that is under way, or was killed, has written of its records.
+fn settled(path: &Path, fd: BorrowedFd<'_>) -> Result<u64> {
+    let mut length = facts(path, fd)?.st_size as u64;
+    for _ in 0..LOOKS {
+        let mark = Mark::of(fd);
+        // The mark goes when the append has ended: a length from before that would have some of its records.
+        let now = facts(path, fd)?.st_size as u64;
+        if now == length {
+            return Ok(counted(length, mark));
+        }
+        length = now;
+    }
+    Ok(counted(length, Mark::of(fd)))
+}
+
 /// Whole records of a file behind its header.
 fn count(path: &Path, fd: BorrowedFd<'_>, size: usize, options: OpenOptions, tail: Tail) -> Result<u64> {
     let begun = Instant::now();
     loop {
-        let length = facts(path, fd)?.st_size as u64;
+        let length = settled(path, fd)?;
         let offset = options.offset;
         let Some(body) = length.checked_sub(offset) else {
             let text = format!("{length} bytes long, and the first record is said to begin at byte {offset}");
@@ -308,9 +328,9 @@ fn count(path: &Path, fd: BorrowedFd<'_>, size: usize, options: OpenOptions, tai
         // An append that is under way has the lock; when it has ended, the length is final.
         let written = rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared);
         if written.is_ok() {
-            let now = facts(path, fd);
+            let now = settled(path, fd);
             let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
-            if now?.st_size as u64 != length && begun.elapsed() < SETTLE {
+            if now? != length && begun.elapsed() < SETTLE {
                 continue;
             }
         } else if written == Err(Errno::WOULDBLOCK) && begun.elapsed() < SETTLE {

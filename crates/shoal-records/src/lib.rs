@@ -39,6 +39,7 @@ mod error;
 mod expression;
 mod file;
 mod format;
+mod mark;
 mod pool;
 mod read;
 mod rows;

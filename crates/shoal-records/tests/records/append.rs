@@ -50,6 +50,42 @@ fn half_a_record_that_a_crash_left_is_cut_off() {
     assert_eq!(std::fs::read(&file.path).unwrap(), [header.as_slice(), &[1; 16], &[3; 32]].concat());
 }
 
+/// Marks a file as an append does that is under way; false where the file system has no extended attributes.
+fn mark(file: &Written, before: u64, after: u64) -> bool {
+    let path = std::ffi::CString::new(file.path.to_str().unwrap()).unwrap();
+    let value = [before, after].map(u64::to_le_bytes).concat();
+    let name = c"user.shoal.append".as_ptr();
+    // SAFETY: the strings end with a zero, and the value is as long as it says.
+    unsafe { libc::setxattr(path.as_ptr(), name, value.as_ptr().cast(), value.len(), 0) == 0 }
+}
+
+#[test]
+fn of_an_append_that_was_killed_nothing_is_seen_and_the_next_one_cuts_it_off() {
+    // One record, and of three that belong together one and a half.
+    let file = Written::new(&[[1; 16].as_slice(), &[2; 24]].concat());
+    if !mark(&file, 16, 64) {
+        eprintln!("notice: no extended attributes in {}: not tested", file.path.display());
+        return;
+    }
+    assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), 1);
+    let done = append(&file.path, &[3; 16], &index_format(), options()).unwrap();
+    assert_eq!((done.first, done.records, done.cut), (1, 1, 24));
+    assert_eq!(std::fs::read(&file.path).unwrap(), [[1; 16], [3; 16]].concat());
+    // The mark is gone: another program may make the file longer again.
+    std::fs::OpenOptions::new().append(true).open(&file.path).unwrap().write_all(&[4; 16]).unwrap();
+    assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), 3);
+}
+
+#[test]
+fn a_mark_that_outlived_its_append_hides_nothing() {
+    let file = Written::new(&[1; 48]);
+    // All is there; the file was made longer since; it was cut to less than it had.
+    for (before, after, records) in [(16, 48, 3), (16, 32, 3), (64, 96, 3)] {
+        mark(&file, before, after);
+        assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), records);
+    }
+}
+
 #[test]
 fn what_is_no_whole_record_is_refused_and_nothing_is_written() {
     let file = Written::new(b"abc");
