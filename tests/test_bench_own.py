@@ -142,6 +142,7 @@ def mine(archives, directory):
     done = bench(shoal, "unzip", source.replace("LESS", "0"), "--only", "serial", "--into", "null")
     assert done.returncode == 0, done.stdout + done.stderr
     done = bench(shoal, "unzip", source.replace("LESS", "1"), "--only", "serial", "--into", "null")
+    assert not (shoal.directory / "__pycache__").exists(), "old bytecode would run in place of what was written since"
     assert done.returncode == 1
     assert "it unpacked" in done.stdout
 

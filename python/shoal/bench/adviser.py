@@ -194,7 +194,7 @@ def advise(function: str, ids: Sequence[int] | Sequence[str] | str, *, seconds: 
         path.write_text(json.dumps(given))
 
         def start(part: str, *what: str) -> subprocess.Popen[str]:
-            command = [sys.executable, "-P", str(PROBE), function, str(path), str(seconds * PARTS[part]), *what]
+            command = [sys.executable, "-P", "-B", str(PROBE), function, str(path), str(seconds * PARTS[part]), *what]
             pipe = subprocess.PIPE
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 

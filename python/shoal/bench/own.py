@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.bench.measure import Measured
     from shoal.bench.settings import Settings
 
+# Called with -B: no bytecode is left beside the user's file, where one written twice in a second would run as it was.
 CALLER = Path(__file__).with_name("caller.py")
 PATIENCE = 60.0  # seconds in which a module must be imported
 SAYS = {
@@ -70,7 +71,7 @@ def _contestant(spec: str, settings: Settings) -> Contestant:
 
 def _check(spec: str, job: str) -> bool:
     """Looks in a process of its own whether a function can be used; returns whether it is a generator."""
-    command = [sys.executable, "-P", str(CALLER), "check", job, spec]
+    command = [sys.executable, "-P", "-B", str(CALLER), "check", job, spec]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL
@@ -86,7 +87,7 @@ def _check(spec: str, job: str) -> bool:
 
 
 def _command(job: str, spec: str) -> Callable[[Task], list[str]]:
-    first = [sys.executable, "-P", str(CALLER), job, spec]
+    first = [sys.executable, "-P", "-B", str(CALLER), job, spec]
 
     def command(task: Task) -> list[str]:
         if job == "copy":
