@@ -16,6 +16,7 @@ from shoal import bench
 from shoal.bench import Settings, full, jobs, room, sweep
 from shoal.bench.contestants import Contestant, Task
 from shoal.bench.results import Trial
+from shoal.bench.room import Room
 from shoal.bench.sweep import Point
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ def test_full_gives_each_a_second_s_worth_and_no_more_than_there_is_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = settings("copy", count=full.study("copy").count)
-    room = full.Budget(size=10**9, files=5000)
+    room = Room(size=10**9, files=5000)
     with importlib.import_module("shoal.bench.jobs.copy").arena(one, tmp_path) as arena:
         (slow,) = [each for each in jobs.named("copy").contestants() if each.key == "threads-10"]
         pilot = full.pilot(slow, "copy", arena, room)
@@ -277,13 +278,13 @@ def test_full_gives_each_a_second_s_worth_and_no_more_than_there_is_room_for(
         assert after(180, 0.2) == 900
         assert after(180, 0.001) == 5000, "no more than there is room for"
     with pytest.raises(package.RunError, match="the disk is almost full"):
-        full.Budget(size=1000, files=10**6).objects(100)
+        Room(size=1000, files=10**6).enough(100)
 
 
 def test_full_runs_the_study_s_sizes_on_a_disk_that_has_little_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full, "budget", lambda place, runs: full.Budget(size=40 * 250_000, files=10**6))
+    monkeypatch.setattr(full, "budget", lambda place, runs: Room(size=40 * 250_000, files=10**6))
     one = settings("save", count=300, full=True, trials=1, only=("limit", "sequential"), directory=tmp_path)
     results = importlib.import_module("shoal.bench.contest").run(one, lambda _: None)
     assert results.failed == []
@@ -296,7 +297,7 @@ def test_full_gives_slow_unpackers_a_part_of_the_archives(tmp_path: Path) -> Non
     one = settings("unzip", count=2500, full=True, into="null", directory=tmp_path)
     (serial,) = [each for each in UNZIP.contestants() if each.key == "serial"]
     with UNZIP.arena(one, tmp_path) as arena:
-        half = full._with(serial, arena.count / 2, arena, full.Budget(10**12, 10**6))
+        half = full._with(serial, arena.count / 2, arena, Room(10**12, 10**6))
         (tmp_path / "scratch").mkdir()
         with arena.task(half, 0, tmp_path / "scratch") as task:
             assert len(list(task.archives.iterdir())) == 1

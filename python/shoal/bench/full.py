@@ -7,12 +7,12 @@ how many objects are made for a job (`jobs/`), whose turn it is (`contest.py`).
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shoal._errors import ConfigError, RunError
+from shoal._errors import ConfigError
 from shoal.bench import jobs
+from shoal.bench.room import PART, Room, free_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 SECOND = 1.0  # of work for each run
 PILOT = 0.1  # part of a job's usual count that the first, uncounted run gets
-BLOCK = 4096  # bytes that a small file takes on a disk
-PART = 0.5  # of what is free on the disk, and of the memory
-LEAST = 20  # objects of a run: the disk has room for so many, or there is no contest
 SMALL = 100_000  # bytes: up to these the study of reading has 20 trials
 
 
@@ -71,38 +68,10 @@ def trials(job: str, size: int | None) -> int:
     return 20 if job == "read" and size is not None and size <= SMALL else 3
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What one run may take of the disk.
-
-    Attributes:
-        size: Bytes.
-        files: Files.
-    """
-
-    size: int
-    files: int
-
-    def objects(self, size: float) -> int:
-        """Returns for how many objects of this size there is room.
-
-        Raises:
-            RunError: For so few that there is no contest.
-        """
-        found = min(int(self.size / max(size, BLOCK)), self.files)
-        if found < LEAST:
-            raise RunError(
-                f"the disk is almost full: each run may write {self.size / 1e6:,.0f} MB and {self.files:,} files",
-                hint="name another disk with --dir, or fewer contestants with --only",
-            )
-        return found
-
-
-def budget(place: Path, runs: int) -> Budget:
+def budget(place: Path, runs: int) -> Room:
     """Returns what each of so many runs may take of the disk: nothing is deleted before the end."""
-    free = os.statvfs(place)
-    files = int(free.f_favail * PART) if free.f_files else 1 << 40  # some file systems do not count them
-    return Budget(int(shutil.disk_usage(place).free * PART / runs), files // runs)
+    room = free_at(place)
+    return Room(room.size / runs, room.files / runs)
 
 
 def in_memory(count: int, size: int) -> int:
@@ -111,7 +80,7 @@ def in_memory(count: int, size: int) -> int:
     return max(1, min(count, int(memory * PART / size)))
 
 
-def pilot(one: Contestant, job: str, arena: Arena, room: Budget) -> Contestant:
+def pilot(one: Contestant, job: str, arena: Arena, room: Room) -> Contestant:
     """Returns a contestant for the first, uncounted run."""
     if not study(job).fitted:
         return one
@@ -120,13 +89,13 @@ def pilot(one: Contestant, job: str, arena: Arena, room: Budget) -> Contestant:
     return _with(one, arena.count if one.may_fail else count, arena, room)
 
 
-def fitted(one: Contestant, trial: Trial, job: str, arena: Arena, room: Budget) -> Contestant:
+def fitted(one: Contestant, trial: Trial, job: str, arena: Arena, room: Room) -> Contestant:
     """Returns a contestant with a second's worth of objects, by what it did in the first run."""
     if not study(job).fitted or one.may_fail:
         return one
     return _with(one, trial.rate * SECOND, arena, room)
 
 
-def _with(one: Contestant, count: float, arena: Arena, room: Budget) -> Contestant:
-    objects = max(1, min(round(count), arena.count, room.objects(arena.size)))
+def _with(one: Contestant, count: float, arena: Arena, room: Room) -> Contestant:
+    objects = max(1, min(round(count), arena.count, room.enough(arena.size)))
     return replace(one, share=objects / arena.count, null_times=1)

@@ -1,6 +1,6 @@
-"""How many objects the runs of a sweep may write: it has many runs, and nothing is deleted before the last one ends.
+"""How much the runs of a contest may write: there are many, and nothing is deleted before the last one ends.
 
-Not here: the same for the sizes of the studies, where each contestant gets what it can do in a second (`full.py`).
+Not here: what each contestant gets of the sizes of the studies (`full.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal._errors import ConfigError
+from shoal._errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.bench.contestants import Contestant
     from shoal.bench.settings import Settings
 
-PART = 0.5  # of what is free on the disk, of its bytes and its inodes
+PART = 0.5  # of what is free on the disk, of its bytes and its inodes, and of the memory
 BLOCK = 4096  # bytes that a small file takes
 USUAL = 10_000_000_000  # bytes of all runs, unless a count is given
 USUAL_FILES = 3_000_000  # the same for files: to delete as many takes minutes
@@ -38,15 +38,34 @@ class Room:
         """Returns how many objects of this size can be written so many times."""
         return int(min(self.size / max(size, BLOCK), self.files) / times)
 
+    def enough(self, size: float) -> int:
+        """Returns how many objects of this size one run can write.
+
+        Raises:
+            RunError: So few that there is no contest.
+        """
+        found = self.objects(size, 1)
+        if found < LEAST:
+            raise RunError(
+                f"the disk is almost full: each run may write {self.size / 1e6:,.0f} MB and {self.files:,.0f} files",
+                hint="name another disk with --dir, or fewer contestants with --only",
+            )
+        return found
+
+
+def free_at(place: Path) -> Room:
+    """Returns what may be written in a directory."""
+    found = os.statvfs(place)
+    files = found.f_favail * PART if found.f_files else float("inf")  # some file systems do not count them
+    return Room(shutil.disk_usage(place).free * PART, files)
+
 
 def free(settings: Settings) -> Room:
     """Returns what may be written where the files of a contest go."""
     base = Path(settings.directory) if settings.directory else Path.cwd()
     while not base.exists():
         base = base.parent
-    found = os.statvfs(base)
-    files = found.f_favail * PART if found.f_files else float("inf")  # some file systems do not count them
-    return Room(shutil.disk_usage(base).free * PART, files)
+    return free_at(base)
 
 
 def fitting(settings: Settings, contestants: Iterable[Contestant], *, counted: bool) -> int:
