@@ -142,7 +142,8 @@ pub fn mount(what: &str, on: &str, kind: &str, flags: libc::c_ulong, data: &str)
     unsafe { libc::mount(what.as_ptr(), on.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) == 0 }
 }
 
-/// Tries for a second: a process that another test is just starting holds copies of this one's descriptors for a moment.
+/// Tries for a second: a process that another test is just starting holds copies of this one's descriptors for a moment,
+/// which keeps a deleted file's room taken and a mount in use.
 pub fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
     (0..100).any(|_| {
         attempt() || {
