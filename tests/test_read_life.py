@@ -113,6 +113,24 @@ def test_ctrl_c_in_the_loop_ends_it_within_two_seconds(interpreter: Interpreter,
         assert process.returncode in (130, -signal.SIGINT)
 
 
+@pytest.mark.parametrize("of", ["", ".batches()"])
+def test_ctrl_c_ends_a_loop_that_is_not_the_interpreters(interpreter: Interpreter, many: Path, of: str) -> None:
+    script = f"""
+        import collections, shoal, sys
+        print("going", flush=True)
+        collections.deque(shoal.read([sys.argv[1]] * 10_000_000){of}, maxlen=0)
+    """
+    process = interpreter.start(script, many)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "going\n"
+    time.sleep(0.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert time.monotonic() - began < 2
+    assert "KeyboardInterrupt" in said
+
+
 def test_ctrl_c_while_waiting_for_a_service_ends_it(interpreter: Interpreter) -> None:
     script = """
         import shoal, socket

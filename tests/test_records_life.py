@@ -198,6 +198,7 @@ def test_threads_that_share_an_iterator_get_every_record_once(path: Path, kind: 
         "records.aggregate('sum(f1)', by='f2')",
         "list(records.scan('f1 == 1'))",
         "list(records.scan('f1 == 1', workers=1))",
+        "collections.deque(records.scan(), maxlen=0)",
     ],
 )
 def test_ctrl_c_ends_all_that_takes_long(interpreter: Interpreter, tmp_path: Path, use: str) -> None:
@@ -207,7 +208,7 @@ def test_ctrl_c_ends_all_that_takes_long(interpreter: Interpreter, tmp_path: Pat
             256 << 30 if "numpy" not in use and "arrow" not in use and "list(records)" not in use else 1 << 30
         )
     script = f"""
-        import shoal, sys
+        import collections, shoal, sys
         records = shoal.Records(sys.argv[1], "<QII")
         if {"arrow" in use or "numpy" in use}:
             records = shoal.Records([sys.argv[1]] * 4, "<QII")
@@ -218,7 +219,7 @@ def test_ctrl_c_ends_all_that_takes_long(interpreter: Interpreter, tmp_path: Pat
     process = interpreter.start(script, tmp_path / "large")
     assert process.stdout is not None
     assert process.stdout.readline() == "going\n"
-    time.sleep(0.15)
+    time.sleep(0.3)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     said, error = process.communicate(timeout=30)

@@ -191,7 +191,7 @@ impl Reader {
                 Next::Nothing => py.detach(|| flow.next(TICK)),
                 next => next,
             };
-            self.look(py, &flow, matches!(next, Next::Nothing))?;
+            self.look(py, &flow)?;
             match next {
                 Next::Chunk(chunk) => return Ok(Some(chunk)),
                 Next::Nothing => {}
@@ -206,11 +206,9 @@ impl Reader {
         }
     }
 
-    /// Signals, where some time has passed, and the progress function.
-    fn look(&self, py: Python<'_>, flow: &Flow, waited: bool) -> PyResult<()> {
-        if waited {
-            py.check_signals()?;
-        }
+    /// Signals, which loops of the interpreter's own such as `list(reader)` do not look for, and the progress function.
+    fn look(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
+        py.check_signals()?;
         let due = self.teller.lock().unwrap_or_else(PoisonError::into_inner).due(py);
         match due {
             Some(function) => tell(py, &function, &flow.run()?.progress()),

@@ -115,12 +115,14 @@ impl Running {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Rows>> {
         loop {
             self.owner.check("this scan")?;
+            // Also where batches come so fast that nobody waits: who takes them all is not the interpreter's loop.
+            py.check_signals()?;
             let Some(scan) = &mut self.scan else { return Ok(None) };
             match py.detach(|| scan.next_within(TICK)) {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(records_error(py, &error)),
                 Some(Ok(Some(batch))) => return Ok(Some(batch)),
-                Some(Ok(None)) => py.check_signals()?,
+                Some(Ok(None)) => {}
             }
         }
     }
@@ -151,6 +153,8 @@ impl RecordBatches {
         // Before the lock: one that another thread held while this process forked is held for ever.
         self.owner.check("this scan")?;
         loop {
+            // Loops of the interpreter's own, such as `list(batches)`, do not look by themselves.
+            py.check_signals()?;
             // The lock is held only while the interpreter is not, so that nobody who has the one waits for the other.
             let taken = py.detach(|| {
                 let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +164,7 @@ impl RecordBatches {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(records_error(py, &error)),
                 Some(Ok(Some(batch))) => return Ok(Some(RecordBatch::new(batch))),
-                Some(Ok(None)) => py.check_signals()?,
+                Some(Ok(None)) => {}
             }
         }
     }
