@@ -1,21 +1,25 @@
-"""The page and the pictures of the lab's results: what they say, and that nothing measured can become part of them."""
+"""Reports and pictures of the lab's results: what they say, and that nothing measured can become part of them."""
 
 from __future__ import annotations
 
 import html.parser
 import re
 import struct
+import urllib.parse
 from typing import TYPE_CHECKING
 
+import markdown_it
 import pytest
 
 import shoal as package
 import shoal.bench
-from shoal.bench import curve, jobs, outputs, plot, recommendation
+from shoal.bench import curve, jobs, markdown, outputs, plot, recommendation
 from shoal.bench.page import markup
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from markdown_it.token import Token
 
     from conftest import Command, Contest
 
@@ -210,6 +214,9 @@ def test_bench_report_makes_one_page_of_several_files(shoal: Command, contest: C
         (("save", "--report", "nowhere/report.html"), "there is no directory"),
         (("save", "--json", "."), "is a directory"),
         (("all", "-o", "report.json"), "is where the results go"),
+        (("all", "-o", "report.pdf"), "ends neither with .html nor with .md"),
+        (("save", "--report", "report"), "ends neither with .html nor with .md"),
+        (("report", "gone.json", "-o", "report.txt"), "ends neither with .html nor with .md"),
     ],
 )
 def test_what_could_not_be_written_is_said_before_anything_runs(
@@ -230,6 +237,162 @@ def test_a_bench_writes_its_page_and_its_pictures(shoal: Command, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "bare probe" in (tmp_path / "rates.svg").read_text()
     assert Page((tmp_path / "report.html").read_text()).count("rect", "bar") == 1
+
+
+class Document:
+    """What a reader sees of Markdown, as CommonMark with tables reads it."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+        self.inline = [one for token in self.tokens for one in token.children or []]
+        self.text = "\n".join(self.said(token) for token in self.tokens if token.type == "inline")
+
+    @staticmethod
+    def said(token: Token) -> str:
+        return "".join(
+            one.content for one in token.children or [] if one.type in ("text", "text_special", "code_inline")
+        )
+
+    @property
+    def html(self) -> list[str]:
+        return [one.content.strip() for one in (*self.tokens, *self.inline) if one.type.startswith("html")]
+
+    @property
+    def pictures(self) -> list[str]:
+        return [str(one.attrs["src"]) for one in self.inline if one.type == "image"]
+
+    @property
+    def links(self) -> list[Token]:
+        return [one for one in self.inline if one.type == "link_open"]
+
+    def tables(self) -> list[list[list[str]]]:
+        found: list[list[list[str]]] = []
+        for before, token in zip(self.tokens, self.tokens[1:], strict=False):
+            if before.type == "table_open":
+                found.append([])
+            elif before.type == "tr_open":
+                found[-1].append([])
+            if before.type in ("th_open", "td_open"):
+                found[-1][-1].append(self.said(token))
+        return found
+
+
+FOLDS = ["<details>\n<summary>Machine and versions</summary>", "</details>"]
+
+
+def test_markdown_has_every_row_and_what_to_use(contest: Contest, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    save = contest({"shoal": [300, 310, 305], "threads-10": [100, 101, 99], "broken": []})
+    copy = contest({"shoal": [7.0]}, job="copy")
+    text = shoal.bench.report(save, copy, path=tmp_path / "my results.md", title="Mine & *yours*")
+    assert (tmp_path / "my results.md").read_text() == text
+    found = Document(text)
+    figures, versions, others, _ = found.tables()
+    assert figures[0] == [
+        *("", "files/s", "spread", "base is", "workers", "CPU, \N{MICRO SIGN}s each", "memory"),
+        *("here, 5,000 files", "the author's"),
+    ]
+    assert [line[:2] for line in figures[1:]] == [["shoal", "305"], ["threads-10", "100"]]
+    assert figures[2][3:] == ["3.07 \N{MULTIPLICATION SIGN}", "2", "5,000", "1 MiB", "50.0 s", "50.0 s"]
+    assert [line[:2] for line in others] == [["", "objects/s"], ["shoal", "7"]]
+    assert ["processor", "some processor"] in versions
+    assert found.text.count("On this machine use shoal, because it is 3.1 times as fast as threads-10") == 2, "contents"
+    for said in ("Mine & *yours*", "some processor", "2026-01-02", "failed: broken: it ended with code 7", "one trial"):
+        assert said in found.text
+    for said in (*recommendation.recommend(save).reasons, *recommendation.recommend(copy).caveats):
+        assert said in found.text
+    assert found.html == FOLDS * 2
+    assert found.pictures == ["my%20results-save.svg", "my%20results-copy.svg"]
+    for name in found.pictures:
+        assert "a second" in (tmp_path / urllib.parse.unquote(name)).read_text()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_nothing_that_was_measured_becomes_markup_of_markdown(contest: Contest, tmp_path: Path) -> None:
+    signs = (
+        "| a | `b` **c** _d_ [e](http://evil.invalid) ![f](x) <b>g</b> &lt; <!-- \\| \\\n\n# h\n- i\n---\n1. j ~~k~~"
+    )
+    rates: dict[str, list[float]] = {"shoal": [300, 310]}
+    rates |= {f"{signs}\n{HOSTILE}": [1.0, 2.0], "- one": [4.0, 4.0], "1. two\\": [3.0, 3.0], "---": [2.0, 2.0]}
+    job = f"../../{signs}"
+    results = contest(rates, job=job, machine={"processor": signs, signs: HOSTILE})
+    for row in results.rows[1:]:
+        row.note = row.kind = row.layout = signs
+    collection = shoal.bench.Collection([results, results], {signs: HOSTILE})
+    text = shoal.bench.report(collection, path=tmp_path / "report.md", title=signs)
+    found = Document(text)
+    assert found.html == FOLDS * 2
+    assert found.links == []
+    kinds = {one.type for one in found.inline}
+    assert kinds <= {"text", "text_special", "image", "strong_open", "strong_close", "em_open", "em_close"} | {
+        "code_inline"
+    }
+    figures = found.tables()[0]
+    assert {len(line) for line in figures} == {len(figures[0])}
+    shown = [" ".join(row.title.split()).replace("\x1b", "\N{REPLACEMENT CHARACTER}") for row in results.rows]
+    assert [line[0] for line in figures[1:]] == shown, "each is shown as it is"
+    headings = [token.markup for token in found.tokens if token.type == "heading_open"]
+    assert headings == ["#", "##", "##", "##", "##"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["report.md"] if not found.pictures else sorted([*found.pictures, "report.md"])
+    assert all(re.fullmatch(r"report-[a-z0-9-]+\.svg", name) for name in found.pictures)
+
+
+def test_two_results_of_one_job_have_pictures_of_their_own(contest: Contest, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    several = [contest({"shoal": [3.0]}, job="read", size=size) for size in (10_000, 1_000_000, 10_000)]
+    text = shoal.bench.report(*several, contest({"shoal": []}), path=tmp_path / "r.md")
+    found = Document(text)
+    assert found.pictures == ["r-read-10000-bytes.svg", "r-read-1000000-bytes.svg", "r-read-10000-bytes-2.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*found.pictures, "r.md"])
+    assert "No row has figures." in found.text
+
+
+def test_without_matplotlib_markdown_has_bars_of_signs(
+    contest: Contest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    text = shoal.bench.report(contest({"shoal": [300, 300], "a": [150, 150]}), path=tmp_path / "report.md")
+    found = Document(text)
+    assert found.pictures == []
+    assert [line[:3] for line in found.tables()[0][1:]] == [["shoal", "300", "#" * 14], ["a", "150", "#" * 7]]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_a_sweep_in_markdown_has_its_curves_as_a_picture_and_as_a_table(contest: Contest, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    text = shoal.bench.report(sweep(contest), path=tmp_path / "sweep.md")
+    found = Document(text)
+    (name,) = found.pictures
+    assert "over workers" in (tmp_path / name).read_text()
+    over, every, _ = found.tables()
+    assert over == [
+        ["files/s over workers", "1", "2", "8", "2x10"],
+        ["threads@2", "10", "20", "15", ""],
+        ["java@2x10", "1", "", "", "2"],
+    ]
+    assert "**20**" in text
+    assert len(every) == 7
+    assert found.html[0].endswith("<summary>Every point</summary>")
+
+
+def test_the_commands_write_markdown_where_the_name_says_so(shoal: Command, contest: Contest, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(contest({"shoal": [3, 3]}).to_json())
+    done = shoal.run("bench", "report", "a.json", "-o", "report.MD", "--title", "Mine")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "report.MD").read_text().startswith("# Mine\n")
+    done = shoal.run(
+        *("bench", "save", "--only", "limit", "--count", "3", "--trials", "1", "--quiet", "--report", "results.md")
+    )
+    assert done.returncode == 0, done.stderr
+    found = Document((tmp_path / "results.md").read_text())
+    assert [line[0] for line in found.tables()[0]] == ["", "bare probe: fork, make, write"]
+    assert set(found.pictures) <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_what_has_no_meaning_in_markdown_is_left_as_it_is() -> None:
+    for plain in ("shoal copy --layout partition", "1.00 x", "-1", "100 threads, 50 at once", "1,639", "2.5"):
+        assert markdown.escaped(plain) == plain
 
 
 def test_pictures_are_png_or_svg_and_the_same_each_time(contest: Contest, tmp_path: Path) -> None:

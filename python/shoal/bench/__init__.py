@@ -9,8 +9,8 @@ away, `peers/` such in other languages, `limits/` what the machine can do, `ours
 and looks at what it took, `verify.py` at what it wrote, `contest.py` runs them in turn, `everything.py` all jobs one
 after the other. `sweep.py` makes curves of contests, `own.py` contestants of functions that a user gives, `full.py`
 those of the studies' sizes, and `adviser.py` says what to run a function with. `results.py` and `table.py` say what
-came of it, `recommendation.py` what to use, `comparison.py` how two results differ; `page/` and `plot.py` draw,
-`stored.py` reads results again. How it measures, and how to read it:
+came of it, `recommendation.py` what to use, `comparison.py` how two results differ; `page/` makes the report as HTML,
+`markdown.py` as Markdown, `plot.py` pictures, `stored.py` reads results again. How it measures, and how to read it:
 docs/bench.md. Not here: the command line (`cli/bench.py`).
 """
 

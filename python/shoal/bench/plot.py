@@ -36,8 +36,13 @@ def check(path: str | os.PathLike[str]) -> None:
     """
     if Path(path).suffix.lower() not in FORMS:
         raise ConfigError(f"{str(path)!r} ends neither with .png nor with .svg", hint="the name says the form")
-    if importlib.util.find_spec("matplotlib") is None:
+    if not installed():
         raise ConfigError("Matplotlib is not installed", hint="pip install 'shoal[bench]', or take --report")
+
+
+def installed() -> bool:
+    """Whether Matplotlib is there, without loading it."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(results: Sequence[Results], path: str | os.PathLike[str]) -> None:

@@ -40,6 +40,7 @@ Examples:
                                                 a function of your own in the same table
   shoal bench advise mine:function 0..1000      should that run in threads, processes, ...?
   shoal bench save --plot save.svg --report save.html
+  shoal bench save --report save.md             for an issue or a README file: Markdown, and its charts as SVG
   shoal bench all -o report.html                every job, one report
   shoal bench report copy.json save.json -o report.html
   shoal bench compare before.json after.json    the same contestants side by side
@@ -134,7 +135,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 @click.option("--keep", is_flag=True, help="Leave the files that were written.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every trial to this file as JSON.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
-@click.option("--report", type=click.Path(path_type=Path), help="Write a page that any browser shows to this file.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write a report to this file: .html or .md.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the table.")
 def command(
     job: str,
@@ -172,7 +173,7 @@ def command(
     With --workers or --sizes it is a sweep: the table has the workers across and the sizes down, the best of each line
     is marked, and --only names programs without their number (threads, not threads-8).
 
-    In the place of JOB: `all` runs every job; `report` makes a page of what --json has written, `compare` lays two
+    In the place of JOB: `all` runs every job; `report` makes a report of what --json has written, `compare` lays two
     such files side by side; `advise` measures a function of yours and says what to run it with. Each has a --help.
 
     Close other programs, and do not run it within two minutes of deleting many files.

@@ -14,6 +14,7 @@ EXAMPLES = """\b
 Examples:
   shoal bench all                                 report.html, and report.json beside it
   shoal bench all -o monday.html --dir /mnt/disk
+  shoal bench all -o results.md                   as Markdown, for an issue or a README file
   shoal bench all --of save,unzip --trials 7 --minutes 30
   shoal bench all --scale 0.05 --minutes 2        a look at what it does; the figures say little
 """
@@ -33,7 +34,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     default="report.html",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="The report; the results are written beside it as JSON.",
+    help="The report, .html or .md; the results are written beside it as JSON.",
 )
 @click.option("--of", default="", metavar="JOB,...", callback=_keys, help="Only these jobs.")
 @click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
@@ -88,7 +89,7 @@ def command(
     began = time.monotonic()
     try:
         if output.suffix.lower() == ".json":
-            raise shoal.ConfigError(f"{str(output)!r} is where the results go", hint="name the report .html")
+            raise shoal.ConfigError(f"{str(output)!r} is where the results go", hint="name the report .html or .md")
         outputs.check(json_file, plot, output)
         found = every(
             of=of,

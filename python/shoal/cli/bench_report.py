@@ -1,4 +1,4 @@
-"""`shoal bench report`: a page of results. Not here: what is on it (`shoal.bench.page`)."""
+"""`shoal bench report`: a report of results. Not here: what is in it (`shoal.bench.page`, `shoal.bench.markdown`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ Examples:
   shoal bench report copy.json -o copy.html
   shoal bench report copy.json save.json read.json -o report.html --title "The new server"
   shoal bench report report.json -o report.html --plot rates.svg
+  shoal bench report copy.json -o results.md      for an issue or a README file; its chart is results-copy.svg
 """
 
 
-@click.command("report", short_help="Make a page of results of the lab.", epilog=EXAMPLES)
+@click.command("report", short_help="Make a report of results of the lab.", epilog=EXAMPLES)
 @click.argument("files", metavar="A.json ...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The page, as HTML.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The report: .html or .md.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
 @click.option("--title", help="The heading of the page.")
 def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None) -> int:
-    """Make one page of results that `shoal bench JOB --json` or `shoal bench all` has written.
+    """Make one report of results that `shoal bench JOB --json` or `shoal bench all` has written.
 
-    It has charts, tables, what to use on that machine and why, the machine and the method. All of it is in one file: it
-    needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
+    It has charts, tables, what to use on that machine and why, the machine and the method. As HTML, all of it is in one
+    file: it needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
+    As Markdown, its charts are SVG files beside it; without Matplotlib its tables have bars of signs instead.
     """
     from shoal.bench import Collection, load, outputs, report
 

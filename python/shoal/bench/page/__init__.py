@@ -2,7 +2,7 @@
 
 `markup.py` builds elements in which every string is escaped, `chart.py` draws bars and `panels.py` the curves of a
 sweep, `tables.py` has the figures, `style.css` is the look; here is the order of things. What to use is said by
-`recommendation.py`, one folder up.
+`recommendation.py`, one folder up. Not here: the same as Markdown (`markdown.py`), which says it in the same words.
 """
 
 from __future__ import annotations
@@ -63,55 +63,79 @@ def page(collection: Collection, title: str = TITLE) -> str:
     several = collection.results
     body = tag(
         "body",
-        tag("header", tag("h1", title), *_about(several), _contents(collection) if len(several) > 1 else ""),
+        tag("header", tag("h1", title), *_machines(several), _contents(collection) if len(several) > 1 else ""),
         tag("main", *(_job(one, at) for at, one in enumerate(several)), _failed(collection), _method()),
         tag("footer", "Made by shoal bench. Everything is in this file; nothing is loaded."),
     )
     return "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
 
 
-def _about(several: list[Results]) -> list[Markup]:
-    """The machines, once each, and when."""
+def machines(several: list[Results]) -> list[str]:
+    """Returns a line for each machine, and when it was measured."""
     found: dict[str, list[str]] = {}
     for one in several:
         found.setdefault(machine.in_words(one.machine), []).append(one.when[:10])
-    return [
-        tag("p", text, *(f"; {day}" for day in sorted(set(days)) if day), class_="dim") for text, days in found.items()
-    ]
+    return ["; ".join([text, *(day for day in sorted(set(days)) if day)]) for text, days in found.items()]
+
+
+def names(several: list[Results]) -> list[str]:
+    """Returns what each result is called in the contents: its job, and the size where a job is there twice."""
+    jobs = [one.job for one in several]
+    return [one.job if jobs.count(one.job) == 1 else f"{one.job}, {one.settings['size']:,} bytes" for one in several]
+
+
+def settings(results: Results) -> str:
+    """Returns the study, and what was asked for."""
+    said, chosen = words.of(results.job), results.settings
+    parts = [f"{chosen['count']:,} {said.noun} of {chosen['size']:,} bytes"]
+    parts += [f"case {chosen['case']}"] if chosen["case"] else []
+    parts += ["nothing written"] if chosen["into"] == "null" else []
+    parts += ["a final sync inside each time"] if chosen["durable"] else []
+    parts += ["from a cold cache"] if chosen["cold"] else []
+    trials = chosen["trials"]
+    study = f"Strategies of the study: {said.study}. " if said.study else ""
+    return f"{study}{', '.join(parts)}; {f'medians of {trials} trials, in turn' if trials > 1 else 'one trial'}."
+
+
+def base(results: Results) -> str:
+    """Returns what the rows are compared with, and how they were checked."""
+    return f"Base: {results.row(results.base).title}. Checked: {results.checked}."
+
+
+def versions(results: Results) -> dict[str, str]:
+    """Returns what is known of the machine and of the programs."""
+    return {what: value for what, value in results.machine.items() if value}
+
+
+def _machines(several: list[Results]) -> list[Markup]:
+    return [tag("p", line, class_="dim") for line in machines(several)]
 
 
 def _contents(collection: Collection) -> Markup:
     """What to use for each job, with a link to why."""
-    jobs = [one.job for one in collection.results]
-    names = [
-        one.job if jobs.count(one.job) == 1 else f"{one.job}, {one.settings['size']:,} bytes"
-        for one in collection.results
-    ]
     items = (
         tag("li", tag("a", name, href=f"#job-{at}"), ": ", recommend(one).headline)
-        for at, (name, one) in enumerate(zip(names, collection.results, strict=True))
+        for at, (name, one) in enumerate(zip(names(collection.results), collection.results, strict=True))
     )
     return tag("nav", tag("ul", *items))
 
 
 def _job(results: Results, at: int) -> Markup:
     said = words.of(results.job)
-    study = f"Strategies of the study: {said.study}. " if said.study else ""
     rows = results.rows
     explained = notes(results)
-    versions = {what: value for what, value in results.machine.items() if value}
     return tag(
         "section",
         tag("h2", said.title),
-        tag("p", f"{study}{_settings(results)}", class_="dim small"),
+        tag("p", settings(results), class_="dim small"),
         _recommendation(results),
         _pictures(results, said.noun),
         tag("h3", "Figures"),
         tables.figures(results, said.noun) if any(row.trials for row in rows) else tag("p", "No row has figures."),
-        tag("p", f"Base: {results.row(results.base).title}. Checked: {results.checked}.", class_="small"),
+        tag("p", base(results), class_="small"),
         tag("ul", *(tag("li", note) for note in explained), class_="notes") if explained else "",
         tag("details", tag("summary", "Every trial"), tables.trials(results)),
-        tag("details", tag("summary", "Machine and versions"), _pairs(versions)),
+        tag("details", tag("summary", "Machine and versions"), _pairs(versions(results))),
         class_="job",
         id=f"job-{at}",
     )
@@ -121,17 +145,6 @@ def _pictures(results: Results, noun: str) -> Markup:
     """The bars; of a sweep its curves, and the bars for those who look for them."""
     curves, bars = panels(results, noun), chart(results, noun)
     return joined(curves, tag("details", tag("summary", "Every point as a bar"), bars)) if curves else bars
-
-
-def _settings(results: Results) -> str:
-    chosen = results.settings
-    parts = [f"{chosen['count']:,} {words.of(results.job).noun} of {chosen['size']:,} bytes"]
-    parts += [f"case {chosen['case']}"] if chosen["case"] else []
-    parts += ["nothing written"] if chosen["into"] == "null" else []
-    parts += ["a final sync inside each time"] if chosen["durable"] else []
-    parts += ["from a cold cache"] if chosen["cold"] else []
-    trials = chosen["trials"]
-    return f"{', '.join(parts)}; {f'medians of {trials} trials, in turn' if trials > 1 else 'one trial'}."
 
 
 def _recommendation(results: Results) -> Markup:

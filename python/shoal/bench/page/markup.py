@@ -20,9 +20,12 @@ def escaped(text: object) -> Markup:
     """Returns text as HTML shows it; what is Markup stays."""
     if isinstance(text, Markup):
         return text
-    # A control character has no place in HTML, and in a title it would only hide something.
-    clean = "".join(sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in str(text))
-    return Markup(html.escape(clean))
+    return Markup(html.escape(visible(str(text))))
+
+
+def visible(text: str) -> str:
+    """Returns text without control characters, which have no place in a page, and in a title only hide something."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def tag(name: str, /, *content: object, **attributes: object) -> Markup:

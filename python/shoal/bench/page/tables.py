@@ -1,4 +1,7 @@
-"""The figures of a result as tables. Not here: the drawing (`chart.py`)."""
+"""The figures of a result as cells, and as tables of a page.
+
+Not here: the drawing (`chart.py`), the same cells in Markdown (`markdown.py`, one folder up).
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,21 @@ if TYPE_CHECKING:
 
 
 def figures(results: Results, noun: str) -> Markup:
-    """Returns a line for each row that has figures, fastest first; with the author's columns, where there are any."""
+    """Returns a line for each row that has figures, fastest first."""
+    return _table(*cells(results, noun))
+
+
+def cells(results: Results, noun: str) -> tuple[list[str], list[tuple[tuple[str, ...], str]]]:
+    """Returns the head of the figures, and a line for each row that has any; with the author's columns, if there are.
+
+    A line is its cells, the title first, and the row's kind.
+    """
     ran = [row for row in results.rows if row.trials]
     head = ["", f"{noun}/s", "spread", "base is", "workers", "CPU, \N{MICRO SIGN}s each", "memory"]
     published = authors(results)
     head += [f"here, {results.scale.title}", *published] if published else ["MB/s"]
     unsteady = set(results.unsteady)
-    lines = [(_line(results, row, row.title in unsteady), row.kind) for row in ran]
-    return _table(head, lines)
+    return head, [(_line(results, row, row.title in unsteady), row.kind) for row in ran]
 
 
 def trials(results: Results) -> Markup:
