@@ -178,7 +178,7 @@ def test_the_points_of_a_sweep_are_curves(contest: Contest) -> None:
         ("threads", ["1", "2", "8"]),
         ("java", ["1", "2x10"]),
     ]
-    assert str(found[0].best[0]) == "2"
+    assert str(found[0].best.point) == "2"
     assert curve.curves(contest({"threads-10": [1.0], "shoal": [2.0]})) == []
     page = Page(shoal.bench.report(sweep(contest)))
     assert (page.count("svg", "panel"), page.count("rect", "bar")) == (2, 6)
@@ -359,6 +359,10 @@ def test_without_matplotlib_markdown_has_bars_of_signs(
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+THREADS = [("10.5", "1.00"), ("20.5", "1.95"), ("15.0", "1.43")]
+
+
 def test_a_sweep_in_markdown_has_its_curves_as_a_picture_and_as_a_table(contest: Contest, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     text = shoal.bench.report(sweep(contest), path=tmp_path / "sweep.md")
@@ -367,11 +371,11 @@ def test_a_sweep_in_markdown_has_its_curves_as_a_picture_and_as_a_table(contest:
     assert "over workers" in (tmp_path / name).read_text()
     over, every, _ = found.tables()
     assert over == [
-        ["files/s over workers", "1", "2", "8", "2x10"],
-        ["threads@2", "10", "20", "15", ""],
-        ["java@2x10", "1", "", "", "2"],
+        ["files/s (times one worker)", "1", "2", "8", "64", "2x10"],
+        ["threads@1", *(f"{rate} ({ratio} {TIMES})" for rate, ratio in THREADS), "failed", ""],
+        ["java@1", f"1.0 (1.00 {TIMES})", "", "", "", "2.0"],
     ]
-    assert "**20**" in text
+    assert "| **20.5** (1.95" in text
     assert len(every) == 7
     assert found.html[0].endswith("<summary>Every point</summary>")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ import pytest
 
 import shoal as package
 from shoal import bench
-from shoal.bench import Settings, full, jobs, room, sweep
-from shoal.bench.contestants import Contestant, Task
+from shoal.bench import Settings, curve, families, full, jobs, room, sweep
+from shoal.bench.contestants import Contestant, Task, Told
+from shoal.bench.curve import Point
 from shoal.bench.results import Trial
 from shoal.bench.room import Room
-from shoal.bench.sweep import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def settings(job: str, **extra: object) -> Settings:
     ],
 )
 def test_points_are_read_and_one_worker_is_among_them(text: str, labels: str) -> None:
-    assert " ".join(map(str, sweep.points(text))) == labels
+    assert " ".join(map(str, curve.points(text))) == labels
 
 
 @pytest.mark.parametrize(
@@ -53,12 +54,12 @@ def test_points_are_read_and_one_worker_is_among_them(text: str, labels: str) ->
 )
 def test_points_that_make_no_sense_are_refused(text: str) -> None:
     with pytest.raises(package.ConfigError, match="--workers"):
-        sweep.points(text)
+        curve.points(text)
 
 
 def test_too_many_points_are_refused() -> None:
     with pytest.raises(package.ConfigError, match="the most is 64"):
-        sweep.points(",".join(map(str, range(1, 70))))
+        curve.points(",".join(map(str, range(1, 70))))
 
 
 def test_sizes_are_read_with_their_units() -> None:
@@ -81,7 +82,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("job", FAMILIES)
 def test_every_program_that_takes_workers_is_in_a_sweep_once(job: str) -> None:
-    keys = [family.key for family in sweep.chosen(settings(job), sweep.points("1..4"))]
+    keys = [family.key for family in families.chosen(settings(job), curve.points("1..4"))]
     assert set(keys) >= FAMILIES[job]
     assert len(set(keys)) == len(keys)
     assert not {"sequential", "synchronous", "session", "serial", "unzip", "curl", "cat"} & set(keys)
@@ -92,9 +93,19 @@ def words(one: Contestant, place: Path) -> list[str]:
     return one.command(task)
 
 
+@pytest.mark.parametrize("job", jobs.JOBS)
+def test_a_contestant_says_that_it_takes_workers_if_its_program_does(job: str, tmp_path: Path) -> None:
+    for one in jobs.named(job).contestants():
+        programs = [Path(word) for word in words(one, tmp_path)[1:3] if word.endswith(".py")]
+        for text in map(Path.read_text, programs):
+            takes = re.search(r'"--workers", type=int(?!, choices=\(1,\))', text) is not None
+            inner = next((option for option in ("--threads", "--requests") if f'"{option}"' in text), "")
+            assert one.told == (Told(inner=inner) if takes else None), one.key
+
+
 @pytest.mark.parametrize("job", FAMILIES)
 def test_the_command_of_a_point_has_its_number_and_no_other(job: str, tmp_path: Path) -> None:
-    for family in sweep.chosen(settings(job), sweep.points("1..4")):
+    for family in families.chosen(settings(job), curve.points("1..4")):
         four, seven = (words(family.at(Point(number)), tmp_path) for number in (4, 7))
         different = [(one, other) for one, other in zip(four, seven, strict=True) if one != other]
         assert different == [("4", "7")], family.key
@@ -102,24 +113,24 @@ def test_the_command_of_a_point_has_its_number_and_no_other(job: str, tmp_path: 
 
 
 def test_a_grid_takes_those_that_know_threads_in_each_worker(tmp_path: Path) -> None:
-    saving = {family.key: family for family in sweep.chosen(settings("save"), sweep.points("2x10"))}
+    saving = {family.key: family for family in families.chosen(settings("save"), curve.points("2x10"))}
     assert set(saving) == {"processes-threads", "pipeline"}
     assert words(saving["pipeline"].at(Point(2, 7)), tmp_path)[-4:] == ["--workers", "2", "--threads", "7"]
-    (combo,) = sweep.chosen(settings("copy"), sweep.points("2x10"))
+    (combo,) = families.chosen(settings("copy"), curve.points("2x10"))
     assert words(combo.at(Point(3, 50)), tmp_path)[-4:] == ["--workers", "3", "--requests", "50"]
     with pytest.raises(package.ConfigError, match="takes no such number"):
-        sweep.chosen(settings("save", only=("threads-10",)), sweep.points("2x10"))
+        families.chosen(settings("save", only=("threads-10",)), curve.points("2x10"))
 
 
 def test_only_names_a_program_with_its_number_or_without() -> None:
-    points = sweep.points("1..4")
+    points = curve.points("1..4")
     for keys in (("threads", "java"), ("threads-8", "java-64"), ("threads", "threads-2", "java-2")):
-        assert {one.key for one in sweep.chosen(settings("read", only=keys), points)} == {"threads", "java"}
-    assert "threads" not in {one.key for one in sweep.chosen(settings("read", skip=("threads-8",)), points)}
+        assert {one.key for one in families.chosen(settings("read", only=keys), points)} == {"threads", "java"}
+    assert "threads" not in {one.key for one in families.chosen(settings("read", skip=("threads-8",)), points)}
     with pytest.raises(package.ConfigError, match="'sequential' takes no such number"):
-        sweep.chosen(settings("read", only=("sequential",)), points)
+        families.chosen(settings("read", only=("sequential",)), points)
     with pytest.raises(package.ConfigError, match="'treads' is not known"):
-        sweep.chosen(settings("read", only=("treads",)), points)
+        families.chosen(settings("read", only=("treads",)), points)
 
 
 def test_a_sweep_of_the_command_line_has_curves_in_table_and_json(shoal: Command, tmp_path: Path) -> None:
@@ -145,12 +156,12 @@ def test_a_sweep_of_the_command_line_has_curves_in_table_and_json(shoal: Command
     assert {(curve["family"], curve["size"]) for curve in found["curves"]} == {
         (family, size) for family in ("threads", "shoal") for size in (1000, 65536)
     }
-    for curve in found["curves"]:
-        assert [point["workers"] for point in curve["points"]] == [1, 2, 4]
-        assert curve["points"][0]["ratio"] == 1
-        best = max(curve["points"], key=lambda point: point["rate"])
-        assert curve["best"] == best["point"]
-        for point in curve["points"]:
+    for one in found["curves"]:
+        assert [point["workers"] for point in one["points"]] == [1, 2, 4]
+        assert one["points"][0]["ratio"] == 1
+        best = max(one["points"], key=lambda point: point["rate"])
+        assert one["best"] == best["point"]
+        for point in one["points"]:
             assert len(point["rates"]) == 2
             assert min(point["rates"]) <= point["rate"] <= max(point["rates"])
     assert [(one["settings"]["size"], one["settings"]["count"]) for one in found["results"]] == [
@@ -166,26 +177,26 @@ def test_a_sweep_of_the_command_line_has_curves_in_table_and_json(shoal: Command
 def test_a_java_program_is_swept_too(tmp_path: Path) -> None:
     found = sweep.run(
         settings("read", count=30, trials=1, only=("java",), directory=tmp_path),
-        sweep.points("1..2"),
+        curve.points("1..2"),
         (1000,),
         lambda _: None,
         counted=True,
     )
     assert found.failed == []
-    (curve,) = found.curves
-    assert [spot.row.workers for spot in curve.spots] == [1, 2]
+    (one,) = found.curves
+    assert [spot.row.workers for spot in one.spots] == [1, 2]
 
 
 @pytest.mark.skipif(not shutil.which("ruby"), reason="needs ruby")
 def test_ruby_is_swept_too(tmp_path: Path) -> None:
     found = sweep.run(
         settings("unzip", count=40, case="tiny", trials=1, only=("ruby-queue", "shoal"), directory=tmp_path),
-        sweep.points("2"),
+        curve.points("2"),
         (),
         lambda _: None,
     )
     assert found.failed == []
-    assert {curve.family.key: [spot.row.workers for spot in curve.spots] for curve in found.curves} == {
+    assert {one.key: [spot.row.workers for spot in one.spots] for one in found.curves} == {
         "ruby-queue": [1, 2],
         "shoal": [1, 2],
     }
@@ -351,7 +362,7 @@ def test_the_curves_of_the_study_of_reading_are_one_command(shoal: Command) -> N
     done = shoal.run("bench", "read", "--workers", "1..64", "--sizes", "10KB,1MB,3.6MB", "--trials", "20", "--list")
     families = {line.split()[0] for line in done.stdout.splitlines()}
     assert {"java", "threads", "shoal"} <= families
-    assert [str(point) for point in sweep.points("1..64")] == ["1", "2", "4", "8", "16", "32", "64"]
+    assert [str(point) for point in curve.points("1..64")] == ["1", "2", "4", "8", "16", "32", "64"]
 
 
 def test_the_example_of_curves_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,19 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Told:
+    """How a program is told how many workers to have.
+
+    Attributes:
+        place: Where the number stands among the words of its command; None: after the option `--workers`.
+        inner: The option for the threads or requests in each worker; empty: it knows none.
+    """
+
+    place: int | None = None
+    inner: str = ""
+
+
+@dataclass(frozen=True)
 class Contestant:
     """One row of a table.
 
@@ -54,6 +67,7 @@ class Contestant:
         kind: Ours, a strategy of the studies, a program people use, or what the machine can do.
         command: Makes the command line of a run; what it prepares is not timed.
         workers: Objects worked on at once, where that is fixed.
+        told: How it is told how many workers to have; None: it takes no number.
         layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
         published: The study's seconds for each object; with Python 3, where it has both.
@@ -90,6 +104,21 @@ class Contestant:
     own: bool = False
     note: str = ""
     python2: float | None = None
+    told: Told | None = None
+
+    def command_at(self, task: Task, workers: int, threads: int | None = None) -> list[str]:
+        """Returns the command line of a run with so many workers, and threads in each, instead of its own number."""
+        if self.told is None:
+            raise ValueError(f"{self.key!r} takes no number of workers")
+        found = list(self.command(task))
+        if self.told.place is not None:
+            found[self.told.place] = str(workers)
+            return found
+        while "--workers" in found:
+            at = found.index("--workers")
+            del found[at : at + 2]
+        found += ["--workers", str(workers)]
+        return [*found, self.told.inner, str(threads)] if self.told.inner and threads is not None else found
 
     def missing(self) -> str | None:
         """Returns why it cannot run here; None: it can."""

@@ -18,6 +18,7 @@ from shoal.bench.curve import curves
 from shoal.bench.page import tables
 from shoal.bench.page.markup import visible
 from shoal.bench.recommendation import recommend
+from shoal.bench.sweep_table import rate, ratio
 from shoal.bench.table import bar, notes
 
 if TYPE_CHECKING:
@@ -112,13 +113,17 @@ def _figures(results: Results, noun: str, *, bars: bool) -> list[str]:
 
 def _sweep(found: Sequence[Curve], noun: str) -> str:
     """Returns a table with the workers across and the programs down, the best of each line in bold."""
-    points = sorted({point for curve in found for point in curve.rows})
+    points = sorted({spot.point for curve in found for spot in curve.spots if spot.point is not None})
     lines = []
     for curve in found:
-        rates = {point: f"{row.rate:,.0f}" for point, row in curve.rows.items()}
-        rates[curve.best[0]] = f"**{rates[curve.best[0]]}**"
-        lines.append([escaped(curve.title), *(rates.get(point, "") for point in points)])
-    return _table([f"{noun}/s over workers", *map(str, points)], ":" + "-" * len(points), lines)
+        cells = dict.fromkeys(points, "")
+        for spot in curve.spots:
+            shown = f"**{rate(spot)}**" if spot is curve.best else rate(spot)
+            times = ratio(curve, spot, " \N{MULTIPLICATION SIGN}")
+            if spot.point is not None:
+                cells[spot.point] = f"{shown} ({times})" if times else shown
+        lines.append([escaped(curve.title), *cells.values()])
+    return _table([f"{noun}/s (times one worker)", *map(str, points)], ":" + "-" * len(points), lines)
 
 
 def _table(head: Sequence[str], sides: str, lines: Iterable[Sequence[str]]) -> str:

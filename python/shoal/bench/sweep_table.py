@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from shoal.bench import machine
 
 if TYPE_CHECKING:
-    from shoal.bench.sweep import Curve, Spot, Sweep
+    from shoal.bench.curve import Curve, Spot
+    from shoal.bench.sweep import Sweep
 
 WIDTH = 120  # columns
 ACROSS = 10  # points in a line; more go on below
@@ -19,9 +20,9 @@ SIDE = 12  # columns before the first
 def text(sweep: Sweep) -> str:
     """Returns the tables, a block for each program, and what a reader must know of them."""
     out: list[str] = []
-    for key in dict.fromkeys(curve.family.key for curve in sweep.curves):
-        curves = [curve for curve in sweep.curves if curve.family.key == key]
-        out += [f"{curves[0].family.title}  ({key})", *_block(curves), ""]
+    for key in dict.fromkeys(curve.key for curve in sweep.curves):
+        curves = [curve for curve in sweep.curves if curve.key == key]
+        out += [f"{curves[0].title}  ({key})", *_block(curves), ""]
     out += _summary(sweep)
     results = sweep.contests[0]
     checks = dict.fromkeys(one.checked for one in sweep.contests)
@@ -40,10 +41,10 @@ def _block(curves: list[Curve]) -> list[str]:
         out.append(" " * SIDE + _line(labels))
         for curve in curves:
             spots = curve.spots[first : first + ACROSS]
-            rates = [_rate(curve, spot) for spot in spots]
+            rates = [_marked(curve, spot) for spot in spots]
             out.append(f"  {size(curve.results.settings['size'])}".ljust(SIDE) + _line(rates))
-            ratios = [_ratio(curve, spot) for spot in spots]
-            if any(ratio.strip() for ratio in ratios):
+            ratios = [ratio(curve, spot, "x") for spot in spots]
+            if any(ratios):
                 out.append(" " * SIDE + _line(ratios))
     return out
 
@@ -57,31 +58,37 @@ def _label(spot: Spot) -> str:
     return "its own" if spot.point is None else str(spot.point)
 
 
-def _rate(curve: Curve, spot: Spot) -> str:
+def _marked(curve: Curve, spot: Spot) -> str:
+    return rate(spot) + ("*" if spot is curve.best and spot.row.trials and len(curve.spots) > 1 else "")
+
+
+def rate(spot: Spot) -> str:
+    """Returns the objects a second of a point, or why there are none."""
     if not spot.row.trials:
         return "failed" if spot.row.failed else "-"
-    rate = f"{spot.row.rate:,.0f}" if spot.row.rate >= 100 else f"{spot.row.rate:.1f}"
-    return rate + ("*" if spot is curve.best and len(curve.spots) > 1 else "")
+    return f"{spot.row.rate:,.0f}" if spot.row.rate >= 100 else f"{spot.row.rate:.1f}"
 
 
-def _ratio(curve: Curve, spot: Spot) -> str:
-    ratio = curve.ratio(spot)
-    return "" if ratio is None else f"{ratio:.2f}x"
+def ratio(curve: Curve, spot: Spot, times: str) -> str:
+    """Returns how many times as fast a point is as one worker; nothing, if it cannot be said."""
+    found = curve.ratio(spot)
+    return "" if found is None else f"{found:.2f}{times}"
 
 
 def _summary(sweep: Sweep) -> list[str]:
     """Says for each size who was the fastest, and where."""
     out = []
     for results in sweep.contests:
-        ran = [curve for curve in sweep.curves if curve.results is results and curve.best is not None]
-        best = max(ran, key=lambda curve: curve.best.row.rate if curve.best else 0.0, default=None)
-        if best is None or best.best is None:
+        ran = [curve for curve in sweep.curves if curve.results is results and curve.best.row.trials]
+        if not ran:
             continue
-        where = "" if best.best.point is None else f" at {best.best.point}"
-        line = f"fastest at {size(results.settings['size'])}: {best.family.title}{where}"
-        ratio = best.ratio(best.best)
-        line += f", {ratio:.2f} times one worker" if ratio is not None and ratio != 1 else ""
-        out.append(f"{line}, {best.best.row.rate * results.settings['size'] / 1e6:,.0f} MB/s")
+        curve = max(ran, key=lambda one: one.best.row.rate)
+        best = curve.best
+        where = "" if best.point is None else f" at {best.point}"
+        line = f"fastest at {size(results.settings['size'])}: {curve.title}{where}"
+        times = curve.ratio(best)
+        line += f", {times:.2f} times one worker" if times is not None and times != 1 else ""
+        out.append(f"{line}, {best.row.rate * results.settings['size'] / 1e6:,.0f} MB/s")
     return [*out, ""]
 
 

@@ -179,7 +179,7 @@ def command(
     Close other programs, and do not run it within two minutes of deleting many files.
     """
     from shoal._options import parse_size
-    from shoal.bench import Collection, Settings, jobs, outputs, run, sweep
+    from shoal.bench import Collection, Settings, curve, families, jobs, outputs, run, sweep
     from shoal.bench import full as studies
     from shoal.bench.contest import chosen
 
@@ -207,10 +207,10 @@ def command(
             strategies=strategies,
             full=full,
         )
-        points = sweep.points(workers) if workers is not None else ()
+        points = curve.points(workers) if workers is not None else ()
         wanted = sweep.sizes(sizes) if sizes is not None else (study.sizes if study else ())
         if as_list:
-            some = [family.at(None) for family in sweep.chosen(settings, points)] if points else chosen(settings)
+            some = [family.at(None) for family in families.chosen(settings, points)] if points else chosen(settings)
             for one in some:
                 lacks = one.missing()
                 _display.out(f"{one.key:<24}{one.title}" + (f"   (cannot run: {lacks})" if lacks else ""))

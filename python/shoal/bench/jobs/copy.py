@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shoal.bench import verify
 from shoal.bench.arena import Scale
-from shoal.bench.contestants import Contestant, Layout, Task, script
+from shoal.bench.contestants import Contestant, Layout, Task, Told, script
 from shoal.bench.service import first_names, service
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ TITLES = {
     "event_loop": "asyncio + uvloop + aiohttp",
     "combo": "combo: processes x event loop",
 }
+# Those that take a number of workers.
+TOLD = {"threads": Told(), "processes": Told(), "event_loop": Told(), "combo": Told(inner="--requests")}
 
 
 def _shoal(key: str, title: str, *options: str, layout: Layout = "names") -> Contestant:
@@ -49,7 +51,7 @@ def _shoal(key: str, title: str, *options: str, layout: Layout = "names") -> Con
         first = [sys.executable, "-m", "shoal", "copy", task.url, where, "--json", "--quiet"]
         return [*first, *(["--layout", layout] if task.directory else []), *options]
 
-    return Contestant(key, title, "shoal", command, layout=layout)
+    return Contestant(key, title, "shoal", command, layout=layout, told=Told())
 
 
 def _script(path: Path, layout: Layout, workers: int | None) -> Callable[[Task], list[str]]:
@@ -79,6 +81,7 @@ def _strategies() -> list[Contestant]:
                     share=SHARES[name],
                     published=seconds,
                     packages=says.requires,
+                    told=TOLD.get(name),
                 )
             )
     return found
@@ -131,6 +134,7 @@ def contestants() -> list[Contestant]:
             "limit",
             _script(limit, "names", None),
             workers=cores * 64,
+            told=Told(),
             into=both,
             null_times=50,
             note="no checks, no journal, not resumable; the listing is not in its time",
@@ -141,6 +145,7 @@ def contestants() -> list[Contestant]:
             "limit",
             _script(limit, "partition", None),
             workers=cores * 64,
+            told=Told(),
             layout="partition",
             note="no checks, no journal, not resumable; the listing is not in its time",
         ),

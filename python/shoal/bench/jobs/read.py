@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from shoal._errors import ConfigError
 from shoal.bench import verify
 from shoal.bench.arena import Scale
-from shoal.bench.contestants import Contestant, Task, script
+from shoal.bench.contestants import Contestant, Task, Told, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,9 +52,16 @@ def _command(path: Path, *options: str, program: tuple[str, ...] = (sys.executab
 def _ours() -> list[Contestant]:
     path = BENCH / "ours" / "read.py"
     return [
-        Contestant("shoal", "shoal.read", "shoal", _command(path)),
-        Contestant("shoal-batches", "shoal.read, batches", "shoal", _command(path, "--batches"), packages=("pyarrow",)),
-        Contestant("shoal-given", "shoal.read, order given", "shoal", _command(path, "--order", "given")),
+        Contestant("shoal", "shoal.read", "shoal", _command(path), told=Told()),
+        Contestant(
+            "shoal-batches",
+            "shoal.read, batches",
+            "shoal",
+            _command(path, "--batches"),
+            packages=("pyarrow",),
+            told=Told(),
+        ),
+        Contestant("shoal-given", "shoal.read, order given", "shoal", _command(path, "--order", "given"), told=Told()),
     ]
 
 
@@ -66,6 +73,7 @@ def _strategies() -> list[Contestant]:
             "strategy",
             _command(path, *(["--workers", str(workers)] if workers else [])),
             packages=script(path).requires,
+            told=Told() if name != "sequential" else None,
             note=NOTES.get(name, ""),
         )
         for name in importlib.import_module("shoal.bench.strategies.read").ORDER
@@ -84,6 +92,7 @@ def contestants() -> list[Contestant]:
             "bare loop: open, read, close",
             "limit",
             _command(BENCH / "limits" / "read.py"),
+            told=Told(),
             proves=False,
             note="hands over nothing; the walk is not in its time",
         ),
@@ -94,6 +103,7 @@ def contestants() -> list[Contestant]:
                 "peer",
                 _command(java, str(workers), program=("java",)),
                 programs=("java", "javac"),
+                told=Told(place=3),
                 note=JAVA,
             )
             for workers in THREADS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from shoal._errors import ConfigError, RunError
 from shoal.bench import cold, flat, parquet
 from shoal.bench.arena import Scale
-from shoal.bench.contestants import Contestant, Task, script
+from shoal.bench.contestants import Contestant, Task, Told, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -194,6 +194,7 @@ def contestants() -> list[Contestant]:
         lambda task: [sys.executable, str(BENCH / "limits" / "records.py"), str(task.file)],
         proves=False,
         note=LIMIT,
+        told=Told(),
     )
     return [*_ours(), limit, *_peers(), *_strategies()]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from shoal._errors import ConfigError
 from shoal.bench import verify
 from shoal.bench.arena import Scale
-from shoal.bench.contestants import Contestant, Task, script
+from shoal.bench.contestants import Contestant, Task, Told, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +51,11 @@ TITLES = {
     "event_loop_unbounded": "asyncio, aiofiles, no bound",
     "pipeline": "processes make, threads save",
 }
+# Those that take a number of workers.
+TOLD = {
+    **dict.fromkeys(("threads", "processes", "batches", "event_loop"), Told()),
+    **dict.fromkeys(("processes_threads", "pipeline"), Told(inner="--threads")),
+}
 NOTES = {
     "event_loop_unbounded": "as many files open as there are, with all contents in memory; the author's died of too "
     "many open files",
@@ -80,6 +85,7 @@ def _ours() -> list[Contestant]:
                     "shoal",
                     command,
                     packages=packages,
+                    told=Told(),
                     durable="only" if suffix else "never",
                     note=note,
                 )
@@ -103,6 +109,7 @@ def _strategies() -> list[Contestant]:
                     share=SHARES[name],
                     published=seconds / STUDY if seconds else None,
                     packages=says.requires,
+                    told=TOLD.get(name),
                     may_fail=name == "event_loop_unbounded",
                     note=NOTES.get(name, ""),
                 )
@@ -120,6 +127,7 @@ def contestants() -> list[Contestant]:
             "limit",
             _command(BENCH / "limits" / "save.py"),
             workers=len(os.sched_getaffinity(0)),
+            told=Told(),
             note="no checks, no journal, not resumable; the study's function takes most of its time",
         ),
         *_strategies(),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from shoal._errors import ConfigError, RunError
 from shoal.bench import cold, corpus, verify
 from shoal.bench.arena import Scale
-from shoal.bench.contestants import Contestant, Task, script
+from shoal.bench.contestants import Contestant, Task, Told, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def _script(path: Path, *options: str) -> Callable[[Task], list[str]]:
 def _ours() -> list[Contestant]:
     def one(key: str, title: str, *options: str, **about: object) -> Contestant:
         command = _script(BENCH / "ours" / "unzip.py", *options)
-        found: dict[str, object] = {"into": BOTH, "durable": "never"} | about
+        found: dict[str, object] = {"into": BOTH, "durable": "never", "told": Told()} | about
         return Contestant(key, title, "shoal", command, **found)  # type: ignore[arg-type]
 
     giant = "the largest archive alone: compare its time, which is shown as if it had unpacked all"
@@ -117,7 +117,7 @@ def _peers() -> list[Contestant]:
         peer("7z", "7z", seven, "7z", 1),
         peer("bsdtar", "bsdtar", bsdtar, "bsdtar", 1),
         Contestant("ripunzip", "ripunzip", "peer", ripunzip, programs=("ripunzip",), proves=False),
-        Contestant("isal", "python-isal, processes", "peer", _script(isal), packages=("isal",), into=BOTH),
+        Contestant("isal", "python-isal, processes", "peer", _script(isal), packages=("isal",), into=BOTH, told=Told()),
     ]
 
 
@@ -131,6 +131,7 @@ def _strategies() -> list[Contestant]:
             published=script(path).published.get(workers or 1),
             packages=script(path).requires,
             into=BOTH,
+            told=Told() if name != "serial" else None,
         )
         for name in importlib.import_module("shoal.bench.strategies.unzip").ORDER
         for path in [BENCH / "strategies" / "unzip" / f"{name}.py"]
@@ -140,8 +141,10 @@ def _strategies() -> list[Contestant]:
         key, title = (
             ("ruby-serial", "Ruby, serial") if threads == 1 else ("ruby-queue", f"Ruby, queue + {threads} threads")
         )
-        command = _ruby(threads)
-        found.append(Contestant(key, title, "strategy", command, published=seconds, programs=("ruby",), into=BOTH))
+        command, told = _ruby(threads), Told(place=3)
+        found.append(
+            Contestant(key, title, "strategy", command, published=seconds, programs=("ruby",), into=BOTH, told=told)
+        )
     return found
 
 
@@ -155,6 +158,7 @@ def contestants() -> list[Contestant]:
             "limit",
             _script(BENCH / "limits" / "unzip.py"),
             into=BOTH,
+            told=Told(),
             note=LIMIT,
         ),
         Contestant(

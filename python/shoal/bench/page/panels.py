@@ -32,18 +32,22 @@ def panels(results: Results, noun: str) -> Markup:
 
 def _panel(curve: Curve, points: list[Point], longest: float, noun: str) -> Markup:
     kind = curve.kind if curve.kind in KINDS else "peer"
-    places = {point: 4 + 92 * at / max(len(points) - 1, 1) for at, point in enumerate(points)}
-    at, best = curve.best
-    said = f"best at {at}: {best.rate:,.0f}"
+    places: dict[Point | None, float] = {
+        point: 4 + 92 * at / max(len(points) - 1, 1) for at, point in enumerate(points)
+    }
+    best = curve.best
+    said = f"best at {best.point}: {best.row.rate:,.0f}"
     drawn = [tag("line", class_="foot", x1=0, x2="100%", y1=FOOT, y2=FOOT)]
     for (one, row), (other, following) in itertools.pairwise(curve.rows.items()):
         # No line from the plain points to those of a grid: they are not in one row.
-        if one.threads == other.threads or (one.threads and other.threads):
+        if (one.threads is None) == (other.threads is None):
             ends = {"x1": _part(places[one]), "x2": _part(places[other])}
             ends |= {"y1": _down(row.rate, longest), "y2": _down(following.rate, longest)}
             drawn.append(tag("line", class_=f"curve {kind}", **ends))
     drawn += [_spot(row, places[point], longest) for point, row in curve.rows.items()]
-    drawn.append(tag("circle", class_=f"best {kind}", cx=_part(places[at]), cy=_down(best.rate, longest), r=5))
+    drawn.append(
+        tag("circle", class_=f"best {kind}", cx=_part(places[best.point]), cy=_down(best.row.rate, longest), r=5)
+    )
     step = -(-len(points) // LABELS)
     drawn += [
         tag("text", str(point), x=_part(places[point]), y=HIGH - 6, text_anchor="middle") for point in points[::step]
