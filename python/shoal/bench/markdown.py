@@ -19,7 +19,7 @@ from shoal.bench.page import tables
 from shoal.bench.page.markup import visible
 from shoal.bench.recommendation import recommend
 from shoal.bench.sweep_table import rate, ratio
-from shoal.bench.table import bar, notes
+from shoal.bench.table import BAR, notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from shoal.bench.stored import Collection
 
 SIGNS = re.compile(r"[\\`*_\[\]<>|~$&#]")  # what means something anywhere in a line
-FIRST = re.compile(
-    r"[-=](?=[-=\s]*$)|[-+](?=\s|$)|\d+[.)](?=\s|$)"
-)  # what does so at its beginning, with its last sign
+# And what does so at its beginning, up to the sign that is escaped: a rule, an underline, an item of a list.
+FIRST = re.compile(r"[-=](?=[-=\s]*$)|[-+](?=\s|$)|\d+[.)](?=\s|$)")
 LINK = "://"  # what GitHub makes a link of by itself
 LONGEST = 60  # letters of a job in the name of a picture
 
@@ -103,8 +102,9 @@ def _figures(results: Results, noun: str, *, bars: bool) -> list[str]:
     cells = [[escaped(cell) for cell in line] for line, _ in lines]
     sides = ":" + "-" * (len(head) - 1)
     if bars:
-        fastest = max(row.rate for row in ran)
-        cells = [[*line[:2], f"`{bar(row.rate, fastest)}`", *line[2:]] for line, row in zip(cells, ran, strict=True)]
+        each = BAR / max(row.rate for row in ran)
+        drawn = ["`" + "#" * max(1, round(each * row.rate)) + "`" for row in ran]
+        cells = [[*line[:2], signs, *line[2:]] for line, signs in zip(cells, drawn, strict=True)]
         head, sides = [*head[:2], "", *head[2:]], f"{sides[:2]}:{sides[2:]}"
     table = _table([escaped(cell) for cell in head], sides, cells)
     found = curves(results)

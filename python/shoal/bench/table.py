@@ -92,7 +92,7 @@ def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
     return (
         row.title,
         f"{row.rate:,.0f}" if (per := results.scale.unit_objects) == 1 else f"{row.rate / per:,.1f}",
-        bar(row.rate, fastest),
+        "#" * max(1, round(BAR * row.rate / fastest)),
         f"{row.spread:.0%}",
         str(row.workers or ""),
         micros(row.cpu_per_object),
@@ -100,11 +100,6 @@ def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
         f"{ratio:.2f} x" if ratio else "",
         duration(results.scale.objects / row.rate),
     )
-
-
-def bar(rate: float, fastest: float) -> str:
-    """Returns a rate as a bar of signs."""
-    return "#" * max(1, round(BAR * rate / fastest))
 
 
 def last(results: Results, row: Row) -> tuple[str, ...]:
