@@ -201,7 +201,7 @@ def test_every_peer_finds_what_the_file_holds(case: str, key: str, tmp_path: Pat
     results = shoal.bench.records(case=case, count=COUNT, trials=1, only=[key, "limit"], directory=tmp_path)
     assert [row.failed for row in results.rows] == [None, None]
     assert results.row(key).trials[0].objects == COUNT
-    assert "the author's" not in results.table(), "the case is not that of the study"
+    assert "author's" not in results.table(), "the case is not that of the study"
     assert "Py 2" not in results.table()
 
 

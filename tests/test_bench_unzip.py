@@ -260,7 +260,7 @@ def test_the_giant_alone_has_a_row_of_its_own_case(tmp_path: Path) -> None:
     )
     assert results.failed == []
     assert [trial.objects for row in results.rows for trial in row.trials] == [121] * 3
-    assert "the author's" not in results.table(), "the case is not that of the study"
+    assert "author's" not in results.table(), "the case is not that of the study"
 
 
 def test_durable_runs_have_the_disk_beside_them(tmp_path: Path) -> None:

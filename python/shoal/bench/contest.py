@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError, RunError
-from shoal.bench import full, jobs, machine, measure, own
+from shoal.bench import full, jobs, machine, measure, own, verify
 from shoal.bench.contestants import Contestant, version_of
 from shoal.bench.results import Results, Row, Trial
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shoal.bench.arena import Arena
+    from shoal.bench.contestants import Task
+    from shoal.bench.measure import Measured
     from shoal.bench.settings import Settings
 
 SHOWN = 200  # characters of what a contestant said last, where that is why its row has no figures
@@ -163,12 +165,25 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
             return str(error)
         if measured.code != 0:
             return f"it ended with code {measured.code}{_last_words(measured.printed)}"
+        # Before anything else: what a job does to the files afterwards changes when they were changed.
+        first, last = _done(task, measured)
         fault = (own.unfinished(measured) if one.own else None) or arena.fault(one, task, measured)
     if fault:
         return f"it did not do the job: {fault}"
     objects = task.count if one.rate is None else round(one.rate(measured.printed) * measured.seconds)
     workers = measured.said.get("workers", one.workers)
-    return Trial(number, objects, measured.seconds, measured.cpu, measured.rss, workers, measured.start)
+    took = (measured.seconds, measured.cpu, measured.rss)
+    return Trial(number, objects, *took, workers, measured.start, first, last)
+
+
+def _done(task: Task, measured: Measured) -> tuple[float | None, float | None]:
+    """Returns how long after its time began the first and the last object of a run were there, if that can be seen."""
+    span = verify.span(task.directory) if task.directory is not None and task.fills else None
+    if span is None:
+        return None, None
+    # Not below 0: a kernel may stamp files with a clock that moves a few milliseconds at a time.
+    first, last = (max(0.0, moment - measured.began) for moment in span)
+    return first, last
 
 
 def _last_words(printed: str) -> str:

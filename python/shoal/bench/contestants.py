@@ -30,6 +30,7 @@ class Task:
         prove: The run does not count: it says with a proof what it has read.
         file: What to read, where it is one file.
         case: Which of the job's cases.
+        fills: Each object becomes a file below the directory, so that it can be seen when the first and the last were.
     """
 
     directory: Path | None
@@ -42,6 +43,7 @@ class Task:
     prove: bool = False
     file: Path | None = None
     case: str = ""
+    fills: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Measured:
         printed: What it printed.
         said: The line of JSON it ended with, if it did.
         start: Seconds of the process beside its own time: interpreters, virtual machines.
+        began: The moment at which its time began, in seconds since 1970: what it has written bears such moments, too.
     """
 
     seconds: float
@@ -43,6 +44,7 @@ class Measured:
     printed: str
     said: dict[str, Any]
     start: float = 0.0
+    began: float = 0.0
 
 
 # A process counts the memory of the one that started it as its own peak until it runs its own program. The lab, with
@@ -50,12 +52,12 @@ class Measured:
 # it took on its standard error's last line.
 LAUNCHER = """
 import json, os, sys, time
-began = time.perf_counter()
+moment, began = time.time(), time.perf_counter()
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(pid, 0)
 seconds = time.perf_counter() - began
 code = os.waitstatus_to_exitcode(status)
-took = [seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, code]
+took = [seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, code, moment]
 os.write(2, b"\\n" + json.dumps(took).encode())
 """
 
@@ -77,18 +79,21 @@ def run(command: list[str], sync: Path | None) -> Measured:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         printed, talk = _read(out), _read(err)
+        ended = os.fstat(out.fileno()).st_mtime  # what a program says, it says when its time is over
     talk, _, took = talk.rpartition("\n")
     if process.returncode != 0:
         raise RunError(f"{command[0]} could not be started: {took}")
-    whole, cpu, rss, code = json.loads(took)
+    whole, cpu, rss, code, moment = json.loads(took)
     said = _last_json(printed)
     seconds = float(said.get("seconds", whole))
     start = whole - seconds
+    # Of the time beside its own, a part comes before that and a part after: interpreters take a while to end, too.
+    began = moment + max(0.0, min(start, ended - seconds - moment)) if "seconds" in said else moment
     if sync is not None:
-        began = time.perf_counter()
+        before = time.perf_counter()
         sync_file_system(sync)
-        seconds += time.perf_counter() - began
-    return Measured(seconds, cpu, rss, code, printed if code == 0 else (talk or printed), said, start)
+        seconds += time.perf_counter() - before
+    return Measured(seconds, cpu, rss, code, printed if code == 0 else (talk or printed), said, start, began)
 
 
 def sync_file_system(path: Path) -> None:

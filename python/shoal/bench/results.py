@@ -26,7 +26,11 @@ TWICE = 2 * 1.25 * math.sqrt(2)
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of one contestant; times in seconds, memory in bytes. `start` is its process's time beside its own."""
+    """One run of one contestant; times in seconds, memory in bytes.
+
+    `start` is its process's time beside its own, `first` and `last` when the first and the last object were complete;
+    None where nothing is written.
+    """
 
     round: int
     objects: int
@@ -35,6 +39,8 @@ class Trial:
     rss: int
     workers: int | None = None
     start: float = 0.0
+    first: float | None = None
+    last: float | None = None
 
     @property
     def rate(self) -> float:
@@ -102,6 +108,23 @@ class Row:
     def start(self) -> float:
         """Seconds of its process beside its own time, the median of the trials."""
         return statistics.median(trial.start for trial in self.trials) if self.trials else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a trial, the median."""
+        return statistics.median(trial.seconds for trial in self.trials) if self.trials else 0.0
+
+    @property
+    def first(self) -> float | None:
+        """Seconds until the first object of a trial was complete, the median; None: it cannot be seen."""
+        found = [trial.first for trial in self.trials if trial.first is not None]
+        return statistics.median(found) if found else None
+
+    @property
+    def last(self) -> float | None:
+        """Seconds until the last one was, the median."""
+        found = [trial.last for trial in self.trials if trial.last is not None]
+        return statistics.median(found) if found else None
 
 
 @dataclass
@@ -186,6 +209,8 @@ class Results:
                 "rate": row.rate,
                 "spread": row.spread,
                 "cpu_per_object": row.cpu_per_object,
+                "first": row.first,
+                "last": row.last,
                 "faster_than": {other.key: self.ratio(row.key, other.key) for other in ran} if row.trials else {},
             }
             for row in self.rows

@@ -14,27 +14,24 @@ from shoal.bench.words import micros
 if TYPE_CHECKING:
     from shoal.bench.results import Results, Row
 
-BAR = 14  # columns of the longest bar
+BAR = 14  # columns of the longest bar, where the table is not too wide for it
+LEAST = 4  # columns of it in any case
+NARROW = 16  # columns of a title in any case
 WIDTH = 120  # columns
 NAMED = 4  # rows that a sentence names
 HEAD = ("spread", "workers", "CPU us", "MiB", "base is")
+DONE = "first/last"
 
 
 def text(results: Results) -> str:
     """Returns the table and what a reader must know of it."""
     ran = [row for row in results.rows if row.trials]
     fastest = max((row.rate for row in ran), default=1.0)
-    head = ("", results.scale.unit, "", *HEAD, results.scale.title, *(authors(results) or ("MB/s",)))
-    lines = [head, *((*_cells(results, row, fastest), *last(results, row)) for row in ran)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    left = {0, 2}
-    out = [
-        "  ".join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    done = (DONE,) if seen(results) else ()
+    last_ones = (name.removeprefix("the ") for name in authors(results) or ("MB/s",))
+    head = ("", results.scale.unit, *HEAD, *done, results.scale.title, *last_ones)
+    lines = [head, *(_cells(results, row) for row in ran)]
+    out = _aligned(lines, [0.0, *(row.rate / fastest for row in ran)])
     settings = results.settings
     sync = ", a final sync inside each time" if settings["durable"] else ""
     cold = ", from a cold cache" if settings["cold"] else ""
@@ -44,9 +41,30 @@ def text(results: Results) -> str:
         f"{settings['count']:,} objects of {settings['size']:,} bytes{part}, {settings['into']}{sync}{cold}; medians "
         f"of {settings['trials']}, in turn; {results.checked}. Base: {results.row(results.base).title}."
     )
+    if done:
+        about += f" {DONE}: seconds until the first and the last object of a run were complete."
     out += ["", textwrap.fill(about, WIDTH, subsequent_indent="  "), machine.in_words(results.machine)]
     said = [*notes(results), *_noise(results), recommend(results).headline]
     return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in said])
+
+
+def _aligned(lines: list[tuple[str, ...]], parts: list[float]) -> list[str]:
+    """Returns the lines with their columns below one another, and behind the second a bar as long as each part says.
+
+    The bars take what the columns leave; where that is too little, long titles go on in a line of their own.
+    """
+    first, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = WIDTH - sum(widths) - 2 * (len(widths) + 1)
+    first = max(NARROW, min(first, left - LEAST))
+    room = max(LEAST, min(BAR, left - first))
+    out = []
+    for (title, *rest), part in zip(lines, parts, strict=True):
+        head, *more = textwrap.wrap(title, first, subsequent_indent="  ", break_on_hyphens=False) or [""]
+        bar = "#" * max(1, round(room * part)) if part else ""
+        rate, *cells = (cell.rjust(width) for cell, width in zip(rest, widths, strict=True))
+        out.append("  ".join((head.ljust(first), rate, bar.ljust(room), *cells)).rstrip())
+        out += more
+    return out
 
 
 def authors(results: Results) -> tuple[str, ...]:
@@ -87,19 +105,33 @@ def _noise(results: Results) -> list[str]:
     return said
 
 
-def _cells(results: Results, row: Row, fastest: float) -> tuple[str, ...]:
+def _cells(results: Results, row: Row) -> tuple[str, ...]:
     ratio = results.ratio(results.base, row.key)
+    done = ("/".join(filter(None, (seconds(row.first), seconds(row.last)))),) if seen(results) else ()
     return (
         row.title,
         f"{row.rate:,.0f}" if (per := results.scale.unit_objects) == 1 else f"{row.rate / per:,.1f}",
-        "#" * max(1, round(BAR * row.rate / fastest)),
         f"{row.spread:.0%}",
         str(row.workers or ""),
         micros(row.cpu_per_object),
         f"{row.rss / 2**20:.0f}",
         f"{ratio:.2f} x" if ratio else "",
+        *done,
         duration(results.scale.objects / row.rate),
+        *last(results, row),
     )
+
+
+def seen(results: Results) -> bool:
+    """Returns whether it was seen of any row when its first and last object were complete."""
+    return any(row.last is not None for row in results.rows)
+
+
+def seconds(moment: float | None) -> str:
+    """Returns a time in seconds, as three digits or so tell it."""
+    if moment is None:
+        return ""
+    return f"{moment:.2f}" if moment < 10 else f"{moment:.1f}" if moment < 100 else f"{moment:,.0f}"
 
 
 def last(results: Results, row: Row) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Whether every object is there with every byte, and nothing else. Not here: who wrote them."""
+"""Whether every object is there with every byte, and nothing else; and since when. Not here: who wrote them."""
 
 from __future__ import annotations
 
@@ -78,8 +78,26 @@ def hashes(directory: Path, known: Mapping[str, tuple[int, str]]) -> str | None:
     return f"{len(missing)} files are missing, {min(missing)} among them" if missing else None
 
 
+def span(directory: Path) -> tuple[float, float] | None:
+    """Returns when the first and the last file below a directory got their last change, in seconds since 1970.
+
+    That is the change of the inode: programs that unpack set the time of the content to what the archive says. None:
+    there is no file.
+    """
+    changed = [
+        entry.stat(follow_symlinks=False).st_ctime
+        for entry in _entries(directory)
+        if entry.is_file(follow_symlinks=False)
+    ]
+    return (min(changed), max(changed)) if changed else None
+
+
 def files(directory: Path) -> Iterator[str]:
     """Yields the path of every file below a directory that is not shoal's own."""
+    return (entry.path for entry in _entries(directory))
+
+
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     stack = [str(directory)]
     while stack:
         with os.scandir(stack.pop()) as entries:
@@ -88,4 +106,4 @@ def files(directory: Path) -> Iterator[str]:
                     if entry.name != ".shoal":
                         stack.append(entry.path)
                 else:
-                    yield entry.path
+                    yield entry

@@ -219,7 +219,7 @@ class Copying:
             if directory:
                 directory.mkdir()
             size = count * self.size if directory else 0
-            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names, size=size)
+            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names, size=size, fills=files)
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
         """Compares every file; into nowhere, the bytes that were counted."""

@@ -164,7 +164,7 @@ class Saving:
         directory = self.place / f"{number}-{one.key}"
         directory.mkdir()
         count = max(1, round(self.count * one.share))
-        yield Task(directory=directory, count=count, scratch=scratch, size=round(self.size * count))
+        yield Task(directory=directory, count=count, scratch=scratch, size=round(self.size * count), fills=True)
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:  # noqa: ARG002
         """Compares every file."""

@@ -271,6 +271,7 @@ class Unzipping:
             scratch=scratch,
             archives=self._archives(one, scratch),
             size=sum(size for size, _ in entries.values()),
+            fills=True,
         )
         if directory and not self.settings.keep:
             # Not deleted: freed inodes make a file system slow to give new ones. But their blocks would fill it.

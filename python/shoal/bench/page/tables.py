@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shoal.bench.page.chart import KINDS
 from shoal.bench.page.markup import Markup, tag
-from shoal.bench.table import authors, duration, last
+from shoal.bench.table import authors, duration, last, seconds, seen
 from shoal.bench.words import micros
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def cells(results: Results, noun: str) -> tuple[list[str], list[tuple[tuple[str,
     """
     ran = [row for row in results.rows if row.trials]
     head = ["", f"{noun}/s", "spread", "base is", "workers", "CPU, \N{MICRO SIGN}s each", "memory"]
+    head += ["first done, s", "last done, s", "all, s"] if seen(results) else []
     published = authors(results)
     head += [f"here, {results.scale.title}", *published] if published else ["MB/s"]
     unsteady = set(results.unsteady)
@@ -38,11 +39,15 @@ def cells(results: Results, noun: str) -> tuple[list[str], list[tuple[tuple[str,
 
 def trials(results: Results) -> Markup:
     """Returns a line for each trial, in the order in which they ran within a round as far as the rows say."""
+    done = seen(results)
     head = ["", "round", "objects", "seconds", "a second", "CPU, s", "memory", "workers"]
+    head += ["first done", "last done"] if done else []
     lines = []
     for row in results.rows:
         for one in row.trials:
-            cells = (f"{one.seconds:.4f}", f"{one.rate:,.0f}", f"{one.cpu:.3f}", _mib(one.rss), str(one.workers or ""))
+            cells = [f"{one.seconds:.4f}", f"{one.rate:,.0f}", f"{one.cpu:.3f}", _mib(one.rss), str(one.workers or "")]
+            if done:
+                cells += ["" if moment is None else f"{moment:.4f}" for moment in (one.first, one.last)]
             lines.append(((row.title, str(one.round), f"{one.objects:,}", *cells), row.kind))
     return _table(head, lines)
 
@@ -58,8 +63,9 @@ def _line(results: Results, row: Row, unsteady: bool) -> tuple[str, ...]:
         micros(row.cpu_per_object),
         _mib(row.rss),
     ]
+    done = [seconds(moment) for moment in (row.first, row.last, row.seconds)] if seen(results) else []
     here = [duration(results.scale.objects / row.rate)] if authors(results) else []
-    return (*cells, *here, *last(results, row))
+    return (*cells, *done, *here, *last(results, row))
 
 
 def _table(head: Sequence[str], lines: Iterable[tuple[Sequence[str], str]]) -> Markup:
