@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ import pytest
 
 import shoal as package
 import shoal.bench
-from shoal.bench import verify
+from shoal.bench import contest, verify
 from shoal.bench.arena import Scale
 from shoal.bench.contestants import Contestant, Task
 from shoal.bench.service import first_names
+from shoal.bench.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -67,7 +69,8 @@ def test_the_list_names_everybody_and_what_they_lack(shoal: Command, monkeypatch
     done = shoal.run("bench", "copy", "--list")
     keys = [line.split()[0] for line in done.stdout.splitlines()]
     assert {"shoal", "curl", "limit", "combo", "threads-10", "threads-100"} <= set(keys)
-    assert "curl is not installed" in done.stdout
+    for program in ("curl", "aria2c", "wget2", "rclone"):
+        assert f"{program} is not installed" in done.stdout
     null = shoal.run("bench", "copy", "--list", "--into", "null")
     assert "wrk is not installed" in null.stdout
 
@@ -77,6 +80,20 @@ def test_an_unknown_contestant_is_a_clear_error(shoal: Command) -> None:
     assert done.returncode == 2
     assert "no contestant 'curly'" in done.stderr
     assert "curl," in done.stderr
+
+
+@pytest.mark.parametrize("key", ["curl", "aria2c", "wget2", "rclone", "obstore"])
+def test_every_program_that_is_there_copies_every_byte(key: str, tmp_path: Path) -> None:
+    (one,) = [one for one in COPY.contestants() if one.key == key]
+    if one.missing():
+        pytest.skip(str(one.missing()))
+    # Alone they get a share; here each gets all, more than it fetches at once. aria2c has a sync for each.
+    count = 20 if key == "aria2c" else 150
+    settings = Settings(job="copy", count=count, size=1000, trials=1, directory=tmp_path)
+    results = contest.run(settings, lambda _: None, [replace(one, share=1.0)])
+    assert results.row(key).failed is None
+    assert results.row(key).trials[0].objects == count
+    assert any(letter.isdigit() for letter in results.machine[key]), "its version"
 
 
 def harmful(key: str, harm: str) -> Contestant:

@@ -163,6 +163,8 @@ def version_of(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         return ""
-    flag = {"wrk": "-v", "java": "-version", "unzip": "-v"}.get(program, "--version")
-    done = subprocess.run([path, flag], capture_output=True, text=True, check=False, timeout=10)
+    # Told of no settings, rclone makes no directory for them.
+    flags = {"wrk": "-v", "java": "-version", "unzip": "-v", "rclone": "version --config="}
+    command = [path, *flags.get(program, "--version").split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
     return next((line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()), "")

@@ -33,6 +33,7 @@ BENCH = Path(__file__).parent.parent
 # Part of the objects that is about a second's work, from what each does on two cores (requests a second: 1,200 for a
 # new connection each time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop).
 SHARES = {"synchronous": 0.02, "session": 0.03, "threads": 0.03, "processes": 0.05, "event_loop": 0.15, "combo": 1.0}
+GIVEN = "given the names: no listing in its time"
 TITLES = {
     "synchronous": "requests, a new connection each",
     "session": "requests, one session",
@@ -100,6 +101,31 @@ def _aria2c(task: Task) -> list[str]:
     return ["aria2c", "-q", "-j16", "-x1", "--file-allocation=none", f"--dir={task.directory}", f"--input-file={urls}"]
 
 
+def _names(task: Task, before: str = "") -> Path:
+    """Writes a file with a name in each line."""
+    path = task.scratch / "names"
+    path.write_text("".join(f"{before}{name}\n" for name in task.names))
+    return path
+
+
+def _wget2(task: Task) -> list[str]:
+    urls = _names(task, f"{task.url}/get/")
+    plain = ("-q", "--no-config", "--no-hsts", "--no-robots", "--no-xattr")  # the files, and nothing else
+    return ["wget2", *plain, "--max-threads=64", f"--directory-prefix={task.directory}", f"--input-file={urls}"]
+
+
+def _rclone(task: Task) -> list[str]:
+    # An HTTP remote made up here, whose directories are not listed: the names are given, the directory is empty.
+    remote = [":http:", f"--http-url={task.url}/get", "--http-no-head", f"--files-from-raw={_names(task)}"]
+    told = ["-q", "--config=", "--no-traverse", "--no-check-dest", "--transfers=64", "--checkers=64"]
+    return ["rclone", "copy", *remote, str(task.directory), *told]
+
+
+def _obstore(task: Task) -> list[str]:
+    script = BENCH / "peers" / "obstore_copy.py"
+    return [sys.executable, str(script), task.url, str(_names(task)), str(task.directory)]
+
+
 def _wrk(task: Task) -> list[str]:
     return ["wrk", "-t1", "-c64", "-d2s", f"{task.url}/get/{task.names[0]}"]
 
@@ -107,6 +133,27 @@ def _wrk(task: Task) -> list[str]:
 def _wrk_rate(printed: str) -> float:
     found = re.search(r"Requests/sec:\s*([0-9.]+)", printed)
     return float(found[1]) if found else 0.0
+
+
+def _peers() -> list[Contestant]:
+    """The programs people use; none of them can list."""
+
+    def peer(key: str, title: str, command: Callable[[Task], list[str]], share: float, note: str = "") -> Contestant:
+        at_once = 16 if key == "aria2c" else 64
+        return Contestant(
+            key, title, "peer", command, workers=at_once, share=share, programs=(key,), note=note or GIVEN
+        )
+
+    return [
+        peer("curl", "curl --parallel", _curl, 1.0),
+        # 70 files a second here: as many as a disk can make durable.
+        peer("aria2c", "aria2c -j16", _aria2c, 0.001, f"{GIVEN}; each file is made durable on its own (fsync)"),
+        peer("wget2", "wget2 --max-threads=64", _wget2, 0.1),
+        peer("rclone", "rclone copy --transfers=64", _rclone, 0.1),
+        Contestant(
+            "obstore", "obstore, asyncio", "peer", _obstore, share=0.03, packages=("obstore",), workers=64, note=GIVEN
+        ),
+    ]
 
 
 def contestants() -> list[Contestant]:
@@ -149,25 +196,7 @@ def contestants() -> list[Contestant]:
             layout="partition",
             note="no checks, no journal, not resumable; the listing is not in its time",
         ),
-        Contestant(
-            "curl",
-            "curl --parallel",
-            "peer",
-            _curl,
-            workers=64,
-            programs=("curl",),
-            note="given the names: no listing in its time",
-        ),
-        Contestant(
-            "aria2c",
-            "aria2c -j16",
-            "peer",
-            _aria2c,
-            workers=16,
-            share=0.03,
-            programs=("aria2c",),
-            note="given the names: no listing in its time",
-        ),
+        *_peers(),
         Contestant(
             "wrk",
             "wrk -t1 -c64, one at a time",

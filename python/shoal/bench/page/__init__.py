@@ -39,8 +39,8 @@ METHOD = (
     "is processor time of the whole process with its children, an interpreter\N{RIGHT SINGLE QUOTATION MARK}s start "
     "included; the time is the job\N{RIGHT SINGLE QUOTATION MARK}s own, where a program says it.",
     "spread: fastest less slowest trial, as a part of the median. base is: how many times as fast as the row the base "
-    "is. ?: another run may change that by more than 10 %, as far as these trials can tell. first done, last done: when "
-    "the first and the last object of a run were complete files, as the file system says; all: the time of that run.",
+    "is. ?: another run may change that by more than 10 %, as far as these trials can tell. first done, last done: "
+    "when the first and the last object of a run were complete files, as the file system says; all: the time of it.",
 )
 
 
