@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.bench.results import Results, Row
 
 BAR = 14  # columns of the longest bar, where the table is not too wide for it
-LEAST = 4  # columns of it in any case
+LEAST = 6  # columns of it in any case
 NARROW = 16  # columns of a title in any case
 WIDTH = 120  # columns
 NAMED = 4  # rows that a sentence names
