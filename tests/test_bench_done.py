@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from conftest import Command, Contest
 
 TICK = 0.01  # seconds: a kernel may stamp files with a clock that moves 4 ms at a time, or 10
+HEAD = '<th scope="col">first done'
 SLOW = """
 import time
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_where_no_object_becomes_a_file_there_is_no_such_column(tmp_path: Path) 
         assert [(trial.first, trial.last) for trial in row.trials] == [(None, None)]
         assert (row.first, row.last) == (None, None)
         assert "first/last" not in results.table()
-        assert "first done" not in shoal.bench.report(results)
+        assert HEAD not in shoal.bench.report(results)
 
 
 def test_the_page_shows_them_beside_the_time(contest: Contest) -> None:
@@ -97,6 +98,7 @@ def test_the_page_shows_them_beside_the_time(contest: Contest) -> None:
         results.row("shoal").trials[at] = replace(trial, first=0.25 + at, last=42.5 + at)
     assert results.row("shoal").first == 1.25
     page = shoal.bench.report(results)
+    assert page.count(HEAD) == 2, "of the medians, and of every trial"
     figures, _, trials = page.partition("Every trial")
     assert "<td>1.25</td><td>43.5</td><td>100</td>" in figures, "first, last, all"
     assert "<td></td><td></td><td>50.0</td>" in figures, "a row of which it was not seen"
