@@ -13,7 +13,7 @@ import pytest
 import shoal as package
 import shoal.bench
 from shoal.bench import contest as contests
-from shoal.bench import everything, jobs, load
+from shoal.bench import everything, jobs, load, removal
 from shoal.cli import bench_all
 
 if TYPE_CHECKING:
@@ -38,6 +38,21 @@ def test_bench_all_runs_every_job_and_makes_one_report(shoal: Command, tmp_path:
     for at, name in enumerate(["read", "unzip", "save", "copy"], 1 + len(jobs.JOBS) - 4):
         assert f"{name}: job {at} of {len(jobs.JOBS)}" in done.stderr
     assert "out.html and out.json" in done.stderr
+
+
+def test_what_was_written_is_removed_and_nothing_that_a_link_leads_to(tmp_path: Path) -> None:
+    place, kept = tmp_path / "place", tmp_path / "kept"
+    for directory in (place / "a" / "b", place / "c", kept):
+        directory.mkdir(parents=True)
+        for number in range(100):
+            (directory / str(number)).write_text("x")
+    (place / "link").symlink_to(kept)
+    (place / "file").symlink_to(kept / "1")
+    (place / "a" / "b" / "nowhere").symlink_to(tmp_path / "missing")
+    removal.remove(place)
+    assert not place.exists()
+    assert len(list(kept.iterdir())) == 100
+    removal.remove(place)  # what is gone already is no error
 
 
 def test_a_job_that_fails_costs_no_other_and_gives_code_1(shoal: Command, tmp_path: Path) -> None:
@@ -107,7 +122,7 @@ def test_a_job_finds_what_the_one_before_wrote_but_not_its_bytes(
         return run(*given, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(contests, "run", look)
-    shoal.bench.all(of=["save", "copy"], only=["limit"], scale=0.001, trials=1, directory=tmp_path)
+    shoal.bench.all(of=["save", "copy"], only=["limit"], scale=0.002, trials=1, directory=tmp_path)
     assert seen == [(0, 0), (2, 0)], "freed inodes make the next job slow, full blocks fill the disk"
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal.bench
-from shoal.bench import contest, jobs, sweep
+from shoal.bench import contest, curve, families, jobs
+from shoal.bench.curve import Point
 from shoal.bench.settings import Settings
-from shoal.bench.sweep import Point
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,12 +103,12 @@ def test_every_row_of_a_study_is_measured_and_verified(job: str, tmp_path: Path)
 
 
 def test_the_sweep_of_the_study_of_reading_has_all_its_points_in_python_and_java(tmp_path: Path) -> None:
-    given = sweep.points("1..64")
+    given = curve.points("1..64")
     assert [point.workers for point in given] == [1, 2, 4, 8, 16, 32, 64]
     settings = Settings(job="read", count=200, size=1000, trials=1, directory=tmp_path)
-    families = {family.key: family for family in sweep.chosen(settings, given)}
+    found = {family.key: family for family in families.chosen(settings, given)}
     for key, title in (("threads", "task list, N threads"), ("java", "Java, N threads")):
-        assert [families[key].at(point).title for point in given] == [f"{title} @ {point.workers}" for point in given]
+        assert [found[key].at(point).title for point in given] == [f"{title} @ {point.workers}" for point in given]
 
 
 def test_points_of_that_sweep_are_measured_and_verified(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_points_of_that_sweep_are_measured_and_verified(tmp_path: Path) -> None:
     if not java.missing():
         able.append("java")
     found = shoal.bench.curves("read", workers="1,64", sizes=[1000], count=200, trials=1, only=able, directory=tmp_path)
-    assert sorted(curve.family.key for curve in found.curves) == sorted(able)
-    for curve in found.curves:
-        assert {spot.point for spot in curve.spots} == {Point(1), Point(64)}
-        for spot in curve.spots:
+    assert sorted(line.key for line in found.curves) == sorted(able)
+    for line in found.curves:
+        assert {spot.point for spot in line.spots} == {Point(1), Point(64)}
+        for spot in line.spots:
             assert spot.row.failed is None
             assert [(trial.objects, trial.workers) for trial in spot.row.trials] == [
                 (200, spot.point and spot.point.workers)

@@ -228,7 +228,7 @@ def test_what_would_fill_the_disk_is_refused_before_it_begins(shoal: Command) ->
 
 def test_a_sweep_that_writes_has_as_many_objects_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     some = [one for one in jobs.named("save").contestants() if one.key in ("shoal-generate", "sequential")]
-    one = settings("save", trials=3)  # 2,000 files of 250 kB, 1.1 times, 4 rounds: 2.2 GB
+    one = settings("save", count=2_000, trials=3)  # 2,000 files of 250 kB, 1.1 times, 4 rounds: 2.2 GB
 
     def fitting(free: float, files: float, *, counted: bool) -> int:
         monkeypatch.setattr(room, "free", lambda _: room.Room(free, files))

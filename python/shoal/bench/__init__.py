@@ -116,7 +116,7 @@ def copy(
 
 def save(
     *,
-    count: int = 2_000,
+    count: int = 1_000,
     trials: int = 3,
     durable: bool = False,
     only: Sequence[str] = (),
@@ -216,7 +216,7 @@ def read(
 
 def unzip(
     *,
-    count: int = 12_000,
+    count: int = 7_500,
     size: int | str | None = None,
     case: str = "many",
     trials: int = 3,

@@ -7,7 +7,6 @@ write-back of one run inside the next, a fast wrong answer.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError, RunError
-from shoal.bench import full, jobs, machine, measure, own, verify
+from shoal.bench import full, jobs, machine, measure, own, removal, verify
 from shoal.bench.contestants import Contestant, version_of
 from shoal.bench.results import Results, Row, Trial
 
@@ -94,7 +93,7 @@ def run(
             about = machine.describe(place)
     finally:
         if remove and not settings.keep:
-            shutil.rmtree(place, ignore_errors=True)
+            removal.remove(place)
     about |= {program: version_of(program) for one in able for program in one.programs}
     about |= {package: metadata.version(package) for one in able for package in one.packages}
     wanted = {

@@ -66,7 +66,7 @@ class Bench(click.Command):
 
 
 # Written out, so that `shoal --help` need not load the lab; a test compares.
-DEFAULTS = "60000 for copy, 2000 for save, 50000 for read, 12000 for unzip, 10000000 for records"
+DEFAULTS = "60000 for copy, 1000 for save, 50000 for read, 7500 for unzip, 10000000 for records"
 SIZES = "100 for copy, 10kB for read; save, unzip and records have objects of their own size"
 CASES = ("many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import shoal
 from shoal.cli import _display, _exit
+
+if TYPE_CHECKING:
+    from shoal.bench.stored import Collection
 
 EXAMPLES = """\b
 Examples:
@@ -20,7 +24,7 @@ Examples:
 """
 
 # Written out, so that --help need not load the lab; a test compares.
-MINUTES = 10.0
+MINUTES = 9.5
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -86,6 +90,16 @@ def command(
     from shoal.bench import outputs
 
     json_file = output.with_suffix(".json")
+    shown: set[str] = set()
+
+    def finished(some: Collection) -> None:
+        # After each job: who stops it in the middle keeps what there is.
+        json_file.write_text(some.to_json() + "\n")
+        for results in some.results:
+            if results.job not in shown:
+                shown.add(results.job)
+                _display.out(f"{results.job}\n\n{results.table()}\n\n")
+
     began = time.monotonic()
     try:
         if output.suffix.lower() == ".json":
@@ -100,13 +114,11 @@ def command(
             minutes=minutes,
             directory=directory,
             progress=(lambda _: None) if quiet else _display.talk,
-            # After each job: who stops it in the middle keeps what there is.
-            finished=lambda some: json_file.write_text(some.to_json() + "\n"),
+            finished=finished,
         )
     except shoal.ShoalError as error:
         _display.command_failed(error, as_json=False)
         return _exit.code_of(error)
-    _display.out("\n\n\n".join(f"{results.job}\n\n{results.table()}" for results in found.results))
     outputs.draw(found, plot=plot, report=output)
     for job, why in found.failed.items():
         _display.talk(f"failed: {job}: {why}")

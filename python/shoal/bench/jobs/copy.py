@@ -151,7 +151,15 @@ def _peers() -> list[Contestant]:
         peer("wget2", "wget2 --max-threads=64", _wget2, 0.1),
         peer("rclone", "rclone copy --transfers=64", _rclone, 0.1),
         Contestant(
-            "obstore", "obstore, asyncio", "peer", _obstore, share=0.03, packages=("obstore",), workers=64, note=GIVEN
+            "obstore",
+            "obstore, asyncio",
+            "peer",
+            _obstore,
+            share=0.03,
+            packages=("obstore",),
+            workers=64,
+            note=GIVEN,
+            told=Told(),
         ),
     ]
 

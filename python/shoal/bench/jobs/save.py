@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shoal.bench.measure import Measured
     from shoal.bench.settings import Settings
 
-COUNT = 2_000
+COUNT = 1_000
 SIZE = None  # the study's function decides it: about 241 kB
 BENCH = Path(__file__).parent.parent
 STUDY = 5_000  # files of the study, for which it gives seconds

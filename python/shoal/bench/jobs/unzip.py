@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shoal.bench.measure import Measured
     from shoal.bench.settings import Settings
 
-COUNT = 12_000
+COUNT = 7_500
 SIZE = None  # the files of this machine decide it
 BENCH = Path(__file__).parent.parent
 CORES = len(os.sched_getaffinity(0))
