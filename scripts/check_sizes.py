@@ -1,7 +1,7 @@
 """Refuses files that have grown too long to be read in one sitting.
 
 More than 800 lines fails unless the file is listed below with a reason; more than 500 is a notice. Lock files and
-files that are not text are passed over.
+files that are not text are passed over, as is what the lab has written (docs/results).
 
 Usage: check_sizes.py [ROOT]
 """
@@ -15,6 +15,8 @@ NOTICE = 500  # lines: time to look for the seam
 
 # Path from the root, and why this one may be longer.
 LISTED: dict[str, str] = {}
+
+MEASURED = "docs/results/"  # what the lab has written, for programs
 
 
 def project_files(root: Path) -> list[Path]:
@@ -40,7 +42,7 @@ def main(root: Path) -> int:
     for path in project_files(root):
         name = path.relative_to(root).as_posix()
         seen.add(name)
-        lines = count_lines(path)
+        lines = 0 if name.startswith(MEASURED) else count_lines(path)
         if lines > LIMIT and name not in LISTED:
             refused += 1
             print(

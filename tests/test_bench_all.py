@@ -86,17 +86,24 @@ def test_what_there_is_is_handed_over_after_each_job(tmp_path: Path) -> None:
     assert seen == [["save"], ["copy", "save"]], "in the order of the list of jobs"
 
 
-def test_who_stops_it_keeps_the_jobs_that_have_ended(shoal: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
+def test_who_stops_it_keeps_the_jobs_that_have_ended(
+    shoal: Command, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     arguments = ("--of", "read,copy", "--only", "limit", "--scale", "0.001", "--trials", "10000")
     process = shoal.start("bench", "all", *arguments, "--minutes", "0.05", "--dir", tmp_path / "there")
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("copy: job 2 of 2"):
             break
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert out.startswith("read\n\n")
+    assert "50 files" in out.splitlines()[2], "the table of the job that has ended"
+    assert "\ncopy\n" not in out
     assert [one.job for one in load(tmp_path / "report.json").results] == ["read"]
+    assert (tmp_path / "report.html").read_text().count('class="chart"') == 1
     assert list((tmp_path / "there").iterdir()) == [], "what was written is removed"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import inspect
 import re
 import shlex
@@ -17,7 +18,9 @@ import click
 import pytest
 
 import shoal as package
+import shoal.bench
 from shoal import _api, _expression, _generate, _read, _save, _unzip
+from shoal.bench import jobs
 from shoal.cli import COMMANDS, app
 from shoal.cli.bench import ACTIONS
 
@@ -207,3 +210,21 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
         (tmp_path / "example.py").write_text(example)
         done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_published_results_are_whole_and_the_documents_quote_them() -> None:
+    root = Path(__file__).parent.parent
+    published = root / "docs" / "results"
+    found = shoal.bench.load(published / "report.json")
+    assert [one.job for one in found.results] == list(jobs.JOBS)
+    assert found.failed == {}
+    reports = [(published / name).read_text().replace("\\", "") for name in ("report.md", "report.html")]
+    for one in found.results:
+        assert one.failed == []
+        assert (published / f"report-{one.job}.svg").stat().st_size > 0
+        for text in reports:
+            assert all(row.title in html.unescape(text) for row in one.rows if row.trials)
+    for job, key in (("copy", "shoal"), ("copy", "shoal-off"), ("read", "shoal"), ("unzip", "shoal")):
+        (rate,) = [one.row(key).rate for one in found.results if one.job == job]
+        for document in (root / "README.md", published / "README.md"):
+            assert f"{rate:,.0f}" in document.read_text(), f"{document.name} quotes the rate of {job}, {key}"

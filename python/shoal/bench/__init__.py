@@ -7,12 +7,12 @@
 `jobs/` names the contestants of each job and checks them, `strategies/` are programs in plain Python that can be taken
 away, `peers/` such in other languages, `limits/` what the machine can do, `ours/` calls of shoal; `measure.py` runs one
 and looks at what it took, `verify.py` at what it wrote, `contest.py` runs them in turn, `everything.py` all jobs one
-after the other. `sweep.py` runs programs at several numbers of workers (`families.py`), which are curves (`curve.py`);
-`own.py` has contestants of functions that a user gives, `full.py` those of the studies' sizes, and `adviser.py` says
-what to run a function with. `results.py` and `table.py` say what came of it, `recommendation.py` what to use,
-`comparison.py` how two results differ; `page/` makes the report as HTML, `markdown.py` as Markdown, `plot.py` pictures,
-`stored.py` reads results again. How it measures, and how to read it: docs/bench.md. Not
-here: the command line (`cli/bench.py`).
+after the other, `removal.py` removes what they wrote. `sweep.py` runs programs at several numbers of workers
+(`families.py`), which are curves (`curve.py`); `own.py` has contestants of functions that a user gives, `full.py` those
+of the studies' sizes, and `adviser.py` says what to run a function with. `results.py` and `table.py` say what came of
+it, `recommendation.py` what to use, `comparison.py` how two results differ; `page/` makes the report as HTML,
+`markdown.py` as Markdown, `plot.py` pictures, `stored.py` reads results again. How it measures, and how to read it:
+docs/bench.md. Not here: the command line (`cli/bench.py`).
 """
 
 from __future__ import annotations

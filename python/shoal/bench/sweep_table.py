@@ -26,9 +26,13 @@ def text(sweep: Sweep) -> str:
     out += _summary(sweep)
     results = sweep.contests[0]
     checks = dict.fromkeys(one.checked for one in sweep.contests)
+    trials: dict[int, list[str]] = {}
+    for one in sweep.contests:
+        trials.setdefault(one.settings["trials"], []).append(size(one.settings["size"]))
+    medians = [f"{number} ({', '.join(of)})" if len(trials) > 1 else f"{number}" for number, of in trials.items()]
     about = (
         f"objects a second, and below them times one worker; * is the best of its line. Medians of "
-        f"{results.settings['trials']}, all points of a size in turn; {', '.join(checks)}."
+        f"{', '.join(medians)}, all points of a size in turn; {', '.join(checks)}."
     )
     out += [textwrap.fill(about, WIDTH, subsequent_indent="  "), machine.in_words(results.machine)]
     return "\n".join(out + [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in _notes(sweep)])

@@ -5,7 +5,9 @@ What can stand in the place of JOB, such as `compare`, has a file of its own, `b
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,21 @@ Examples:
   shoal bench report copy.json save.json -o report.html
   shoal bench compare before.json after.json    the same contestants side by side
 """
+
+
+def stoppable(command: Callable[..., int]) -> Callable[..., int]:
+    """Lets Ctrl-C, SIGTERM and SIGHUP end a measurement, which then removes what it has written."""
+
+    @functools.wraps(command)
+    def stopped(*given: Any, **options: Any) -> int:
+        with _exit.Signals(lambda: _display.talk("stopping: removing what was written")) as signals:
+            try:
+                return command(*given, **options)
+            except KeyboardInterrupt:
+                return signals.code or _exit.INTERRUPTED
+
+    return stopped
+
 
 # What stands in the place of JOB and has options of its own, and where it is; loaded when it is asked for.
 ACTIONS = {"advise": "bench_advise", "all": "bench_all", "compare": "bench_compare", "report": "bench_report"}
@@ -137,6 +154,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report to this file: .html or .md.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the table.")
+@stoppable
 def command(
     job: str,
     count: int | None,

@@ -10,6 +10,7 @@ import click
 
 import shoal
 from shoal.cli import _display, _exit
+from shoal.cli.bench import stoppable
 
 if TYPE_CHECKING:
     from shoal.bench.stored import Collection
@@ -66,6 +67,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     help="Where files are written, in a new directory that is removed at the end; by default here.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
+@stoppable
 def command(
     output: Path,
     of: tuple[str, ...],
@@ -93,8 +95,9 @@ def command(
     shown: set[str] = set()
 
     def finished(some: Collection) -> None:
-        # After each job: who stops it in the middle keeps what there is.
+        # After each job: who stops it in the middle, or while files are removed, keeps what there is.
         json_file.write_text(some.to_json() + "\n")
+        outputs.draw(some, plot=plot, report=output)
         for results in some.results:
             if results.job not in shown:
                 shown.add(results.job)
@@ -119,7 +122,6 @@ def command(
     except shoal.ShoalError as error:
         _display.command_failed(error, as_json=False)
         return _exit.code_of(error)
-    outputs.draw(found, plot=plot, report=output)
     for job, why in found.failed.items():
         _display.talk(f"failed: {job}: {why}")
     if not quiet:
