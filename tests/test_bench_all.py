@@ -13,7 +13,7 @@ import pytest
 import shoal as package
 import shoal.bench
 from shoal.bench import contest as contests
-from shoal.bench import everything, jobs, load, removal
+from shoal.bench import everything, jobs, load, removal, room
 from shoal.cli import bench_all
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ def test_a_job_that_fails_costs_no_other_and_gives_code_1(shoal: Command, tmp_pa
     collection = load(tmp_path / "report.json")
     assert ([one.job for one in collection.results], list(collection.failed)) == (["read"], ["save"])
     assert "Jobs without results" in (tmp_path / "report.html").read_text()
+
+
+def test_a_disk_without_room_costs_a_job_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "free", lambda _: room.Room(5e6, 1e6))
+    found = shoal.bench.all(of=["save", "read"], only=["limit"], scale=0.01, trials=3, directory=tmp_path)
+    assert [one.job for one in found.results] == ["read"]
+    assert "the disk has no room for this: it would write" in found.failed["save"]
+    with pytest.raises(package.ConfigError, match="the disk has no room"):
+        shoal.bench.save(count=10, trials=3, only=["limit"], directory=tmp_path / "there")
+    assert list(tmp_path.iterdir()) == [], "it was refused before it began"
 
 
 def test_a_row_that_fails_gives_code_1_and_a_report(shoal: Command, tmp_path: Path) -> None:

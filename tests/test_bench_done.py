@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from conftest import Command, Contest
 
 TICK = 0.01  # seconds: a kernel may stamp files with a clock that moves 4 ms at a time, or 10
+PAUSE = 0.1  # seconds for which a busy machine may keep a program from saying that its time is over
 HEAD = '<th scope="col">first done'
 SLOW = """
 import time
@@ -43,8 +44,8 @@ def test_a_wait_before_the_first_and_after_the_last_file_is_seen(shoal: Command)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["key"]: row for row in json.loads((shoal.directory / "results.json").read_text())["rows"]}
     for trial in rows["mine:mine"]["trials"]:
-        assert trial["first"] >= 0.3 - TICK, "starting the interpreter is in neither"
-        assert trial["first"] <= trial["last"] <= trial["seconds"] - 0.3 + TICK
+        assert trial["first"] >= 0.3 - PAUSE, "starting the interpreter is in neither"
+        assert trial["first"] <= trial["last"] <= trial["seconds"] - 0.3 + PAUSE
     low, high = sorted(trial["first"] for trial in rows["mine:mine"]["trials"])
     assert low <= rows["mine:mine"]["first"] <= high, "the row has the median"
     for trial in rows["sequential"]["trials"]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError, RunError
-from shoal.bench import full, jobs, machine, measure, own, removal, verify
+from shoal.bench import full, jobs, machine, measure, own, removal, room, verify
 from shoal.bench.contestants import Contestant, version_of
 from shoal.bench.results import Results, Row, Trial
 
@@ -71,6 +71,9 @@ def run(
         contestants: Who takes part; by default all that settings name.
         within: Seconds in which it should end: rounds that count are left out, but one, if there is no time for them.
         remove: Without it, what was written is left as it lies, for the caller to remove.
+
+    Raises:
+        ConfigError: A setting is wrong, no contestant is left, or the disk has no room for it.
     """
     began = time.monotonic()
     job = jobs.named(settings.job)
@@ -83,6 +86,7 @@ def run(
         rows[one.key].may_fail = one.may_fail
         rows[one.key].python2 = one.python2
     able = [one for one in contestants if rows[one.key].missing is None]
+    room.check(settings, able)
     base = Path(settings.directory) if settings.directory else Path.cwd()
     base.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))

@@ -68,6 +68,17 @@ def free(settings: Settings) -> Room:
     return free_at(base)
 
 
+def check(settings: Settings, contestants: Iterable[Contestant]) -> None:
+    """Refuses a contest that would take more than its part of the disk.
+
+    Raises:
+        ConfigError: The disk has no room for it.
+    """
+    # Those leave out what they need not write: `unzip` looks itself, and of the studies' sizes each gets what fits.
+    if settings.job != "unzip" and not settings.full:
+        fitting(settings, contestants, counted=True)
+
+
 def fitting(settings: Settings, contestants: Iterable[Contestant], *, counted: bool) -> int:
     """Returns how many objects a contest of a sweep gets: those of the settings, or fewer if nobody asked for them.
 
