@@ -54,7 +54,8 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def stopped(*given: Any, **options: Any) -> int:
-        with _exit.Signals(lambda: _display.talk("stopping: removing what was written")) as signals:
+        # Nothing is said at once: a signal may come in the midst of a line, and a stream cannot be written to twice.
+        with _exit.Signals(lambda: None) as signals:
             try:
                 return command(*given, **options)
             except KeyboardInterrupt:
