@@ -16,7 +16,7 @@ from hostile.oracle import numbered, until
 from servers import faults, pipeline_faults
 from servers.fault_server import CLOSE_GRACE, Exchange, Fault, FaultServer
 from servers.fixtures import MakeServer, with_and_without_echo
-from servers.ports import black_hole, closed_port
+from servers.ports import black_hole, closed_port, reset_on_close
 
 
 def get(server: FaultServer, target: str) -> tuple[int, bytes]:
@@ -188,6 +188,27 @@ def test_a_mistake_in_a_fault_is_not_swallowed() -> None:
         get(server, "/get/a")
     with pytest.raises(ExceptionGroup, match="faults went wrong"):
         server.stop()
+
+
+@pytest.mark.parametrize("then", ["fin", "rst", "hold"])
+def test_a_client_that_resets_its_connection_is_no_mistake_of_a_fault(
+    fault_server: MakeServer, then: faults.Then
+) -> None:
+    server, over = fault_server({"a": b"1"}), threading.Event()
+
+    async def when_the_client_is_gone(exchange: Exchange) -> None:
+        await exchange.conversation.peer_gone.wait()
+        over.set()
+        await faults.end(exchange, then)
+
+    server.on_object("a", when_the_client_is_gone)
+    server.start()
+    with connect(server) as sock:
+        sock.sendall(asking("a"))
+        until(lambda: len(server.asked("a")) == 1)
+        reset_on_close(sock)
+    assert over.wait(5)
+    server.stop()  # raises what went wrong
 
 
 def test_a_closed_port_refuses_and_a_black_hole_does_not_answer() -> None:

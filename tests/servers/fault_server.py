@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -100,7 +101,11 @@ class Exchange:
 
     async def finish(self) -> NoReturn:
         """Closes the sending side (FIN), then waits for the peer to go: an early close would turn into a reset."""
-        self._sock.shutdown(socket.SHUT_WR)
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:  # the peer has reset it
+                raise
         self.conversation.end()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.conversation.peer_gone.wait(), LINGER_LIMIT)
