@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -115,6 +116,24 @@ class Interpreter:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def interrupt(
+        self, script: str, *arguments: str | Path, after: float = 0.3, within: float = 2
+    ) -> tuple[subprocess.Popen[str], str]:
+        """Sends SIGINT `after` seconds behind the script's "going" line; it must end by it in `within` seconds.
+
+        Returns the process, which has ended, and what else it printed.
+        """
+        process = self.start(script, *arguments)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "going\n"
+        time.sleep(after)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=30)
+        assert time.monotonic() - began < within
+        assert "KeyboardInterrupt" in said
+        return process, printed
 
 
 class Contest:

@@ -6,7 +6,6 @@ import gc
 import itertools
 import os
 import random
-import signal
 import struct
 import sys
 import threading
@@ -216,16 +215,8 @@ def test_ctrl_c_ends_all_that_takes_long(interpreter: Interpreter, tmp_path: Pat
         {use}
         print("done")
     """
-    process = interpreter.start(script, tmp_path / "large")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "going\n"
-    time.sleep(0.3)
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    said, error = process.communicate(timeout=30)
-    assert time.monotonic() - began < 2
-    assert "KeyboardInterrupt" in error
-    assert "done" not in said
+    _, printed = interpreter.interrupt(script, tmp_path / "large")
+    assert "done" not in printed
 
 
 def test_a_forked_child_is_told_and_what_is_new_works_there(interpreter: Interpreter, path: Path) -> None:
@@ -418,14 +409,7 @@ def test_ctrl_c_while_waiting_for_the_lock_of_an_append(interpreter: Interpreter
         print("going", flush=True)
         shoal.Records.append(sys.argv[1], [(1, 2, 3)], "<QII")
     """
-    process = interpreter.start(script, path)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "going\n"
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    assert "KeyboardInterrupt" in process.communicate(timeout=20)[1]
-    assert time.monotonic() - began < 2
+    interpreter.interrupt(script, path, after=0.2)
     assert path.stat().st_size == 960_000
 
 

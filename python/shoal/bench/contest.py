@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from shoal._errors import ConfigError, RunError
 from shoal.bench import full, jobs, machine, measure, own, removal, room, verify
-from shoal.bench.contestants import Contestant, version_of
+from shoal.bench.contestants import version_of
 from shoal.bench.results import Results, Row, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shoal.bench.arena import Arena
-    from shoal.bench.contestants import Task
+    from shoal.bench.contestants import Contestant, Task
     from shoal.bench.measure import Measured
     from shoal.bench.settings import Settings
 

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Place, status};
 use shoal_engine::{Error, Kind};
 
+use crate::support::eventually;
 use crate::{commit, done, failed, fast_dir, fold, open, open_with, refused, run_key};
 
 /// What tells the test binary that it was started as the other process, and where.
@@ -277,11 +278,7 @@ fn a_read_only_disk_can_be_looked_at_but_not_resumed() {
         )
         .unwrap();
     drop(journal);
-    // A process that another test starts holds copies of this one's descriptors for a moment.
-    let read_only = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        mount.call(libc::MS_REMOUNT | libc::MS_RDONLY, "")
-    });
+    let read_only = eventually(|| mount.call(libc::MS_REMOUNT | libc::MS_RDONLY, ""));
     assert!(read_only, "{}", std::io::Error::last_os_error());
     let error = refused(open_with(root, &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::DestinationReadOnly, "{error}");

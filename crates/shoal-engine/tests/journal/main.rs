@@ -8,6 +8,8 @@ mod deferred;
 mod files;
 mod model;
 mod status;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::Path;
 

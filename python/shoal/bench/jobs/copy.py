@@ -138,16 +138,14 @@ def _wrk_rate(printed: str) -> float:
 def _peers() -> list[Contestant]:
     """The programs people use; none of them can list."""
 
-    def peer(key: str, title: str, command: Callable[[Task], list[str]], share: float, note: str = "") -> Contestant:
-        at_once = 16 if key == "aria2c" else 64
-        return Contestant(
-            key, title, "peer", command, workers=at_once, share=share, programs=(key,), note=note or GIVEN
-        )
+    def peer(key: str, title: str, command: Callable[[Task], list[str]], share: float, workers: int = 64) -> Contestant:
+        return Contestant(key, title, "peer", command, workers=workers, share=share, programs=(key,), note=GIVEN)
 
+    synced = f"{GIVEN}; each file is made durable on its own (fsync)"
     return [
         peer("curl", "curl --parallel", _curl, 1.0),
         # 70 to 1,100 files a second here: as many as the disk makes durable.
-        peer("aria2c", "aria2c -j16", _aria2c, 0.01, f"{GIVEN}; each file is made durable on its own (fsync)"),
+        replace(peer("aria2c", "aria2c -j16", _aria2c, 0.01, workers=16), note=synced),
         peer("wget2", "wget2 --max-threads=64", _wget2, 0.1),
         peer("rclone", "rclone copy --transfers=64", _rclone, 0.1),
         Contestant(

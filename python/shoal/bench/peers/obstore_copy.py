@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from obstore.store import HTTPStore  # type: ignore[import-not-found,unused-ignore]
+from obstore.store import HTTPStore
 
 
 async def fetch(store: HTTPStore, names: Iterator[str], directory: Path) -> tuple[int, int]:
