@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 import shoal as package
+from generating import Job
 
 if TYPE_CHECKING:
     from shoal.bench import Results
@@ -208,3 +209,11 @@ def service() -> Iterator[Service]:
 def interpreter(tmp_path: Path) -> Interpreter:
     """An interpreter, run in the test's own directory."""
     return Interpreter(tmp_path)
+
+
+@pytest.fixture
+def job(tmp_path: Path, interpreter: Interpreter) -> Iterator[Job]:
+    """A function for `shoal.generate`, in the test's own directory; no process of it outlives the test."""
+    job = Job(tmp_path, interpreter)
+    yield job
+    job.end()
