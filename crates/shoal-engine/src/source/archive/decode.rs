@@ -5,15 +5,9 @@
 //!
 //! Every stream is from a stranger. Memory is bounded by the method, not by what the stream asks for: zstd and xz name the
 //! window they need in their header, and beyond [`WINDOW_MAX`] it is refused before it is allocated; of wide ones there is
-//! one at a time ([`Wide`]). A decoder that has
-//! failed stays failed.
+//! one at a time (`windows.rs`). A decoder that has failed stays failed.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::{Error, Kind, Result};
 
@@ -22,9 +16,6 @@ use crate::error::{Error, Kind, Result};
 pub(crate) const WINDOW_MAX: u32 = 64 << 20;
 /// The largest window that every lane may have, in bytes: what `xz -6` and `zstd -19` need.
 pub(crate) const WINDOW_EACH: u32 = 8 << 20;
-/// Time without a piece unpacked after which the stream with the wide window is taken to be held up by what comes behind
-/// it, which may wait for the very entry that waits for its turn: much longer than any piece takes.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// What an xz decoder takes beside its window, in KiB, rounded up.
 const XZ_REST: u32 = 1 << 10;
 /// Packed bytes read at once.
@@ -169,44 +160,6 @@ impl<'r> Decoder<'r> {
             }
         }
         Ok(filled)
-    }
-}
-
-/// Lets one stream of a run at a time have a window over [`WINDOW_EACH`]: as many as there are lanes would be all memory
-/// that a run may take, several times.
-pub(crate) struct Wide {
-    turn: Semaphore,
-    /// Pieces unpacked by those whose turn it was.
-    pieces: AtomicU64,
-    patience: Duration,
-}
-
-impl Wide {
-    /// Waits for this stream's turn; it ends when the answer is dropped. Without an answer it may go on all the same:
-    /// the other one is held up.
-    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(turn) = self.turn.try_acquire() {
-            return Some(turn);
-        }
-        loop {
-            let before = self.pieces.load(Relaxed);
-            match tokio::time::timeout(self.patience, self.turn.acquire()).await {
-                Ok(turn) => return turn.ok(),
-                Err(_) if self.pieces.load(Relaxed) == before => return None,
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// A piece was unpacked.
-    pub fn unpacked(&self) {
-        self.pieces.fetch_add(1, Relaxed);
-    }
-}
-
-impl Default for Wide {
-    fn default() -> Wide {
-        Wide { turn: Semaphore::new(1), pieces: AtomicU64::new(0), patience: PATIENCE }
     }
 }
 
@@ -467,26 +420,6 @@ mod tests {
             assert_eq!(error.kind(), Kind::TooLarge, "{method:?}: {error}");
             assert!(error.why().contains("64 MiB"), "{error}");
         }
-    }
-
-    #[test]
-    fn a_window_has_its_turn_after_another_and_waits_for_none_that_is_held_up() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let wide = Wide { patience: Duration::from_millis(500), ..Wide::default() };
-        runtime.block_on(async {
-            let first = wide.turn().await.unwrap();
-            assert!(wide.turn().await.is_none(), "nothing was unpacked meanwhile");
-            let working = async {
-                for _ in 0..50 {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    wide.unpacked();
-                }
-                drop(first);
-            };
-            let (second, ()) = tokio::join!(wide.turn(), working);
-            assert!(second.is_some(), "it waits for one that works, however long");
-            assert!(wide.turn.try_acquire().is_err());
-        });
     }
 
     #[test]

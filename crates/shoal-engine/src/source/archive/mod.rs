@@ -3,7 +3,7 @@
 //! Here: what can be named, the options, the source, and the seam behind which the formats live ([`Format`], [`Unpacker`]).
 //! `find.rs` finds the archives, `plan.rs` is what one holds, `names.rs` what its entries are called, `limits.rs` how much of
 //! it is too much, `listing.rs` cuts it into partitions, `run.rs` is what a partition holds, `fetch.rs` hands entries over,
-//! `decode.rs` decompresses streams. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
+//! `decode.rs` decompresses streams, `windows.rs` has those that need much memory take turns. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
 //! (`Name`). No link, device or pipe is ever made of an entry, and nothing is mapped into memory.
 
 pub(crate) mod decode;
@@ -16,6 +16,7 @@ pub(crate) mod names;
 pub(crate) mod plan;
 mod run;
 mod seen;
+pub(crate) mod windows;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

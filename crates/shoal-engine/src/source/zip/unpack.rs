@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, Wide, carried};
+use super::super::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, carried};
 use super::super::archive::plan::Member;
+use super::super::archive::windows::WideWindows;
 use super::super::archive::{Archive, ArchiveFile, Unpacker};
 use super::inflate::{Inflater, crc, fewer, more};
 use super::time::Clock;
@@ -40,7 +41,7 @@ const DEFLATE: u16 = 8;
 pub(super) struct Shared {
     /// Bytes that lanes hold for entries over [`LARGE`] that they unpack at once, and for a wide window.
     large: AtomicUsize,
-    wide: Wide,
+    wide: WideWindows,
 }
 
 /// A wide window, counted for as long as it lives.
@@ -303,7 +304,7 @@ impl Unpacked {
         data: u64,
         member: &Member,
         body: &mut Body,
-        wide: Option<&Wide>,
+        wide: Option<&WideWindows>,
     ) -> Result<bool> {
         let too_narrow = |error: &Error| window < WINDOW_MAX && error.kind() == Kind::TooLarge;
         let mut decoder = match decoder(window, member.method, file, data, member) {

@@ -1,0 +1,208 @@
+"""`shoal.save` while and after it runs: source ids, kills, Ctrl-C, forks, threads, the end of the interpreter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shoal as package
+from saving import balanced, files, numbered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Interpreter
+
+
+def test_progress_is_told_and_may_stop_it(tmp_path: Path) -> None:
+    class EnoughError(Exception):
+        """Raised by the progress function."""
+
+    seen: list[package.Progress] = []
+
+    def look(progress: package.Progress) -> None:
+        seen.append(progress)
+        if progress.run.written > 100:
+            raise EnoughError
+
+    def slow() -> Iterator[tuple[str, bytes]]:
+        for name, data in numbered(1_000_000):
+            time.sleep(0.001)
+            yield name, data
+
+    with pytest.raises(EnoughError) as raised:
+        package.save(slow(), tmp_path / "out", progress=look)
+    assert len(seen) >= 2
+    assert balanced(raised.value.report)  # type: ignore[attr-defined]
+
+
+def test_without_a_source_id_a_second_save_finds_the_files_of_the_first(tmp_path: Path) -> None:
+    package.save(numbered(100), tmp_path / "out")
+
+    again = package.save(numbered(100), tmp_path / "out")
+    assert (again.written, again.failed) == (0, 100)
+    assert {failure.kind for failure in again.failures} == {"exists"}
+
+    replaced = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always")
+    assert (replaced.written, replaced.failed) == (100, 0)
+    assert set(files(tmp_path / "out").values()) == {b"new"}
+
+
+def test_a_name_that_comes_twice_is_saved_once(tmp_path: Path) -> None:
+    report = package.save([("twice", b"1"), ("twice", b"2")], tmp_path / "out", workers=1)
+    assert (report.written, report.skipped, report.duplicates) == (1, 1, 1)
+    assert files(tmp_path / "out") == {b"twice": b"1"}
+
+
+def test_a_complete_source_id_is_not_asked_for_items_again(tmp_path: Path) -> None:
+    package.save(numbered(100), tmp_path / "out", source_id="numbers")
+    asked = 0
+
+    def items() -> Iterator[tuple[str, bytes]]:
+        nonlocal asked
+        asked += 1
+        yield from numbered(100)
+
+    again = package.save(items(), tmp_path / "out", source_id="numbers")
+    assert (asked, again.total.written) == (0, 100)
+    assert again.completed_before is not None
+
+
+def test_a_killed_save_with_a_source_id_writes_nothing_committed_again(interpreter: Interpreter) -> None:
+    script = """
+        import os, shoal, signal, sys, time
+        def items():
+            for number in range(3000):
+                if number == 2000 and sys.argv[1] == "kill":
+                    while not any(run.total.written >= 1000 for run in shoal.status("out").runs):
+                        time.sleep(0.01)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield f"{number:06}", b"%d" % number
+        report = shoal.save(items(), "out", source_id="numbers")
+        print(report.listed, report.written, report.skipped, report.failed, report.total.written)
+    """
+    killed = interpreter.run(script, "kill")
+    assert killed.returncode == -9
+    out = interpreter.directory / "out"
+    committed = package.status(out).runs[-1].total.written
+    before = {path.name: path.stat().st_ino for path in out.iterdir() if path.name != ".shoal"}
+
+    done = interpreter.run(script, "whole")
+
+    assert done.returncode == 0, done.stderr
+    _, written, _, failed, total = map(int, done.stdout.split())
+    assert (written, failed, total) == (3000 - committed, 0, 3000)
+    assert files(out) == {b"%06d" % n: b"%d" % n for n in range(3000)}
+    same = sum(before[name] == (out / name).stat().st_ino for name in before)
+    assert same >= committed
+
+
+def test_other_items_under_the_same_source_id_are_refused(tmp_path: Path) -> None:
+    def broken() -> Iterator[tuple[str, bytes]]:
+        yield from numbered(1000)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        package.save(broken(), tmp_path / "out", source_id="numbers")
+    with pytest.raises(package.RunError, match="not those of the earlier call") as raised:
+        package.save(((f"x{name}", data) for name, data in numbered(2000)), tmp_path / "out", source_id="numbers")
+    assert raised.value.kind == "cursor-refused"
+
+
+@pytest.mark.parametrize("where", ["generator", "wait"])
+def test_ctrl_c_stops_it_within_two_seconds(interpreter: Interpreter, where: str) -> None:
+    script = """
+        import os, shoal, signal, sys, threading, time
+        blocked = sys.argv[1] == "generator"
+        began = []
+        def interrupt():
+            time.sleep(0.5)
+            began.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        def items():
+            threading.Thread(target=interrupt).start()
+            for number in range(10_000_000):
+                if blocked and number == 500:
+                    time.sleep(60)
+                yield f"{number}", bytes(1000)
+        try:
+            shoal.save(items(), "out", limit_rate=None if blocked else "500kB", memory="4MiB")
+        except KeyboardInterrupt as interrupted:
+            report = interrupted.report
+            print(time.monotonic() - began[0] < 2, report.written, interrupted.__notes__)
+    """
+    done = interpreter.run(script, where)
+    assert (done.returncode, done.stderr) == (0, "")
+    quick, written, note = done.stdout.split(maxsplit=2)
+    assert quick == "True"
+    assert note.strip() == f"['shoal: {written} objects were saved before this']"
+    if where == "generator":
+        assert written == "500"
+
+
+def test_the_interpreter_exits_while_a_daemon_thread_saves(interpreter: Interpreter) -> None:
+    script = """
+        import shoal, threading, time
+        started = threading.Event()
+        def items():
+            for number in range(10_000_000):
+                if number == 1000:
+                    started.set()
+                yield f"{number}", bytes(1000)
+        def work():
+            shoal.save(items(), "out", limit_rate="1MB", memory="4MiB", progress=lambda _: None)
+        threading.Thread(target=work, daemon=True).start()
+        started.wait()
+        print("exit")
+    """
+    began = time.monotonic()
+    done = interpreter.run(script, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "exit\n", "")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("ends", ["yields", "returns", "exits"])
+def test_a_child_forked_inside_the_generator_does_not_hang(interpreter: Interpreter, ends: str) -> None:
+    script = """
+        import os, shoal, signal, sys, warnings
+        warnings.simplefilter("ignore")
+        def items():
+            for number in range(1000):
+                if number == 500:
+                    child = os.fork()
+                    if not child:
+                        signal.alarm(15)
+                        if sys.argv[1] == "returns":
+                            return
+                        if sys.argv[1] == "exits":
+                            sys.exit(7)
+                    else:
+                        status = os.waitpid(child, 0)[1]
+                        print("child", os.waitstatus_to_exitcode(status), flush=True)
+                yield f"{number}", b"x"
+        try:
+            print(shoal.save(items(), "out").written)
+        except RuntimeError as error:
+            assert "forked child" in str(error), error
+            assert shoal.save([("new", b"")], "child").written == 1
+            sys.exit(3)
+    """
+    done = interpreter.run(script, ends, timeout=40)
+    code = 7 if ends == "exits" else 3
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"child {code}\n1000\n", "")
+
+
+def test_saving_through_a_thread_pool_of_the_callers_own_works(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda n: package.save(numbered(500), tmp_path / f"out{n}"), range(8)))
+    assert [report.written for report in reports] == [500] * 8
+
+
+@pytest.mark.parametrize("source_id", ["", "a\nb", 5, b"x"])
+def test_a_source_id_that_is_none_is_a_config_error(tmp_path: Path, source_id: Any) -> None:
+    with pytest.raises(package.ConfigError, match="source_id"):
+        package.save([], tmp_path / "out", source_id=source_id)
