@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -93,6 +94,7 @@ class Interpreter:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.started: list[subprocess.Popen[str]] = []
 
     def run(self, script: str, *arguments: str | Path, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         """Runs it to its end; `arguments` are its `sys.argv[1:]`."""
@@ -108,8 +110,8 @@ class Interpreter:
         )
 
     def start(self, script: str, *arguments: str | Path) -> subprocess.Popen[str]:
-        """Starts it."""
-        return subprocess.Popen(
+        """Starts it; it is killed at the end of the test if it still runs."""
+        process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
@@ -117,6 +119,8 @@ class Interpreter:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
     def interrupt(
         self, script: str, *arguments: str | Path, after: float = 0.3, within: float = 2
@@ -185,15 +189,23 @@ def contest() -> Contest:
     return Contest()
 
 
+def end(started: list[subprocess.Popen[str]]) -> None:
+    """Kills those that still run; what they printed is not waited for, since a child of theirs may hold the pipe."""
+    for process in started:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # what was still to be sent
+                    pipe.close()
+
+
 @pytest.fixture
 def shoal(tmp_path: Path) -> Iterator[Command]:
     """The command, run in the test's own directory."""
     command = Command(tmp_path)
     yield command
-    for process in command.started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    end(command.started)
 
 
 @pytest.fixture
@@ -206,9 +218,11 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def interpreter(tmp_path: Path) -> Interpreter:
+def interpreter(tmp_path: Path) -> Iterator[Interpreter]:
     """An interpreter, run in the test's own directory."""
-    return Interpreter(tmp_path)
+    interpreter = Interpreter(tmp_path)
+    yield interpreter
+    end(interpreter.started)
 
 
 @pytest.fixture

@@ -105,7 +105,8 @@ impl Transfer {
             journal.mark(MARK_ALL)?;
             resume.mark = MARK_ALL;
         }
-        Ok(Prepared::Run(Box::new(Run { source, sink, options, journal, resume, started, files_max })))
+        let wanted = crate::fs::schedstat::wanted;
+        Ok(Prepared::Run(Box::new(Run { source, sink, options, journal, resume, started, files_max, wanted })))
     }
 }
 

@@ -26,7 +26,8 @@ const FILES_OF_A_LANE: usize = 8;
 const DEEP_START: usize = 2;
 const DEEP_MAX: usize = 8;
 
-/// Part of all cores' time that this process takes when more lanes would only wait for a core.
+/// Part of all cores' time that this process takes or waits for when more lanes would only wait for a core. What it waits
+/// for counts: the kernel's own threads, which write back what a barrier wants, take up to a third of the cores.
 const BUSY: f64 = 0.85;
 
 /// What a lane waits for, and so how many objects in flight make sense.
@@ -54,8 +55,6 @@ pub(crate) struct Sample {
     pub out_of_files: u64,
     /// Objects that one connection may have in flight.
     pub depth: usize,
-    /// Processor time of this process, all threads together.
-    pub cpu: Duration,
 }
 
 /// Chooses the number of objects in flight over all lanes.
@@ -74,7 +73,8 @@ pub(crate) struct Concurrency {
     /// Throughput and number of the best look.
     best: (f64, usize),
     misses: u32,
-    last: Option<Sample>,
+    /// The last look, and the processor time that was wanted until then.
+    last: Option<(Sample, Duration)>,
     reason: String,
 }
 
@@ -135,10 +135,11 @@ impl Concurrency {
         &self.reason
     }
 
-    /// Looks at the run; call it often, it acts on its own schedule.
-    pub fn look(&mut self, sample: Sample) {
-        let Some(last) = self.last else {
-            self.last = Some(sample);
+    /// Looks at the run; call it often, it acts on its own schedule. `wanted` is the time that all threads of this
+    /// process had a processor or waited for one; it is asked for seldom, since the answer costs something.
+    pub fn look(&mut self, sample: Sample, wanted: impl FnOnce() -> Duration) {
+        let Some((last, wanted_before)) = self.last else {
+            self.last = Some((sample, wanted()));
             return;
         };
         if sample.depth > self.depth && self.growing {
@@ -154,9 +155,13 @@ impl Concurrency {
             if elapsed < LOOK {
                 return;
             }
-            self.step(&sample, &last, elapsed.as_secs_f64());
+            let (wanted, seconds) = (wanted(), elapsed.as_secs_f64());
+            let cores = wanted.saturating_sub(wanted_before).as_secs_f64() / seconds;
+            self.step(&sample, &last, seconds, cores);
+            self.last = Some((sample, wanted));
+            return;
         }
-        self.last = Some(sample);
+        self.last = Some((sample, wanted_before));
     }
 
     /// Several objects share a connection now: a limit of connections or files is no longer one of objects.
@@ -177,13 +182,13 @@ impl Concurrency {
         why.clone_into(&mut self.reason);
     }
 
-    fn step(&mut self, sample: &Sample, last: &Sample, seconds: f64) {
+    /// `wanted`: cores that this process had or waited for.
+    fn step(&mut self, sample: &Sample, last: &Sample, seconds: f64, wanted: f64) {
         // Large objects are measured in bytes: 64 KiB weigh as much as one object.
         let work = |s: &Sample| s.objects as f64 + s.bytes as f64 / 65536.0;
         let throughput = (work(sample) - work(last)) / seconds;
         let busy = sample.in_flight * 10 >= self.target * 8;
-        let cpu = sample.cpu.saturating_sub(last.cpu).as_secs_f64() / seconds;
-        if self.growing && self.cores.is_some_and(|cores| cpu >= BUSY * cores as f64) {
+        if self.growing && self.cores.is_some_and(|cores| wanted >= BUSY * cores as f64) {
             // Not the end of the search: what follows may have to wait for a disk.
             self.best = (self.best.0.max(throughput), self.target);
             self.reason = "all cores are busy".to_owned();
@@ -217,7 +222,7 @@ mod tests {
         let (mut now, mut objects) = (Instant::now(), 0.0);
         for _ in 0..200 {
             let (at, in_flight) = (now, auto.target());
-            auto.look(Sample {
+            let sample = Sample {
                 now: at,
                 objects: objects as u64,
                 bytes: 0,
@@ -225,8 +230,8 @@ mod tests {
                 throttled: 0,
                 out_of_files: 0,
                 depth: 1,
-                cpu: Duration::ZERO,
-            });
+            };
+            auto.look(sample, || Duration::ZERO);
             now += LOOK;
             objects += speed(auto.target()) * LOOK.as_secs_f64();
         }
@@ -253,15 +258,14 @@ mod tests {
             throttled: 0,
             out_of_files: 0,
             depth: 1,
-            cpu: Duration::ZERO,
         };
-        fixed.look(sample);
+        fixed.look(sample, || Duration::ZERO);
         sample.throttled = 1;
-        fixed.look(sample);
+        fixed.look(sample, || Duration::ZERO);
         assert_eq!(fixed.target(), 20);
         for _ in 0..100 {
             sample.now += LOOK;
-            fixed.look(sample);
+            fixed.look(sample, || Duration::ZERO);
         }
         assert_eq!(fixed.target(), 40);
     }
@@ -269,13 +273,14 @@ mod tests {
     #[test]
     fn lanes_that_only_wait_for_a_core_are_not_added_and_those_that_wait_for_a_disk_are() {
         let mut auto = Concurrency::new(Workers::Auto, Reach::Blocking { cores: 2 }, 32, 10_000, None);
-        let (mut now, mut objects, mut cpu) = (Instant::now(), 0, Duration::ZERO);
+        let (mut now, mut objects, mut wanted) = (Instant::now(), 0, Duration::ZERO);
         let mut look = |auto: &mut Concurrency, share: f64| {
             let in_flight = auto.target();
-            auto.look(Sample { now, objects, bytes: 0, in_flight, throttled: 0, out_of_files: 0, depth: 1, cpu });
+            let sample = Sample { now, objects, bytes: 0, in_flight, throttled: 0, out_of_files: 0, depth: 1 };
+            auto.look(sample, || wanted);
             now += LOOK;
             objects += 1000 * auto.target() as u64;
-            cpu += LOOK.mul_f64(2.0 * share);
+            wanted += LOOK.mul_f64(2.0 * share);
         };
         (0..20).for_each(|_| look(&mut auto, 0.95));
         assert_eq!((auto.target(), auto.reason()), (2, "all cores are busy"));

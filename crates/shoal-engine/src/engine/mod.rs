@@ -76,6 +76,7 @@ pub(crate) struct Shared {
     rate: rate::Rate,
     filter: filter::Filter,
     counters: Counters,
+    wanted: fn() -> Duration,
     /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
     blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
@@ -147,13 +148,15 @@ pub(crate) struct Run {
     pub started: Started,
     /// In flight that the open-file limit allows.
     pub files_max: usize,
+    /// Time in which threads of this process had a processor or waited for one, so far.
+    pub wanted: fn() -> Duration,
 }
 
 impl Run {
     /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
         let began = Instant::now();
-        let Run { source, sink, options, journal, resume, started, files_max } = self;
+        let Run { source, sink, options, journal, resume, started, files_max, wanted } = self;
         let lanes = lane_count(&*source, options.workers);
         let (sender, messages) = channel();
         let blocking = !source.is_network();
@@ -175,6 +178,7 @@ impl Run {
             rate: rate::Rate::new(options.limit_rate),
             filter,
             counters: Counters::new(lanes),
+            wanted,
             target: AtomicUsize::new(concurrency.target()),
             depth: AtomicUsize::new(1),
             out_of_files: AtomicU64::new(0),
@@ -291,7 +295,7 @@ impl Threads {
                 shared.cancel.fail(error);
             }
             let sums = shared.counters.sums();
-            concurrency.look(Sample {
+            let sample = Sample {
                 now: Instant::now(),
                 objects: sums.written + sums.skipped,
                 bytes: sums.bytes,
@@ -299,8 +303,8 @@ impl Threads {
                 throttled: shared.retry.throttled(),
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.source.depth(),
-                cpu: cpu_time(),
-            });
+            };
+            concurrency.look(sample, shared.wanted);
             shared.depth.store(shared.source.depth(), Relaxed);
             shared.target.store(concurrency.target(), Relaxed);
             self.grow(shared);
@@ -377,12 +381,6 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
         paused: shared.retry.is_gated(),
         elapsed: began.elapsed(),
     }
-}
-
-/// What this process has used of its processors.
-fn cpu_time() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
 fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {

@@ -8,5 +8,6 @@ pub mod lock;
 pub mod private;
 pub mod publish;
 pub(crate) mod read;
+pub(crate) mod schedstat;
 pub(crate) mod sync;
 pub(crate) mod walk;

@@ -1,0 +1,61 @@
+//! How much of the processors the threads of this process have wanted, from the kernel's scheduler statistics.
+//!
+//! Not here: what that means for the number of lanes (`engine/concurrency.rs`).
+
+use std::time::Duration;
+
+/// Time in which threads of this process had a processor or waited for one, all together; of those that have ended, only
+/// the time they had. Where the kernel keeps no statistics, nobody has waited.
+pub(crate) fn wanted() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32) + waited()
+}
+
+#[allow(clippy::disallowed_methods)] // the kernel's own files: no name of the user's
+fn waited() -> Duration {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let of_one = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        // Nanoseconds on a processor, nanoseconds waiting for one, turns (Documentation/scheduler/sched-stats).
+        text.split(' ').nth(1)?.parse().ok().map(Duration::from_nanos)
+    };
+    threads.filter_map(|thread| of_one(thread.ok()?)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::spin_loop;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_wait_for_a_processor_want_one() {
+        if !std::path::Path::new("/proc/thread-self/schedstat").exists() {
+            return eprintln!("skipped: this kernel keeps no statistics of waiting threads");
+        }
+        let threads = 3 * std::thread::available_parallelism().unwrap().get();
+        let over = AtomicBool::new(false);
+        let enough = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        spin_loop();
+                    }
+                });
+            }
+            // Threads of other tests take what they have waited for with them when they end.
+            let enough = (0..10).any(|_| {
+                let (began, before) = (Instant::now(), wanted());
+                std::thread::sleep(Duration::from_millis(400));
+                let wanted = wanted().saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
+                wanted > 0.7 * threads as f64 // a third of what they want is what they have
+            });
+            over.store(true, Relaxed);
+            enough
+        });
+        assert!(enough, "{threads} threads on a third as many processors");
+    }
+}
