@@ -72,7 +72,6 @@ class Job:
         self.directory = directory
         self.interpreter = interpreter
         self.out = directory / "out"
-        self.started: list[subprocess.Popen[str]] = []
 
     def module(self, text: str) -> None:
         (self.directory / "job.py").write_text(MODULE + textwrap.dedent(text))
@@ -95,9 +94,7 @@ class Job:
         return done.stderr
 
     def start(self, ids: str, **options: Any) -> subprocess.Popen[str]:
-        process = self.interpreter.start(self.script(ids, options))
-        self.started.append(process)
-        return process
+        return self.interpreter.start(self.script(ids, options))
 
     def lines(self, file: str) -> list[str]:
         path = self.directory / file
@@ -108,15 +105,13 @@ class Job:
 
     def end(self) -> None:
         """Kills what was started, and fails if any of its processes outlives that."""
-        for process in self.started:
+        for process in self.interpreter.started:
             process.kill()
         try:
             until(lambda: not processes_in(self.directory), 10)
         finally:
             for left in processes_in(self.directory):
                 os.kill(left, signal.SIGKILL)
-            for process in self.started:
-                process.communicate()
 
 
 def expected(count: int) -> dict[str, str]:

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 import shoal as package
+from destination import balanced, files
 from shoal import _shoal
 
 if TYPE_CHECKING:
@@ -30,28 +31,10 @@ def synthetic(number: int, size: int) -> bytes:
     return (line * (size // len(line) + 1))[:size]
 
 
-def tree(directory: Path) -> dict[bytes, bytes]:
-    """All files below a directory but the journal's, with their bytes."""
-    root = os.fsencode(directory)
-    found = {}
-    for at, directories, files in os.walk(root):
-        if at == root and b".shoal" in directories:
-            directories.remove(b".shoal")
-        for name in files:
-            path = os.path.join(at, name)  # noqa: PTH118  # bytes
-            found[os.path.relpath(path, root)] = Path(os.fsdecode(path)).read_bytes()
-    return found
-
-
-def balanced(counts: package.Counts | package.Report) -> bool:
-    """Whether nothing was lost from the count."""
-    return counts.listed == counts.written + counts.skipped + counts.failed + counts.unfinished
-
-
 def test_every_object_becomes_a_file_with_its_bytes(service: Service, tmp_path: Path) -> None:
     report = package.copy(service(synthetic="2500:100").url, tmp_path / "out")
 
-    assert tree(tmp_path / "out") == {f"object-{n:09}".encode(): synthetic(n, 100) for n in range(2500)}
+    assert files(tmp_path / "out") == {f"object-{n:09}".encode(): synthetic(n, 100) for n in range(2500)}
     assert (report.listed, report.written, report.failed, report.unfinished) == (2500, 2500, 0, 0)
     assert report.bytes == 250_000
     assert report.complete
@@ -86,7 +69,7 @@ def test_a_tree_with_odd_names_arrives_under_exactly_those_names(service: Servic
 
     report = package.copy(service(source).url, tmp_path / "out")
 
-    assert tree(tmp_path / "out") == tree(source)
+    assert files(tmp_path / "out") == files(source)
     assert report.written == len(names)
 
 
@@ -101,7 +84,7 @@ def test_the_command_copies_and_reports_as_json(shoal: Command, service: Service
     assert report["bytes"] == 10_000
     assert report["complete"] is True
     assert report["failures"] == []
-    assert len(tree(shoal.directory / "out")) == 1000
+    assert len(files(shoal.directory / "out")) == 1000
 
 
 def test_the_summary_goes_to_standard_error_and_data_alone_to_standard_output(shoal: Command, service: Service) -> None:
@@ -249,7 +232,7 @@ def test_include_and_exclude_choose_names(service: Service, tmp_path: Path) -> N
         service(synthetic="100:10").url, tmp_path / "out", include="object-00000001*", exclude=["*3", "*4"]
     )
 
-    assert sorted(tree(tmp_path / "out")) == [f"object-{n:09}".encode() for n in range(10, 20) if n not in (13, 14)]
+    assert sorted(files(tmp_path / "out")) == [f"object-{n:09}".encode() for n in range(10, 20) if n not in (13, 14)]
     assert (report.listed, report.written, report.skipped) == (100, 8, 92)
 
 

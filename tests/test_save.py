@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from saving import balanced, files, numbered
+from destination import balanced, files
+from saving import numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
