@@ -96,13 +96,16 @@ class Interpreter:
         self.directory = directory
         self.started: list[subprocess.Popen[str]] = []
 
-    def run(self, script: str, *arguments: str | Path, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end; `arguments` are its `sys.argv[1:]`."""
+    def run(
+        self, script: str, *arguments: str | Path, timeout: float = PATIENCE, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end; `arguments` are its `sys.argv[1:]`, `extra` goes into its environment."""
         # Python warns of a fork while there are threads, which is what some of the scripts are about.
         command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)]
         return subprocess.run(
             [*command, *map(str, arguments)],
             cwd=self.directory,
+            env=os.environ | extra,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

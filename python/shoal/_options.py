@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Literal, TypedDict, get_args
+from typing import Literal, NamedTuple, TypedDict, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from shoal._errors import ConfigError
@@ -120,12 +119,10 @@ class ListGetOptions(TypedDict):
     pipeline: Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class ListGet:
+class ListGet(NamedTuple):
     """A list/get service and how it is spoken to; made by `shoal.list_get`. Its text form shows no secrets."""
 
     url: str
-    _: KW_ONLY
     list_path: str
     get_path: str
     names_field: str
@@ -165,12 +162,10 @@ class ListGet:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(NamedTuple):
     """Files and how they are looked for; made by `shoal.files`."""
 
     paths: str | tuple[str, ...]
-    _: KW_ONLY
     follow_links: bool
 
     def __repr__(self) -> str:
@@ -179,12 +174,10 @@ class Files:
         return f"files({what}, follow_links={self.follow_links})"
 
 
-@dataclass(frozen=True, slots=True)
-class Archives:
+class Archives(NamedTuple):
     """Archives and how they are unpacked; made by `shoal.archives`."""
 
     paths: str | tuple[str, ...]
-    _: KW_ONLY
     into_subdirectories: bool
     encoding: str
     backslashes: Backslashes

@@ -1,19 +1,18 @@
 """What a run hands back: `Report`, its parts, `Progress` while it runs, and `Status` of a journal.
 
-Plain values, filled by the binding. Not here: how they are shown (`cli/_display.py`).
+Filled by the binding. Named tuples: data classes would nearly double the time of `import shoal`. Not here: how they
+are shown (`cli/_display.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(NamedTuple):
     """Counts of objects. They balance: listed = written + skipped + failed + unfinished.
 
     Attributes:
@@ -33,8 +32,7 @@ class Counts:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """One object that failed.
 
     Attributes:
@@ -50,8 +48,7 @@ class Failure:
     tries: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """What a run did. The counts are those of this run; `total` has those of all runs that its journal joins.
 
     Attributes:
@@ -103,8 +100,7 @@ class Report:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """Where a run stands, as a progress function sees it.
 
     Attributes:
@@ -142,8 +138,7 @@ class Progress:
         return self.before.listed + self.run.listed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStats:
+class ServerStats(NamedTuple):
     """What a service has done so far.
 
     Attributes:
@@ -169,8 +164,7 @@ class ServerStats:
     lost_log_lines: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(NamedTuple):
     """The process that works on a destination right now.
 
     Attributes:
@@ -184,8 +178,7 @@ class Owner:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(NamedTuple):
     """How far a run was at a moment.
 
     Attributes:
@@ -199,8 +192,7 @@ class Sample:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStatus:
+class RunStatus(NamedTuple):
     """One run in a journal: one source with the same options, however often it was resumed.
 
     Attributes:
@@ -228,8 +220,7 @@ class RunStatus:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(NamedTuple):
     """What the journal of a destination says.
 
     Attributes:

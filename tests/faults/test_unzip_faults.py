@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
 import zipfile
@@ -15,8 +16,7 @@ from conftest import Command
 COUNT, SIZE = 3_000, 3_000
 
 
-def archive(path: Path) -> dict[str, bytes]:
-    entries = {f"{number % 10}/{number}": (b"%d " % number * SIZE)[:SIZE] for number in range(COUNT)}
+def archive(path: Path, entries: dict[str, bytes]) -> dict[str, bytes]:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for name, data in entries.items():
             made.writestr(name, data)
@@ -28,7 +28,8 @@ def archive(path: Path) -> dict[str, bytes]:
 def test_a_full_disk_stops_it_and_space_lets_it_go_on(
     shoal: Command, tmp_path: Path, tmpfs: Callable[[str], Path]
 ) -> None:
-    entries = archive(tmp_path / "one.zip")
+    texts = {f"{number % 10}/{number}": (b"%d " % number * SIZE)[:SIZE] for number in range(COUNT)}
+    entries = archive(tmp_path / "one.zip", texts)
     place = tmpfs("size=5m")
     full = shoal.run("unzip", "one.zip", "-d", place / "out", "--json")
     assert full.returncode == 3, full.stderr
@@ -46,10 +47,13 @@ def test_a_full_disk_stops_it_and_space_lets_it_go_on(
 
 
 def test_an_archive_that_is_cut_short_meanwhile_is_an_error_and_no_crash(shoal: Command, tmp_path: Path) -> None:
-    entries = archive(tmp_path / "one.zip")
+    # Of contents that do not compress: of a small archive all may have been read before it is cut.
+    chance = random.Random(1)
+    contents = {f"{number % 10}/{number}": chance.randbytes(SIZE) for number in range(COUNT)}
+    entries = archive(tmp_path / "one.zip", contents)
     process = shoal.start("unzip", "one.zip", "-d", "out", "--limit-rate", "2MB", "--json")
     end = time.monotonic() + 20
-    while not any((tmp_path / "out").glob("*/*")) and time.monotonic() < end:
+    while not any((tmp_path / "out").glob("[0-9]/*")) and time.monotonic() < end:
         time.sleep(0.01)
     with (tmp_path / "one.zip").open("r+b") as file:
         file.truncate(20_000)

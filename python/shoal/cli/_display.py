@@ -261,7 +261,7 @@ def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
             if count:
                 talk(f"note: {count:,} {what}")
     if as_json:
-        out_json({"type": "served", **{field: getattr(stats, field) for field in stats.__dataclass_fields__}})
+        out_json({"type": "served", **stats._asdict()})
 
 
 def failures_as_text(failures: Iterable[Failure]) -> None:
