@@ -445,7 +445,7 @@ def read_terminal(arguments: list[str], directory: Path) -> tuple[int, bytes]:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # pty forks while the service has threads
 def test_progress_is_drawn_on_a_terminal_and_wiped_away(shoal: Command, service: Service) -> None:
     url = service(synthetic="5000:100").url
-    code, seen = read_terminal([*shoal.argv, "copy", url, "out", "--limit-rate", "500kB"], shoal.directory)
+    code, seen = read_terminal([*shoal.argv, "copy", url, "out", "--limit-rate", "200kB"], shoal.directory)
 
     assert code == 0
     assert b" in flight" in seen

@@ -96,8 +96,10 @@ def test_a_port_that_is_taken_is_a_run_error_that_names_it() -> None:
 def test_the_command_prints_its_url_first_and_ends_well_on_ctrl_c(shoal: Command) -> None:
     process = shoal.start("serve", "--synthetic", "5:20", "--port", "0")
     assert process.stdout is not None
+    assert process.stderr is not None
     url = process.stdout.readline().strip()
     assert fetch(url + "/get/object-000000004") == b"object-000000004\nobj"
+    assert "serving 5:20 synthetic objects" in process.stderr.readline()
 
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -105,7 +107,6 @@ def test_the_command_prints_its_url_first_and_ends_well_on_ctrl_c(shoal: Command
 
     assert process.returncode == 0
     assert time.monotonic() - began < 2
-    assert "serving 5:20 synthetic objects" in said
     assert "answered 1 request, 20 bytes" in said
 
 

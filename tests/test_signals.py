@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 STOPS_WITHIN = 2.0  # s: what is promised for a run whose barrier takes less than one
 MANY = "1000000:100"  # more objects than any of these runs comes to
+HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"  # what a terminal is told when drawing begins and ends
 
 
 def wait_for_objects(destination: Path, count: int) -> None:
@@ -108,9 +109,11 @@ def test_ctrl_c_on_a_terminal_stops_and_leaves_the_terminal_as_it_was(shoal: Com
         start_new_session=True,
     )
     os.close(terminal)
+    seen = b""
+    while HIDE_CURSOR not in seen:
+        seen += os.read(leader, 4096)
     wait_for_objects(shoal.directory / "out", 1000)
     process.send_signal(signal.SIGINT)
-    seen = b""
     try:
         while piece := os.read(leader, 4096):
             seen += piece
@@ -119,8 +122,8 @@ def test_ctrl_c_on_a_terminal_stops_and_leaves_the_terminal_as_it_was(shoal: Com
     os.close(leader)
 
     assert process.wait(timeout=10) == 130
-    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")  # the cursor is back
-    assert b"stopped after" in seen[seen.rindex(b"\x1b[?25h") :]
+    assert seen.rindex(SHOW_CURSOR) > seen.rindex(HIDE_CURSOR)
+    assert b"stopped after" in seen[seen.rindex(SHOW_CURSOR) :]
 
 
 def test_an_ignored_signal_stays_ignored(shoal: Command, service: Service) -> None:
