@@ -48,7 +48,7 @@ def test_one_batch_out_of_order_costs_a_few_requests_and_nothing_else(
     objects = numbered(500)
     server = service(fault_server, objects)
     hit: list[str] = []
-    for name in list(objects)[100:500:100]:
+    for name in list(objects)[100:500:40]:
         server.on_object(name, ahead(pipeline_faults.reordered(order, 8), hit))
     server.start()
     assert_pipelined(shoal_command.copy(server, *FREE), server, objects)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from hostile.archives import tar_streams as corpus
 from hostile.archives.case import Case
 from hostile.archives.judge import Unzip
+from hostile.archives.streams import xz_with_dictionary
 from hostile.archives.tars import Member, build
 
 
@@ -41,3 +44,11 @@ def test_many_small_streams_that_grow_stay_within_memory(unzip: Unzip) -> None:
 @pytest.mark.parametrize("case", corpus.memory_bombs(), ids=str)
 def test_a_stream_that_asks_for_gigabytes_does_not_get_them(unzip: Unzip, case: Case) -> None:
     unzip.case(case)
+
+
+def test_a_stream_that_uses_a_window_of_64_mib_stays_within_memory(unzip: Unzip) -> None:
+    # More than is kept of a stream; noise, or the limits of what it may unpack to would refuse it.
+    archive = build([Member(b"one", os.urandom(1 << 20) + bytes(80 << 20))])
+    [path] = unzip.put({"x.tar.xz": xz_with_dictionary(archive, 28)})
+    outcome = unzip.run([path], seconds=4.0)
+    assert (outcome.code, outcome.report["written"]) == (0, 1), outcome

@@ -145,11 +145,13 @@ impl Concurrency {
         if sample.depth > self.depth && self.growing {
             self.deepen(sample.depth);
         }
-        if sample.out_of_files > last.out_of_files {
+        let wanted = if sample.out_of_files > last.out_of_files {
             self.ceiling = (self.target / 2).max(self.floor);
             self.shrink("the open-file limit");
+            wanted_before
         } else if sample.throttled > last.throttled {
             self.shrink("the host asked to slow down");
+            wanted_before
         } else {
             let elapsed = sample.now.duration_since(last.now);
             if elapsed < LOOK {
@@ -158,10 +160,9 @@ impl Concurrency {
             let (wanted, seconds) = (wanted(), elapsed.as_secs_f64());
             let cores = wanted.saturating_sub(wanted_before).as_secs_f64() / seconds;
             self.step(&sample, &last, seconds, cores);
-            self.last = Some((sample, wanted));
-            return;
-        }
-        self.last = Some((sample, wanted_before));
+            wanted
+        };
+        self.last = Some((sample, wanted));
     }
 
     /// Several objects share a connection now: a limit of connections or files is no longer one of objects.

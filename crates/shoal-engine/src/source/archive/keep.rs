@@ -21,8 +21,9 @@ const PLANS_MAX: usize = 1100;
 /// Bytes of plans kept beside the last one, which is kept whatever it takes; without what is kept unpacked.
 const BYTES_MAX: usize = 32 << 20;
 /// Bytes of packed archives that are kept unpacked at a time, in all plans that are alive: an archive that finds no room is
-/// unpacked a second time when its entries are fetched.
-const UNPACKED_MAX: usize = 32 << 20;
+/// unpacked a second time when its entries are fetched. A little less than 32 MiB: the window of an xz stream doubles to 64
+/// there, and what is kept of one that is too long would still be held.
+const UNPACKED_MAX: usize = 31 << 20;
 /// First bytes of an archive by which its kind is told.
 const HEAD: usize = 512;
 

@@ -5,8 +5,8 @@
 //! limits, names and collisions (`archive/`).
 //!
 //! A plain archive is read by position: its headers once, for the plan, its entries by as many lanes as there are. A packed
-//! one can only be read from front to back: it is unpacked once for the plan, which keeps up to [`KEPT_MAX`] bytes of it, and
-//! beyond that a second time for its entries, which are one partition.
+//! one can only be read from front to back: it is unpacked once for the plan, which keeps it where there is room
+//! (`archive/keep.rs`), and else a second time for its entries, which are one partition.
 //!
 //! The reader is our own and not the crate `tar`: that one passes over malformed pax headers, takes the length of an entry
 //! from its last header alone, and does not say where in a stream it stands.
