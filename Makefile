@@ -34,13 +34,14 @@ check: .venv/.built
 
 ## make test         every test but the slow ones; those that lack root or a tool are skipped with a notice
 test: .venv/.built
-	cargo test --workspace --exclude shoal-python
+	scripts/test_rust.sh
 	.venv/bin/pytest
 
-## make test-faults  the tests marked root, mount or slow, after installing the tools they use
+## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
 test-faults: .venv/.built
 	scripts/install_test_tools.sh
 	.venv/bin/pytest -m 'root or mount or slow'
+	SHOAL_MODEL_COUNT=10000 SHOAL_MODEL_SEED=$$(date +%s) cargo test -p shoal-engine --test model -- --nocapture
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600

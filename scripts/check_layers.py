@@ -14,7 +14,7 @@ from pathlib import Path
 
 Route = tuple[str, ...]
 
-BASE = {"name", "object", "error", "partition", "options", "report", "display"}
+BASE = {"name", "object", "error", "partition", "session", "options", "report", "display"}
 PLAIN = {"name", "object", "error", "partition", "display"}
 
 # Module of the engine crate -> what it may use besides itself, and why no more. "source!" is what source/mod.rs itself

@@ -36,7 +36,7 @@ PATIENCE = 60
 class Command:
     """Runs `shoal` as a user does."""
 
-    argv = (sys.executable, "-m", "shoal")
+    argv: tuple[str, ...] = (sys.executable, "-m", "shoal")
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -67,6 +67,13 @@ class Command:
         )
         self.started.append(process)
         return process
+
+    def under(self, *before: str) -> Command:
+        """The same, but started by another program: its command line goes before the command's."""
+        command = Command(self.directory)
+        command.argv = (*before, *Command.argv)
+        command.started = self.started
+        return command
 
     @staticmethod
     def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -212,6 +212,39 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
         assert (done.returncode, done.stderr) == (0, "")
 
 
+ROOT = Path(__file__).parent.parent
+# What a path in a document may begin at.
+BASES = (ROOT, ROOT / "crates/shoal-engine", ROOT / "crates/shoal-engine/src", ROOT / "python/shoal")
+
+
+def paths_in(document: Path) -> list[str]:
+    """Every path of the project that a document names: a pattern, with alternatives in braces each by itself."""
+    text = document.read_text()
+    named = re.findall(r"`([\w.{},*/-]+)`|\]\(([\w./-]+)\)|(\bdocs/[\w./-]*\w)", text)
+    found = []
+    for one in map("".join, named):
+        placeholder = re.search("[A-Z]{3,}", one) and not one.endswith(".md")
+        ours = "/" in one or one.endswith((".rs", ".py", ".pyi", ".md", ".toml", ".json"))
+        if ours and not placeholder and ".shoal/" not in one and not re.match(r"[./]|.*\d/", one):
+            before, _, rest = one.partition("{")
+            inner, _, after = rest.partition("}")
+            found += [before + part + after for part in inner.split(",")]
+    return found
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"])
+def test_every_path_that_a_document_names_is_there(name: str) -> None:
+    missing = []
+    for path in paths_in(ROOT / name):
+        # A file's name alone means the place that the text is about.
+        bases = (
+            BASES if "/" in path else (ROOT, *(ROOT / top / "**" for top in ("crates", "python", "tests", "scripts")))
+        )
+        if not any(next(ROOT.glob(str((base / path).relative_to(ROOT))), None) for base in bases):
+            missing.append(path)
+    assert missing == []
+
+
 def test_the_published_results_are_whole_and_the_documents_quote_them() -> None:
     root = Path(__file__).parent.parent
     published = root / "docs" / "results"

@@ -48,6 +48,16 @@ def test_ids_may_be_texts_and_names_may_have_directories(job: Job) -> None:
     assert (job.out / "7/data.txt").read_text() == "7"
 
 
+def test_long_ids_and_long_reasons_of_failures_do_not_stop_each_other(job: Job) -> None:
+    # A task and its outcomes are each more than a pipe holds: 64 ids of 6 kB one way, 64 reasons of 4 kB the other.
+    job.module("def make(text): raise ValueError('why ' * 2000)")
+
+    counts, failures = job.run("[f'{n:06}' + 'x' * 6000 for n in range(1000)]", name="{:.6}.csv", workers=2)
+
+    assert counts == [0, 0, 1000, 0, True]
+    assert len({name for name, _, _ in failures}) == len(failures)
+
+
 def test_no_ids_are_a_complete_job(job: Job) -> None:
     job.module("make = plain")
     assert job.run("[]")[0] == [0, 0, 0, 0, True]

@@ -127,6 +127,73 @@ def test_ctrl_c_while_waiting_for_a_service_ends_it(interpreter: Interpreter) ->
     interpreter.interrupt(script)
 
 
+# A loop that starts over after each exception. `list.extend` keeps what came before one, and runs no bytecode between
+# taking an object and keeping it, where the interpreter itself would lose the object to a signal.
+GO_ON = """
+    import pyarrow, shoal, signal, sys
+    class Raised(Exception): pass
+    def raises(*_): raise Raised
+    in_progress, batches = {in_progress}, {batches}
+    reader = shoal.read(sys.argv[1], limit_rate="10MB", progress=raises if in_progress else None)
+    source = reader.batches(rows=20) if batches else reader
+    signal.signal(signal.SIGALRM, raises)
+    taken, raised = [], 0
+    while reader.report is None:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0 if in_progress else 0.005)
+            taken.extend(source)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Raised:
+            raised += 1
+    names = [name.as_py() for one in taken for name in pyarrow.record_batch(one)["name"]] if batches else None
+    names = names or [one.name for one in taken]
+    report = reader.report
+    print(len(names), len(set(names)), report.written, report.failed, report.complete, raised > 2)
+"""
+
+
+@pytest.mark.parametrize("in_progress", [False, True], ids=["a signal handler", "the progress function"])
+@pytest.mark.parametrize("batches", [False, True], ids=["objects", "batches"])
+def test_a_loop_that_goes_on_after_an_exception_gets_every_object_once(
+    interpreter: Interpreter, tmp_path: Path, batches: bool, in_progress: bool
+) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "tree").mkdir()
+    for number in range(600):
+        (tmp_path / "tree" / str(number)).write_bytes(b"x" * 10_000)
+
+    done = interpreter.run(GO_ON.format(batches=batches, in_progress=in_progress), tmp_path / "tree")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "600 600 600 0 True True\n", "")
+
+
+def test_a_stream_of_batches_begins_with_what_an_exception_interrupted(
+    interpreter: Interpreter, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "tree").mkdir()
+    for number in range(100):
+        (tmp_path / "tree" / str(number)).write_bytes(b"x" * 1000)
+    script = """
+        import pyarrow, shoal, sys
+        def raises(progress):
+            if progress.run.written: raise ZeroDivisionError
+        batches = shoal.read(sys.argv[1], limit_rate="100kB", progress=raises).batches(rows=10)
+        rows, raised = 0, 0
+        while not raised:
+            try:
+                rows += len(next(batches))
+            except ZeroDivisionError:
+                raised += 1
+        rows += sum(map(len, pyarrow.RecordBatchReader.from_stream(batches)))
+        print(rows, raised)
+    """
+
+    done = interpreter.run(script, tmp_path / "tree")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "100 1\n", "")
+
+
 def test_a_forked_child_is_told_and_new_readers_work_there(interpreter: Interpreter, many: Path) -> None:
     script = """
         import gc, os, shoal, signal, sys

@@ -99,7 +99,7 @@ def test_what_is_appended_as_tuples_is_what_struct_packs(
 ) -> None:
     rows = list(struct.iter_unpack(text, chance.randbytes(struct.calcsize(text) * count)))
     path = tmp_path_factory.mktemp("append") / "f"
-    assert package.Records.append(path, rows, text) == count
+    assert package.Records.append(path, rows, text).records == count
     packed = b"".join(struct.pack(text, *row) for row in rows)
     assert all_same(list(package.Records(path, text)), list(struct.iter_unpack(text, packed)))
 
@@ -302,7 +302,7 @@ def test_an_arrow_schema_is_a_format(tmp_path: pathlib.Path) -> None:
         {"when": [1, 2, 3], "on": [True, False, True], "x": [0.5, -1, 2], "key": [b"aaaa", b"b\0\0\0", b"cccc"]},
         schema=pyarrow.schema([field.with_nullable(True) for field in schema]),
     )
-    assert package.Records.append(tmp_path / "f", table, schema) == 3
+    assert package.Records.append(tmp_path / "f", table, schema).records == 3
     records = package.Records(tmp_path / "f", schema)
     assert records.record_size == 8 + 1 + 4 + 4
     assert records.arrow().to_pydict() == table.to_pydict()
@@ -314,19 +314,19 @@ def test_an_arrow_schema_is_a_format(tmp_path: pathlib.Path) -> None:
 def test_rows_of_every_kind_are_appended(tmp_path: pathlib.Path) -> None:
     path, rows = tmp_path / "f", [(1, 2, 3), (4, 5, 6)]
     append = package.Records.append
-    assert append(path, rows, FORMAT) == 2
-    assert append(path, (list(row) for row in rows), FORMAT) == 2
+    assert append(path, rows, FORMAT).records == 2
+    assert append(path, (list(row) for row in rows), FORMAT).records == 2
     data = b"".join(struct.pack(FORMAT, *row) for row in rows)
     for kind in (data, bytearray(data), memoryview(data)):
-        assert append(path, kind, FORMAT) == 2
+        assert append(path, kind, FORMAT).records == 2
     array = numpy.array(rows, DTYPE)
-    assert append(path, array, FORMAT, names=NAMES) == 2
-    assert append(path, array[::-1][::-1], DTYPE) == 2
+    assert append(path, array, FORMAT, names=NAMES).records == 2
+    assert append(path, array[::-1][::-1], DTYPE).records == 2
     small = array.astype([("len", ">u2"), ("id", "u1"), ("ts", "<u4")])
     small["len"], small["id"], small["ts"] = array["len"], array["id"], array["ts"]
-    assert append(path, small, DTYPE) == 2
-    assert append(path, package.Records(path, FORMAT, names=NAMES)[:2], FORMAT, names=NAMES, durable=True) == 2
-    assert append(path, [], FORMAT) == 0
+    assert append(path, small, DTYPE).records == 2
+    assert append(path, package.Records(path, FORMAT, names=NAMES)[:2], FORMAT, names=NAMES, durable=True).records == 2
+    assert append(path, [], FORMAT).records == 0
     assert list(package.Records(path, FORMAT)) == rows * 9
 
 
@@ -360,7 +360,7 @@ def test_bytes_that_are_too_long_and_floats_too_large_are_refused(tmp_path: path
     for layout, value in (("2s", b"abc"), ("<f", 1e300), ("<e", 70000.0), ("<d", "x"), ("2s", "ab")):
         with pytest.raises(package.ConfigError, match=r"row 0 .*f0"):
             package.Records.append(tmp_path / "f", [(value,)], layout)
-    assert package.Records.append(tmp_path / "f", [(b"a",), (b"",)], "2s") == 2
+    assert package.Records.append(tmp_path / "f", [(b"a",), (b"",)], "2s").records == 2
     assert (tmp_path / "f").read_bytes() == b"a\0\0\0"
 
 

@@ -6,8 +6,11 @@ import gc
 import itertools
 import os
 import random
+import shutil
 import struct
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 import tracemalloc
@@ -318,7 +321,7 @@ def test_who_reads_while_others_append_sees_whole_records_only(interpreter: Inte
         import shoal, struct, sys
         for at in range(400):
             rows = [(at, writer, 7) for writer in [int(sys.argv[2])] for _ in range(37)]
-            assert shoal.Records.append(sys.argv[1], rows, "<QII") == 37
+            assert shoal.Records.append(sys.argv[1], rows, "<QII").records == 37
     """
     writers = [interpreter.start(script, path, f"{number}") for number in range(3)]
     seen, records = 0, package.Records(path, FORMAT, follow=True)
@@ -366,24 +369,70 @@ def test_a_program_killed_while_it_appends_leaves_all_records_of_a_call_or_none(
         time.sleep(chance.random() * 0.1)
         process.kill()
         process.communicate()
-        # Whatever it left, who follows sees whole records, and the next append mends the file.
+        # Whatever it left, readers that follow see whole records, and the next append cuts it off unasked.
         if whole:
             assert (len(package.Records(path, "1000003s", tail="drop")) - before) % 20 == 0
         for (record,) in itertools.islice(package.Records(path, "1000003s", follow=True), 3):
             assert record == bytes([7]) * 1_000_003
-        assert package.Records.append(path, bytes([7]) * 1_000_003, "1000003s") == 1
+        length = path.stat().st_size
+        done = package.Records.append(path, bytes([7]) * 1_000_003, "1000003s", tail="error" if whole else "cut")
+        assert (done.records, done.cut) == (1, length - done.first * 1_000_003)
         records = package.Records(path, "1000003s")
         assert records[-1] == (bytes([7]) * 1_000_003,)
-        os.truncate(path, 1_000_003 + chance.randrange(1_000_003))
+        os.truncate(path, 1_000_003)
         before = 1
 
 
-def test_a_torn_end_is_cut_by_the_next_append(path: Path) -> None:
+def test_a_torn_end_is_refused_by_an_append_and_cut_only_when_asked_for(path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"half of one")
-    assert package.Records.append(path, [(1, 2, 3)], FORMAT) == 1
+    before = path.read_bytes()
+    with pytest.raises(package.IntegrityError, match="11 bytes more") as caught:
+        package.Records.append(path, [(1, 2, 3)], FORMAT)
+    assert (caught.value.kind, caught.value.name) == ("torn", str(path))
+    assert 'tail="cut"' in (caught.value.hint or "")
+    with pytest.raises(package.ConfigError, match="'cut'"):
+        package.Records.append(path, [(1, 2, 3)], FORMAT, tail="drop")  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+    done = package.Records.append(path, [(1, 2, 3)], FORMAT, tail="cut")
+    assert done == package.Appended(records=1, first=60_000, cut=11)
     records = package.Records(path, FORMAT)
     assert (len(records), records[-1]) == (60_001, (1, 2, 3))
+
+
+def test_records_survive_an_append_with_the_wrong_format(tmp_path: Path) -> None:
+    package.Records.append(tmp_path / "f", b"abcdefghij" * 3, "10s")
+    with pytest.raises(package.IntegrityError):
+        package.Records.append(tmp_path / "f", [(1, 2)], "<QQ")
+    assert (tmp_path / "f").read_bytes() == b"abcdefghij" * 3
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (scripts/install_test_tools.sh)")
+@pytest.mark.parametrize("fails", ["fdatasync", "fsync"])
+def test_a_durable_append_that_cannot_be_synced_can_be_called_again_and_appends_once(
+    tmp_path: Path, fails: str
+) -> None:
+    # fdatasync is the file's, fsync that of the directory of a file that the call has made.
+    script = """
+        import os, shoal, sys
+        for _ in range(2):
+            try:
+                print(shoal.Records.append(sys.argv[1], bytes(range(16)), "<QQ", durable=True).records)
+            except shoal.RunError as error:
+                print("syncing" in str(error), os.path.getsize(sys.argv[1]), os.listxattr(sys.argv[1]))
+    """
+    inject = ["-e", "trace=fsync,fdatasync", "-e", f"inject={fails}:error=EIO:when=1"]
+    strace = ["strace", "-f", "-qq", "-y", "-o", str(tmp_path / "calls"), *inject]
+    done = subprocess.run(
+        [*strace, sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "new")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("True 0 []\n1\n", "")
+    assert (tmp_path / "new").read_bytes() == bytes(range(16))
+    assert f"<{tmp_path}>" in (tmp_path / "calls").read_text(), "the directory of a new file is synced"
 
 
 def test_an_append_that_fails_in_the_middle_leaves_the_file_as_it_was(interpreter: Interpreter, path: Path) -> None:
@@ -395,7 +444,7 @@ def test_an_append_that_fails_in_the_middle_leaves_the_file_as_it_was(interprete
             shoal.Records.append(sys.argv[1], bytes(16_000_000), "<QII")
         except shoal.RunError as error:
             print(error.name == sys.argv[1], "appending" in str(error))
-        print(len(shoal.Records(sys.argv[1], "<QII")), shoal.Records.append(sys.argv[1], bytes(16), "<QII"))
+        print(len(shoal.Records(sys.argv[1], "<QII")), shoal.Records.append(sys.argv[1], bytes(16), "<QII").records)
     """
     done = interpreter.run(script, path)
     assert (done.stdout, done.stderr) == ("True True\n60000 1\n", "")

@@ -45,18 +45,22 @@ def test_without_a_source_id_a_second_save_finds_the_files_of_the_first(tmp_path
     package.save(numbered(100), tmp_path / "out")
 
     again = package.save(numbered(100), tmp_path / "out")
-    assert (again.written, again.failed) == (0, 100)
-    assert {failure.kind for failure in again.failures} == {"exists"}
+    assert (again.written, again.skipped, again.failed) == (0, 100, 0), "the same bytes are there"
+    other = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out")
+    assert (other.written, other.failed) == (0, 100)
+    assert {failure.kind for failure in other.failures} == {"exists"}
 
     replaced = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always")
     assert (replaced.written, replaced.failed) == (100, 0)
     assert set(files(tmp_path / "out").values()) == {b"new"}
 
 
-def test_a_name_that_comes_twice_is_saved_once(tmp_path: Path) -> None:
-    report = package.save([("twice", b"1"), ("twice", b"2")], tmp_path / "out", workers=1)
-    assert (report.written, report.skipped, report.duplicates) == (1, 1, 1)
-    assert files(tmp_path / "out") == {b"twice": b"1"}
+def test_of_a_name_that_comes_twice_the_second_is_a_failure_unless_it_is_the_same(tmp_path: Path) -> None:
+    items = [("twice", b"1"), ("twice", b"2"), ("same", b"3"), ("same", b"3")]
+    report = package.save(items, tmp_path / "out", workers=1)
+    assert (report.written, report.skipped, report.duplicates, report.failed) == (2, 1, 1, 1)
+    assert [(failure.name, failure.kind) for failure in report.failures] == [("twice", "name-conflict")]
+    assert files(tmp_path / "out") == {b"twice": b"1", b"same": b"3"}
 
 
 def test_a_complete_source_id_is_not_asked_for_items_again(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -39,6 +41,42 @@ def test_a_directory_is_listed_and_its_files_are_served(service: Service, tmp_pa
     assert fetch(server.url + "/get/a/one") == b"1"
     assert server.url == f"http://127.0.0.1:{server.port}"
     assert server.stats.requests == 2
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_small_file_that_changes_while_it_is_read_is_not_sent_as_the_version_before(
+    shoal: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "tree" / "file"
+    path.parent.mkdir()
+    path.write_bytes(b"a" * 1000)
+    time.sleep(0.1)
+    # The file is opened, then half a second passes before it is read.
+    delayed = ("-P", str(path), "-e", "inject=pread64:delay_enter=500000")
+    # -D: what is started here is the service, so that it is what ends with the test.
+    shoal.argv = ("strace", "-D", "-f", "-qq", "-o", os.devnull, *delayed, *shoal.argv)
+    process = shoal.start("serve", path.parent, "--port", "0", "--json")
+    assert process.stdout is not None
+    url = json.loads(process.stdout.readline())["url"]
+    answered: list[int] = []
+
+    def ask() -> None:
+        try:
+            fetch(url + "/get/file")
+            answered.append(200)
+        except urllib.error.HTTPError as refused:
+            answered.append(refused.code)
+            refused.close()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    time.sleep(0.2)
+    with path.open("r+b") as file:
+        file.write(b"b" * 500)
+    asking.join()
+
+    assert answered == [503]
+    assert fetch(url + "/get/file") == b"b" * 500 + b"a" * 500
 
 
 def test_a_name_that_json_cannot_carry_is_left_out_and_counted(service: Service, tmp_path: Path) -> None:

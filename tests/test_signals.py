@@ -147,7 +147,7 @@ COPY = """
     try:
         shoal.copy(sys.argv[1], "out", limit_rate="500kB", durability="none")
     except KeyboardInterrupt as stopped:
-        report = stopped.report
+        report = stopped.report.run
         counted = report.written + report.skipped + report.failed + report.unfinished
         print(report.written, report.listed == counted)
 """

@@ -237,3 +237,23 @@ def test_a_name_from_an_archive_reaches_no_terminal_raw(shoal: Command, tmp_path
     assert "\x1b" not in done.stderr
     assert "\u202e" not in done.stderr
     assert "\\x1b[2Jevil" in done.stderr
+
+
+def test_archives_whose_long_paths_begin_alike_are_two_sources(shoal: Command, tmp_path: Path) -> None:
+    # Messages cut a path at 200 characters. What a run is known by must not.
+    long = tmp_path / ("d" * 120) / ("e" * 120)
+    for name in ("a", "b"):
+        make_zip(long / f"{name}.zip", {f"{name}.txt": name.encode()})
+        done = shoal.run("unzip", long / f"{name}.zip", "-d", "out")
+        assert done.returncode == 0, done.stderr
+    assert there(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}
+
+
+@pytest.mark.parametrize("globs", [["*.zip"], ["*.zip", "*.none"]])
+def test_long_globs_that_begin_alike_are_two_sources(shoal: Command, tmp_path: Path, globs: list[str]) -> None:
+    for name in ("a", "b"):
+        directory = tmp_path / ("d" * 120) / ("e" * 120) / name
+        make_zip(directory / "x.zip", {f"{name}.txt": name.encode()})
+        done = shoal.run("unzip", *(directory / glob for glob in globs), "-d", "out")
+        assert done.returncode == 0, done.stderr
+    assert there(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}

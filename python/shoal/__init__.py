@@ -27,13 +27,14 @@ from shoal._expression import col, count
 from shoal._generate import generate
 from shoal._options import Archives, Files, ListGet
 from shoal._read import read
-from shoal._records import Groups, Records, Scan
-from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Status
+from shoal._records import Appended, Groups, Records, Scan
+from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Skipped, Status
 from shoal._save import save
 from shoal._shoal import Batch, Batches, Object, Reader, RecordBatch, Server, __version__
 from shoal._unzip import unzip
 
 __all__ = [
+    "Appended",
     "Archives",
     "Batch",
     "Batches",
@@ -65,6 +66,7 @@ __all__ = [
     "Server",
     "ServerStats",
     "ShoalError",
+    "Skipped",
     "Status",
     "UnsafeNameError",
     "__version__",

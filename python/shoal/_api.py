@@ -252,7 +252,7 @@ def copy(
     durability: Durability = "batch",
     overwrite: Overwrite = "never",
     layout: Layout = "names",
-    keep_times: bool = False,
+    keep_times: bool | None = None,
     journal: Path | None = None,
     max_retries: int = 10,
     retry_timeout: float = 180.0,
@@ -275,6 +275,10 @@ def copy(
     What was committed is kept in a journal inside the destination. The same call again does what is left; when nothing
     is left it returns at once, with `completed_before` set.
 
+    Files and directories keep the permission bits of a source of files or archives, less the umask; set-id and sticky
+    bits are dropped, and directories stay open to their owner. Objects of a service follow the umask. Empty directories
+    are made; they count as skipped.
+
     Args:
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
@@ -290,7 +294,8 @@ def copy(
             their partition, such as `out/00/0012/34/name`: the fastest there is, at most 100 objects to a directory.
             Objects that had to be tried again later lie under `out/retried/`. A name that is listed twice is found
             only within a partition. Partitions are numbered by the listing, so a directory takes one job.
-        keep_times: Files get the time at which the source says they were last changed, where it says so.
+        keep_times: Give files the time at which the source says they were last changed, where it says so. By
+            default those of files and archives, not of a service.
         journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
         max_retries: How often one object is tried again.
         retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
@@ -305,12 +310,13 @@ def copy(
         retry_failed: Try the failures in the journal again, and nothing else.
         again: List anew although the journal says that the job is complete.
         relist: List from the start instead of from the journal's place, and skip what is committed.
-        force_resume: Continue although the options differ from those in the journal.
+        force_resume: Continue although the options differ from those in the journal; everything is listed anew.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -323,8 +329,8 @@ def copy(
     Example:
         >>> with shoal.serve(synthetic="1000:100") as service:
         ...     report = shoal.copy(service.url, "out/")
-        >>> report.written, report.bytes, report.failed
-        (1000, 100000, 0)
+        >>> report.written, report.bytes, report.ok
+        (1000, 100000, True)
     """
     options = engine_options(
         workers=workers,
@@ -403,19 +409,21 @@ def serve(
     return _shoal.Server(directory, synthetic, address, port, page_size, access_log)
 
 
-def status(path: Path, *, failures: int | None = 100) -> Status:
+def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100) -> Status:
     """Reads what a journal says, without touching it; a run may be at work on it meanwhile.
 
     Args:
         path: The destination of a run, or the journal named with `journal=`.
         failures: How many failures of each run are read, the first ones; None reads all, and needs memory for them.
+        skipped: How many names are read of what each run left out without being asked for (links, pipes, names met
+            before), the first ones; None reads all that the journal has, 100,000 at the most.
 
     Returns:
         Who works on the destination, and for each run in its journal the counts, whether it is complete, failures with
         their reasons and the history of its rate.
 
     Raises:
-        ConfigError: There is no journal, or `failures` is below 0.
+        ConfigError: There is no journal, or `failures` or `skipped` is below 0.
         JournalError: It cannot be read.
 
     Example:
@@ -424,6 +432,8 @@ def status(path: Path, *, failures: int | None = 100) -> Status:
         >>> shoal.status("copied/").runs[-1].total.written
         10
     """
-    if failures is not None and failures < 0:
-        raise ConfigError(f"failures is below 0: {failures}")
-    return _shoal.status(path, sys.maxsize if failures is None else failures)
+    for name, count in (("failures", failures), ("skipped", skipped)):
+        if count is not None and count < 0:
+            raise ConfigError(f"{name} is below 0: {count}")
+    shown = [sys.maxsize if count is None else count for count in (failures, skipped)]
+    return _shoal.status(path, *shown)

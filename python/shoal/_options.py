@@ -38,7 +38,7 @@ class Options(TypedDict):
     durability: Durability
     overwrite: Overwrite
     layout: Layout
-    keep_times: bool
+    keep_times: bool | None
     journal: Path | None
     max_retries: int
     retry_timeout: float
@@ -355,7 +355,7 @@ def engine_options(
     durability: Durability,
     overwrite: Overwrite,
     layout: Layout,
-    keep_times: bool,
+    keep_times: bool | None,
     journal: Path | None,
     max_retries: int,
     retry_timeout: float,
@@ -387,7 +387,7 @@ def engine_options(
         durability=durability,
         overwrite=overwrite,
         layout=layout,
-        keep_times=bool(keep_times),
+        keep_times=None if keep_times is None else bool(keep_times),
         journal=journal,
         max_retries=_at_least(max_retries, 0, "max_retries"),
         retry_timeout=_seconds(retry_timeout, "retry_timeout"),

@@ -78,7 +78,7 @@ def read(
     Returns:
         An iterator of `shoal.Object`: `.name`, `.size`, `.data` (a memoryview; nothing is copied), `bytes(obj)`. Its
         `.batches()` gives Arrow record batches instead, for PyArrow, Polars, DuckDB and pandas. `.report` is there
-        after the last object: look at `reader.report.failed`.
+        after the last object: look at `reader.report.ok`.
 
     Raises:
         ConfigError: An argument is wrong, or the directory is not there.
@@ -91,8 +91,8 @@ def read(
         >>> with shoal.serve(synthetic="1000:100") as service:
         ...     reader = shoal.read(service.url)
         ...     total = sum(obj.size for obj in reader)
-        >>> total, reader.report.failed
-        (100000, 0)
+        >>> total, reader.report.ok
+        (100000, True)
     """
     return reader(
         source,

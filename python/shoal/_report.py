@@ -18,7 +18,8 @@ class Counts(NamedTuple):
     Attributes:
         listed: Named by the listing.
         written: Written to the sink and committed.
-        skipped: Left out on purpose: duplicates, excluded names, what is no file, vanished ones where asked for.
+        skipped: Left out on purpose: duplicates, excluded names, what is no file, vanished ones where asked for. Empty
+            directories count here too, although they are made.
         failed: Failed for good; the journal has their reasons.
         unfinished: None of these yet: what the same call does next time.
         bytes: Bytes of the written objects.
@@ -49,16 +50,21 @@ class Failure(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a run did. The counts are those of this run; `total` has those of all runs that its journal joins.
+    """What a run did. `ok` is the one thing to look at: whether everything arrived.
+
+    The counts are those of this run, but for `failed`: it has the failures that stand, those of earlier runs included,
+    since a resumed run has none of its own for what failed before. `run` and `total` have all counts of this run and of
+    all runs that its journal joins; both balance.
 
     Attributes:
         listed: Objects named by the listing.
         written: Objects written to the sink and committed.
         skipped: Objects left out on purpose.
-        failed: Objects that failed for good.
+        failed: Objects that failed for good, over all runs: `total.failed`. Those of this run are `run.failed`.
         unfinished: Objects listed and none of these; 0 unless the run was stopped.
         bytes: Bytes of the written objects.
-        total: The same counts over all runs.
+        run: All counts of this run. They balance: listed = written + skipped + failed + unfinished.
+        total: The same over all runs that the journal joins.
         seconds: Wall time of this run.
         retries: Requests made again after a failure.
         unverified: Objects whose length the source could not tell.
@@ -82,6 +88,7 @@ class Report(NamedTuple):
     failed: int
     unfinished: int
     bytes: int
+    run: Counts
     total: Counts
     seconds: float
     retries: int
@@ -98,6 +105,11 @@ class Report(NamedTuple):
     paused: float
     failures: tuple[Failure, ...]
     notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job is complete, and everything listed over all runs is written or was skipped on purpose."""
+        return self.complete and not self.total.failed and not self.total.unfinished
 
 
 class Progress(NamedTuple):
@@ -192,6 +204,19 @@ class Sample(NamedTuple):
     bytes: int
 
 
+class Skipped(NamedTuple):
+    """An object that was left out without being asked for.
+
+    Attributes:
+        name: Its name as the source gave it.
+        reason: Why: duplicate, link, dangling-link, looping-link, pipe, socket, device, special (in an archive, a
+            device or pipe) or vanished.
+    """
+
+    name: str
+    reason: str
+
+
 class RunStatus(NamedTuple):
     """One run in a journal: one source with the same options, however often it was resumed.
 
@@ -202,6 +227,11 @@ class RunStatus(NamedTuple):
         sessions: How often it was begun or resumed.
         completed: When it was complete, or None while it is not.
         total: What is committed; `unfinished` counts the objects that wait for a later try.
+        skipped_by: The skipped objects, counted by reason: those of `Skipped`, and filtered (`include`, `exclude`),
+            directory (made, or brought along by what lies in it), elsewhere (in another shard).
+        kept: Of those written: what was found as an earlier session of the run had written it.
+        skipped: The first that were left out without being asked for.
+        skipped_more: How many more there are of these. The journal has the names of the first 100,000.
         deferred: Objects that wait for a later try.
         until_reboot: Something is committed that a reboot would lose; it is done again after one.
         failures: The first failures.
@@ -214,6 +244,10 @@ class RunStatus(NamedTuple):
     sessions: int
     completed: datetime | None
     total: Counts
+    skipped_by: dict[str, int]
+    kept: int
+    skipped: tuple[Skipped, ...]
+    skipped_more: int
     deferred: int
     until_reboot: bool
     failures: tuple[Failure, ...]

@@ -115,7 +115,8 @@ def save(
             second, between items. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -128,8 +129,8 @@ def save(
 
     Example:
         >>> report = shoal.save(((f"{n:04}.txt", f"number {n}") for n in range(1000)), "numbers/")
-        >>> report.written, report.failed
-        (1000, 0)
+        >>> report.written, report.ok
+        (1000, True)
     """
     defaults = _shoal.default_options()
     options = engine_options(

@@ -64,8 +64,8 @@ def save(
 ) -> Report:
     """Saves every item into the sink. `shoal.save` says all of it."""
 
-def status(path: Path, shown: int) -> Status:
-    """What the journal of a destination says, with the first `shown` failures of each run."""
+def status(path: Path, shown: int, skipped: int) -> Status:
+    """What a journal says, with the first `shown` failures of each run and `skipped` names of what was left out."""
 
 def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]], object]) -> None:
     """Calls a function with the failures of a run, some hundred at a time, so that millions need no memory."""
@@ -85,8 +85,9 @@ def append_records(
     format: RecordFormat,  # noqa: A002
     offset: int,
     durable: bool,
+    cut: bool,
 ) -> tuple[int, int, int]:
-    """Appends whole records: the place of the first new one, how many, and the bytes cut off before."""
+    """Appends whole records: how many, the place of the first new one, and the bytes cut off before."""
 
 def limit_copy(
     address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
@@ -491,8 +492,11 @@ class Placer:
     ) -> Placer:
         """Joins a run. `leash`: a file descriptor; when its other end is closed, this process ends."""
 
-    def put(self, token: int, name: bytes, data: object, again: bool) -> None:
-        """Hands data over to be written; waits while too much of it waits already."""
+    def put(self, token: int, name: bytes, data: object, again: int) -> None:
+        """Hands data over to be written; waits while too much of it waits already.
+
+        `again`: 1 if an earlier session may have made it, 2 if a process of this one has died over it.
+        """
 
     def collect(self, wait: bool) -> tuple[list[Written], list[Failed]]:
         """What was written since the last call, and what was not; `wait`: of all that was handed over."""

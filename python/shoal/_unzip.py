@@ -38,7 +38,7 @@ def unzip(
     into_subdirectories: bool = False,
     include: Patterns = (),
     exclude: Patterns = (),
-    keep_times: bool = False,
+    keep_times: bool | None = None,
     encoding: str = "auto",
     backslashes: Backslashes = "refuse",
     max_size: Size | None = None,
@@ -73,7 +73,7 @@ def unzip(
     the directory, fails alone. An archive that is none, that is damaged as a whole or goes beyond a limit counts as
     one failure under its own name. A name that comes a second time, in the same archive or in another one, is a
     failure too; the first stays. Links and devices count as skipped, and so do entries for directories; empty
-    directories are made.
+    directories are made. Files and directories get the permissions that the archive has for them, less the umask.
 
     Args:
         archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of such. Whether one
@@ -83,7 +83,8 @@ def unzip(
             directory.
         include: Only names that match one of these globs.
         exclude: No name that matches one of these globs; looked at after `include`.
-        keep_times: Files get the time at which the archive says they were last changed. Directories do not.
+        keep_times: Give files the time at which the archive says they were last changed, as by default; directories
+            do not get it.
         encoding: What the names of entries are written in that do not say so themselves: `"auto"`, or the name of an
             encoding such as `"shift_jis"` or `"windows-1251"`.
         backslashes: What a backslash in a name is: `"refuse"` makes the entry a failure, `"separator"` makes it a `/`.
@@ -113,7 +114,8 @@ def unzip(
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed entries do not raise (unless `on_error="raise"`): look at `report.failed`.
+        The report. Failed entries do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong, or no archive has that name.
@@ -128,8 +130,8 @@ def unzip(
         ...     for letter in "abc":
         ...         archive.writestr(f"{letter}.txt", letter * 1000)
         >>> report = shoal.unzip("letters.zip", "letters/")
-        >>> report.written, report.bytes, report.failed
-        (3, 3000, 0)
+        >>> report.written, report.bytes, report.ok
+        (3, 3000, True)
     """
     source = archives_of(
         archives,

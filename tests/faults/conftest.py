@@ -1,4 +1,4 @@
-"""A small file system of a test's own."""
+"""Small file systems of a test's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from faults.disks import Disk
 
 
 @pytest.fixture
@@ -29,3 +31,20 @@ def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     yield mount
     for place in mounted:
         subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Disk]]:
+    """Makes a file system of this kind on a loop device; unmounted and removed at the end of the test."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small file system")
+    disks: list[Disk] = []
+
+    def make(kind: str) -> Disk:
+        disks.append(Disk(kind, tmp_path))
+        return disks[-1]
+
+    yield make
+    for made in disks:
+        made.unmount()
+        made.image.unlink()

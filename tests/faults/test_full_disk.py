@@ -62,3 +62,17 @@ def test_no_room_even_for_the_journal_is_said(shoal: Command, service: Service, 
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["kind"] in {"destination-full", "journal"}
     assert str(place) in done.stderr
+
+
+def test_a_manifest_that_does_not_fit_on_the_disk_is_an_error(shoal: Command, tmpfs: Callable[[str], Path]) -> None:
+    place = tmpfs("size=64k")
+    (shoal.directory / "tree").mkdir()
+    for number in range(COUNT):
+        (shoal.directory / "tree" / f"{number}").touch()
+    with (place / "SHA256SUMS").open("w") as manifest:
+        process = shoal.start("read", "tree", "--checksum", "sha256", stdout=manifest)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 3, said
+    assert "error: cannot write to standard output: No space left on device" in said
+    # Most of it would have fitted nowhere: 4,000 lines of 70 bytes.
+    assert (place / "SHA256SUMS").stat().st_size <= 64 << 10

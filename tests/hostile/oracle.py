@@ -116,6 +116,7 @@ class Shoal:
         self.directory = directory
         self.out = directory / "out"
         self.runs = 0
+        self.within: list[str] = []  # a command that runs another one, such as a tracer
 
     def start(self, *arguments: str | Path) -> Running:
         """Starts the command with these arguments."""
@@ -123,7 +124,7 @@ class Shoal:
         logs = (self.directory / f"stdout-{self.runs}", self.directory / f"stderr-{self.runs}")
         # A proxy of the machine that runs the tests has nothing to do with a service on loopback.
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        command = [sys.executable, "-m", "shoal", *map(str, arguments)]
+        command = [*self.within, sys.executable, "-m", "shoal", *map(str, arguments)]
         with logs[0].open("wb") as stdout, logs[1].open("wb") as stderr:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment, cwd=self.directory
@@ -201,9 +202,12 @@ def assert_same_tree(found: Mapping[str, bytes], expected: Mapping[str, bytes]) 
 
 def assert_balanced(report: Mapping[str, Any]) -> None:
     """Fails unless the counts of this run and of all runs add up."""
-    for counts in (report, report["total"]):
+    for counts in (report["run"], report["total"]):
         parts = counts["written"] + counts["skipped"] + counts["failed"] + counts["unfinished"]
         assert counts["listed"] == parts, report
+    assert report["failed"] == report["total"]["failed"], report
+    if report["failed"] or report["total"]["unfinished"]:
+        assert not report["ok"], report
 
 
 def assert_quiet_bytes(text: str) -> None:

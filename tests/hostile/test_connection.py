@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
+import time
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, until
 from servers import faults
 from servers.fault_server import AwayKind, Exchange, Fault, head
 from servers.fixtures import MakeServer, with_and_without_echo
@@ -255,3 +257,30 @@ def test_a_server_that_closes_after_every_answer_is_no_fault(
     server.start()
     assert_arrived(shoal_command.copy(server, "--max-retries", "0"), objects)
     assert len(server.connections) >= 20
+
+
+# Row C6: the process is stopped for a while and goes on
+
+
+@with_and_without_echo
+def test_a_copy_that_is_stopped_for_a_while_goes_on_exactly_though_its_connections_were_closed(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(400) | {f"big-{number}": BIG for number in range(10)}
+    server = fault_server(objects)
+    server.names = [name for pair in zip(numbered(10), [f"big-{n}" for n in range(10)], strict=True) for name in pair]
+    server.names += [name for name in objects if name not in server.names]
+    server.idle = 0.5
+    server.start()
+    # Longer than every limit: the times out while stopped are none of the service's.
+    running = shoal_command.start_copy(server, "--limit-rate", "1MB", "--max-retries", "2", "--timeout", "1")
+    until(lambda: len(server.fetched()) >= 6)
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        before = len(server.connections)
+        time.sleep(3)
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+    outcome = running.wait(30)
+    assert_arrived(outcome, objects)
+    assert len(server.connections) > before, "none of the old ones was left"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import shoal as package
 from hostile.oracle import Shoal, assert_arrived, assert_balanced, assert_stopped, numbered, tree, until
 from servers import faults
 from servers.fault_server import Exchange, Fault
@@ -196,6 +197,21 @@ def test_with_ignore_vanished_they_are_skipped(shoal_command: Shoal, fault_serve
     server.names = ["gone-1", *objects, "gone-2"]
     server.start()
     assert_arrived(shoal_command.copy(server, "--ignore-vanished"), objects, skipped=2)
+
+
+def test_what_vanished_or_was_met_before_is_listed_with_its_reason(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(20)
+    server = fault_server(objects)
+    first, *_, last = objects
+    server.names = ["gone-1", *objects, first, "gone-2", last, "gone.tmp"]
+    server.start()
+    assert_arrived(shoal_command.copy(server, "--ignore-vanished", "--exclude", "*.tmp"), objects, skipped=5)
+    (run,) = package.status(shoal_command.out).runs
+    expected = [("gone-1", "vanished"), ("gone-2", "vanished"), (first, "duplicate"), (last, "duplicate")]
+    assert sorted((one.name, one.reason) for one in run.skipped) == sorted(expected)
+    assert run.skipped_by == {"filtered": 1, "duplicate": 2, "vanished": 2}
 
 
 def test_an_empty_listing_is_a_finished_job(shoal_command: Shoal, fault_server: MakeServer) -> None:

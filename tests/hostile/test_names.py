@@ -18,6 +18,7 @@ import pytest
 
 from hostile.oracle import (
     DEFAULTS,
+    REPORT_FAILURES,
     SHOWN_MAX,
     Outcome,
     Shoal,
@@ -102,6 +103,24 @@ def test_names_that_would_leave_the_destination_are_recorded_failures(
     assert set(server.fetched()) == objects.keys()  # what cannot be stored is not asked for either
     assert {failure["tries"] for failure in outcome.report["failures"]} <= {0, 1}
     assert_status_is_quiet(shoal_command, dict.fromkeys(names, REFUSED))
+
+
+@pytest.mark.parametrize("group", ["unsafe", "legal"])
+def test_no_name_breaks_the_lines_of_a_log_in_json(
+    shoal_command: Shoal, fault_server: MakeServer, surroundings: Path, group: str
+) -> None:
+    names = rows(group)
+    server = fault_server(dict.fromkeys(names, b"hostile"))
+    for name in names:
+        server.on_object(name, faults.status(404))
+    outcome = shoal_command.copy(server.start(), "--log-format", "json")
+    assert outcome.code == 1, outcome
+    said = [json.loads(line) for line in outcome.stderr.splitlines()]
+    assert [line["type"] for line in said] == ["start", "summary"], outcome
+    failures = said[-1]["failures"]
+    assert len(failures) == min(len(names), REPORT_FAILURES)
+    assert all(any(is_name(line["name"], name) for name in names) for line in failures), outcome
+    assert_quiet_bytes(outcome.stderr)
 
 
 def test_the_journal_survives_an_object_named_like_it(

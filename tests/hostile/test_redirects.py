@@ -208,7 +208,7 @@ def test_no_server_leads_to_where_machines_keep_their_credentials_even_if_allowe
     server.start()
     outcome = shoal_command.copy(server, "--allow-host", allowed)
     assert_arrived(outcome, {"plain": b"p"}, {"bait": "bad-answer"})
-    assert outcome.seconds < 5, "nobody is asked"
+    assert outcome.seconds < 5, "no server is asked"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,8 @@ def test_a_redirect_that_names_no_place_or_asks_for_none_is_a_failure(
     server.start()
     outcome = shoal_command.copy(server)
     assert_arrived(outcome, objects, dict.fromkeys(["nowhere", "choices", "proxy"], "bad-answer"))
-    assert len(server.asked("plain")) == 1
+    # Asked for again at most once for each that was refused, to see whether the service refuses all of them now.
+    assert 1 <= len(server.asked("plain")) <= 1 + 3
 
 
 def test_a_listing_elsewhere_stops_the_run_with_the_option_that_would_allow_it(

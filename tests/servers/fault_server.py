@@ -184,6 +184,7 @@ class FaultServer:
         received: Every request, in order of arrival; those behind a broken answer are never answered.
         connections: When each connection was accepted, on the monotonic clock.
         drop_connections: How many connections, from the first, are reset as soon as they are accepted.
+        idle: Seconds without a request after which a connection is closed; None keeps them all.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -196,6 +197,7 @@ class FaultServer:
     received: list[Request] = field(default_factory=list)
     connections: list[float] = field(default_factory=list)
     drop_connections: int = 0
+    idle: float | None = None
 
     def __post_init__(self) -> None:
         self._rules: list[Rule] = []
@@ -369,11 +371,11 @@ class FaultServer:
             self._open.add(conversation)
             listening = self._loop.create_task(conversation.listen())
             try:
-                while request := await conversation.next(self.batching):
+                while request := await asyncio.wait_for(conversation.next(self.batching), self.idle):
                     exchange = self.begin(conversation, request)
                     await self._fault_for(request)(exchange)
                     conversation.current.clear()
-            except (ConnectionEndedError, ConnectionError):
+            except (ConnectionEndedError, ConnectionError, TimeoutError):
                 pass
             except asyncio.CancelledError:
                 reset_on_close(sock)

@@ -12,6 +12,7 @@ pub mod options;
 mod partition;
 pub mod report;
 pub mod serve;
+pub mod session;
 pub mod sink;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
@@ -20,7 +21,7 @@ pub mod transfer;
 
 pub use error::{Class, Error, HostId, Kind, Result};
 pub use name::Name;
-pub use object::{ObjectMeta, Payload};
+pub use object::{DirectoryModes, Modes, ObjectMeta, Payload};
 pub use options::TransferOptions;
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
-pub use report::{Counts, Failure, Progress, Report};
+pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips};

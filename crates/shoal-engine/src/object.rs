@@ -13,10 +13,28 @@ pub struct ObjectMeta {
     pub e_tag: Option<Box<str>>,
     /// When the source says it was last changed.
     pub last_modified: Option<SystemTime>,
-    /// Its source says that it may be run as a program: where files have such a permission, it gets it.
-    pub executable: bool,
+    /// When anything of it was last changed, in nanoseconds since 1970, where its source knows a time that no program can set.
+    pub changed: Option<i64>,
+    /// Permission bits (at most 0o777), where its source has such: a file gets them less the umask.
+    pub mode: Option<u32>,
     /// The source could not tell how long the object is (an answer ended by closing the connection): counted apart.
     pub unverified: bool,
+}
+
+/// The permission bits of a source's directories, for a sink that makes them. Asked when a directory is made, which is rare.
+pub trait DirectoryModes {
+    /// Permission bits (at most 0o777) of the directory in which the objects below `directory` lie, if it has such.
+    fn mode_of(&self, directory: &[u8]) -> Option<u32>;
+}
+
+/// The same, as a sink keeps them while a partition is open.
+pub type Modes = Box<dyn DirectoryModes>;
+
+/// A source with directories that have no permission bits.
+impl DirectoryModes for () {
+    fn mode_of(&self, _directory: &[u8]) -> Option<u32> {
+        None
+    }
 }
 
 /// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
@@ -82,7 +100,9 @@ fn elsewhere() -> Error {
 pub enum Put {
     /// It is there.
     Written,
-    /// This run had written that name before; the first stays.
+    /// An earlier session of this run had written it, with the same bytes. It counts as written.
+    Kept,
+    /// Its bytes were there already, from this session or from another program. It counts as skipped.
     Duplicate,
 }
 

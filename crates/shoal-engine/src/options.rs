@@ -90,8 +90,8 @@ pub struct TransferOptions {
     pub overwrite: Overwrite,
     /// Where objects lie in a directory.
     pub layout: Layout,
-    /// Files get the time at which their source says they were last changed.
-    pub keep_times: bool,
+    /// Files get the time at which their source says they were last changed; by default those of files and archives.
+    pub keep_times: Option<bool>,
     /// Where the journal lives; by default inside the destination.
     pub journal: Option<PathBuf>,
     /// How often one object is tried again after its first try.
@@ -114,7 +114,7 @@ pub struct TransferOptions {
     pub again: bool,
     /// List from the start instead of the journal's place, and skip what is committed.
     pub relist: bool,
-    /// Resume although the options differ from those in the journal.
+    /// Go on although the options differ from those in the journal; everything is listed anew under the new ones.
     pub force_resume: bool,
 }
 
@@ -126,7 +126,7 @@ impl Default for TransferOptions {
             durability: Durability::Batch,
             overwrite: Overwrite::Never,
             layout: Layout::Names,
-            keep_times: false,
+            keep_times: None,
             journal: None,
             max_retries: 10,                         // as object_store's RetryConfig
             retry_timeout: Duration::from_secs(180), // likewise

@@ -26,6 +26,140 @@ impl Counts {
     }
 }
 
+/// Why a listed object was not written, or not by this session. Their names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// `include` or `exclude` leaves it out.
+    Filtered,
+    /// Its name was met before.
+    Duplicate,
+    /// A symbolic link that is not followed.
+    Link,
+    /// A symbolic link that leads nowhere.
+    DanglingLink,
+    /// A symbolic link to a directory in which it lies.
+    LoopingLink,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+    /// A device or pipe of an archive, which are not told apart.
+    Special,
+    /// It is gone, and that was to be ignored.
+    Vanished,
+    /// A directory: made, or brought along by what lies in it.
+    Directory,
+    /// It belongs to another part of the source.
+    Elsewhere,
+    /// Written, but by an earlier session: not counted as skipped.
+    Kept,
+}
+
+impl Reason {
+    /// All, in the order of their numbers.
+    pub const ALL: [Reason; 13] = [
+        Reason::Filtered,
+        Reason::Duplicate,
+        Reason::Link,
+        Reason::DanglingLink,
+        Reason::LoopingLink,
+        Reason::Pipe,
+        Reason::Socket,
+        Reason::Device,
+        Reason::Special,
+        Reason::Vanished,
+        Reason::Directory,
+        Reason::Elsewhere,
+        Reason::Kept,
+    ];
+
+    /// Its stable name, in journals and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Filtered => "filtered",
+            Reason::Duplicate => "duplicate",
+            Reason::Link => "link",
+            Reason::DanglingLink => "dangling-link",
+            Reason::LoopingLink => "looping-link",
+            Reason::Pipe => "pipe",
+            Reason::Socket => "socket",
+            Reason::Device => "device",
+            Reason::Special => "special",
+            Reason::Vanished => "vanished",
+            Reason::Directory => "directory",
+            Reason::Elsewhere => "elsewhere",
+            Reason::Kept => "kept",
+        }
+    }
+
+    /// The reason of this name.
+    pub fn named(name: &str) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+
+    /// Whether the journal has the names of such objects, since leaving them out was not asked for; others are counted.
+    pub fn is_listed(self) -> bool {
+        !matches!(self, Reason::Filtered | Reason::Directory | Reason::Elsewhere | Reason::Kept)
+    }
+}
+
+/// Skipped objects, counted by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skips([u64; Reason::ALL.len()]);
+
+impl Skips {
+    /// One more.
+    pub fn add(&mut self, reason: Reason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// As many more as `other` has.
+    pub fn join(&mut self, other: &Skips) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// How many of a reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// How many are skipped: all but [`Reason::Kept`].
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum::<u64>() - self.of(Reason::Kept)
+    }
+
+    /// How many [`Reason::is_listed`] holds for.
+    pub fn listed(&self) -> u64 {
+        self.iter().filter(|(reason, _)| reason.is_listed()).map(|(_, count)| count).sum()
+    }
+
+    /// The reasons that are met, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl FromIterator<(Reason, u64)> for Skips {
+    fn from_iter<T: IntoIterator<Item = (Reason, u64)>>(counts: T) -> Skips {
+        let mut skips = Skips::default();
+        for (reason, count) in counts {
+            skips.0[reason as usize] += count;
+        }
+        skips
+    }
+}
+
+/// One object that was left out without being asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The name as the source gave it (not necessarily a safe one).
+    pub name: Box<[u8]>,
+    /// Why.
+    pub reason: Reason,
+}
+
 /// One object that failed, or waits to be tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -101,4 +235,18 @@ pub struct Progress {
     pub paused: bool,
     /// Since the start.
     pub elapsed: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_number_and_its_name() {
+        for (at, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!((reason as usize, Reason::named(reason.as_str())), (at, Some(reason)));
+        }
+        let skips: Skips = [(Reason::Filtered, 3), (Reason::Kept, 5), (Reason::Pipe, 1)].into_iter().collect();
+        assert_eq!((skips.total(), skips.listed(), skips.of(Reason::Kept)), (4, 1, 5));
+    }
 }

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::engine::{FAILURES_SHOWN, MARK_ALL, Run};
+use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
-use crate::journal::{self, Journal, OpenOptions, Place, RunKey};
-use crate::options::TransferOptions;
+use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
+use crate::options::{Durability, TransferOptions};
 use crate::report::{Progress, Report};
+use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
 use crate::sink::null::NullSink;
 use crate::sink::{Sink, Start};
@@ -44,12 +45,30 @@ pub struct Transfer {
     source: Arc<dyn Source>,
     sink: Arc<dyn Sink>,
     options: TransferOptions,
+    machine: journal::Machine,
+    batch: Option<u64>,
 }
 
 impl Transfer {
     /// Nothing happens before [`Transfer::run`].
     pub fn new(source: Arc<dyn Source>, sink: Arc<dyn Sink>, options: TransferOptions) -> Transfer {
-        Transfer { source, sink, options }
+        Transfer { source, sink, options, machine: journal::Machine::default(), batch: None }
+    }
+
+    /// For tests: what the machine says of itself, as of one that was restarted.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_machine(mut self, machine: journal::Machine) -> Transfer {
+        self.machine = machine;
+        self
+    }
+
+    /// For tests: a barrier for each so many objects.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_batches_of(mut self, objects: u64) -> Transfer {
+        self.batch = Some(objects);
+        self
     }
 
     /// Runs to the end on threads of its own, which it joins. `observer` is called on this thread about every 50 ms;
@@ -66,7 +85,7 @@ impl Transfer {
     }
 
     fn prepare(self) -> Result<Prepared> {
-        let Transfer { source, sink, options } = self;
+        let Transfer { source, sink, options, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
         let files_max = crate::fs::limits::open_files_left()?;
         let place = match (&options.journal, sink.journal_dir()) {
@@ -78,16 +97,30 @@ impl Transfer {
             let why = "there are no recorded failures to try again: this destination keeps no journal";
             return Err(Error::new(Kind::Config, why).hint("name one with journal=PATH"));
         }
+        if let (Some(directory), Some(bits), false) = (sink.journal_dir(), source.root_mode(), options.retry_failed) {
+            // Before the journal makes it, open to all. What goes wrong here goes wrong again there, and is told.
+            let _ = crate::fs::dir::make_path_with(&directory, bits);
+        }
         let key = run_key(&*source, &*sink, &options);
         let open = OpenOptions {
             again: options.again,
             relist: options.relist,
             retry_failed: options.retry_failed,
             force_resume: options.force_resume,
-            ..OpenOptions::default()
+            machine,
         };
         let (mut journal, mut resume) = Journal::open(&place, &key, &open)?;
-        if resume.completed_at.is_some() && !options.again && !options.retry_failed {
+        if options.journal.is_some() && !resume.sessions.is_empty() && !options.again && !sink.has_begun() {
+            let why = "the journal knows this destination, but nothing of an earlier session is there";
+            return Err(Error::new(Kind::JournalMismatch, why)
+                .on(&crate::display::escape(sink.identity().as_bytes()))
+                .hint("was it deleted, or is its disk not mounted? to begin anew: --again, or another journal"));
+        }
+        if resume.completed_at.is_some() && resume.deferred == 0 && !options.again && !options.retry_failed {
+            if !journal.is_durable() && options.durability != Durability::None {
+                let note = "what is committed was written without a barrier, so that a power cut can take it: --again writes it durably, where the file system can";
+                resume.notes.push(note.to_owned());
+            }
             let report = Report {
                 total: journal.totals(),
                 complete: true,
@@ -99,14 +132,29 @@ impl Transfer {
             };
             return Ok(Prepared::Complete(Box::new(report)));
         }
-        let started = sink.start(&Start { first_began: resume.first_began })?;
-        journal.began(started.began)?;
-        if options.again {
-            journal.mark(MARK_ALL)?;
-            resume.mark = MARK_ALL;
-        }
+        let lease = Arc::new(Lease::new());
+        let local = local_clock();
+        let started = sink.start(&Start {
+            sessions: std::mem::take(&mut resume.sessions),
+            twice: source.twice(),
+            keep_times: options.keep_times.unwrap_or(source.has_times()),
+            lease: lease.clone(),
+        })?;
+        journal.begin_session(started.began, started.volatile)?;
         let wanted = crate::fs::schedstat::wanted;
-        Ok(Prepared::Run(Box::new(Run { source, sink, options, journal, resume, started, files_max, wanted })))
+        Ok(Prepared::Run(Box::new(Run {
+            source,
+            sink,
+            options,
+            journal,
+            resume,
+            started,
+            lease,
+            local,
+            files_max,
+            batch,
+            wanted,
+        })))
     }
 }
 
@@ -130,20 +178,17 @@ fn refuse_inside(source: &dyn Source, sink: &dyn Sink) -> Result<()> {
 
 /// What binds a run to its journal: the source, and the options that change the result.
 fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> RunKey {
+    let globs = |globs: &[String]| serde_json::Value::from(globs).to_string();
     let mut bound = vec![
-        ("include".to_owned(), options.include.join(" ")),
-        ("exclude".to_owned(), options.exclude.join(" ")),
-        ("overwrite".to_owned(), options.overwrite.as_str().to_owned()),
+        ("include".to_owned(), globs(&options.include)),
+        ("exclude".to_owned(), globs(&options.exclude)),
         ("layout".to_owned(), options.layout.as_str().to_owned()),
     ];
-    if options.keep_times {
-        bound.push(("keep_times".to_owned(), "yes".to_owned())); // named only where set: older journals know no such option
-    }
     if options.journal.is_some() {
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
-        bound.push(("destination".to_owned(), sink.identity()));
+        bound.push((DESTINATION.to_owned(), sink.identity()));
     }
-    RunKey { source: source.identity(), options: bound }
+    RunKey { source: source.identity(), options: bound, secrets: source.secrets() }
 }
 
 /// The own options of every source; the one that is made takes its own.

@@ -1,4 +1,4 @@
-//! What the directory sink gives a file besides its bytes (the time of its last change, the permission to be run), and
+//! What the directory sink gives a file besides its bytes (the time of its last change, its permissions), and
 //! directories that no object brings along; and what the engine makes of entries that stand for those.
 
 mod support;
@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::sink::{Mode, Sink};
+use shoal_engine::sink::{Mode, Sink, Start};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
-use shoal_engine::source::memory::MemorySource;
+use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Kind, Name, ObjectMeta, Payload, Result, TransferOptions};
 use support::*;
@@ -57,8 +58,9 @@ fn times_are_kept_where_that_is_asked_for_however_a_file_comes_to_be() {
             let out = temp.path().join("out");
             std::fs::create_dir_all(&out).unwrap();
             std::fs::write(out.join("replaced"), b"mine").unwrap();
-            let options = DirOptions { keep_times: true, layout, ..options(durability, Overwrite::Always) };
-            let mut run = Run::with(&out, options, None, Mode::Fresh).unwrap();
+            let options = DirOptions { layout, ..options(durability, Overwrite::Always) };
+            let start = Start { keep_times: true, ..Start::default() };
+            let mut run = Run::started(&out, options, &start, Mode::Fresh).unwrap();
             let home = if layout == Layout::Names { out.clone() } else { out.join("00/0000/00") };
             let mut names = Vec::new();
             for (at, when) in TIMES.into_iter().enumerate() {
@@ -96,34 +98,39 @@ fn times_are_not_kept_unasked() {
 }
 
 #[test]
-fn a_program_may_be_run_as_far_as_the_umask_permits_and_gets_no_other_bit() {
+fn a_file_has_the_permissions_of_its_source_as_far_as_the_umask_permits_however_it_comes_to_be() {
+    const TEST: &str = "a_file_has_the_permissions_of_its_source_as_far_as_the_umask_permits_however_it_comes_to_be";
+    const MODES: [(Option<u32>, u32); 7] = [
+        (None, 0o640),
+        (Some(0o666), 0o640),
+        (Some(0o777), 0o750),
+        (Some(0o600), 0o600),
+        (Some(0o400), 0o400),
+        (Some(0o6755), 0o750),
+        (Some(0), 0),
+    ];
     let temp = temp_dir();
     if let Some(path) = as_child() {
         // SAFETY: umask only swaps a number; this process runs one test.
         unsafe { libc::umask(0o027) };
         let options = options(Durability::Batch, Overwrite::Always);
-        std::fs::write(path.join("replaced"), b"mine").unwrap();
-        let mut run = Run::with(&path, options, None, Mode::Fresh).unwrap();
-        for executable in [true, false] {
-            let meta = ObjectMeta { executable, ..ObjectMeta::default() };
-            for (kind, pieces) in [("whole", false), ("pieces", true)] {
-                write(&mut run, &format!("{kind}-{executable}"), &meta, pieces).unwrap();
+        for (at, (mode, _)) in MODES.into_iter().enumerate() {
+            std::fs::write(path.join(format!("replaced-{at}")), b"mine").unwrap();
+            let mut run = Run::with(&path, options, &[], Mode::Fresh).unwrap();
+            let meta = ObjectMeta { mode, ..ObjectMeta::default() };
+            for (kind, pieces) in [("whole", false), ("pieces", true), ("replaced", false)] {
+                write(&mut run, &format!("{kind}-{at}"), &meta, pieces).unwrap();
             }
         }
-        write(&mut run, "replaced", &ObjectMeta { executable: true, ..ObjectMeta::default() }, false).unwrap();
         return;
     }
     let out = temp.path().join("out");
     std::fs::create_dir(&out).unwrap();
-    told(&child("a_program_may_be_run_as_far_as_the_umask_permits_and_gets_no_other_bit", &out, &[]));
-    for (name, wanted) in [
-        ("whole-true", 0o750),
-        ("pieces-true", 0o750),
-        ("replaced", 0o750),
-        ("whole-false", 0o640),
-        ("pieces-false", 0o640),
-    ] {
-        assert_eq!(mode(&out.join(name)), wanted, "{name}");
+    told(&child(TEST, &out, &[]));
+    for (at, (given, wanted)) in MODES.into_iter().enumerate() {
+        for kind in ["whole", "pieces", "replaced"] {
+            assert_eq!(mode(&out.join(format!("{kind}-{at}"))), wanted, "{kind}, {given:?}");
+        }
     }
 }
 
@@ -147,17 +154,21 @@ fn copied_files_stay_programs_and_keep_their_times() {
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(time(TIMES[2])).unwrap();
     }
     let source = || Files::new(FilesFrom::Path(from.clone()), FilesOptions::default()).unwrap();
-    let outcome = copy(source(), &out, TransferOptions { keep_times: true, ..TransferOptions::default() });
+    let outcome = copy(source(), &out, TransferOptions { keep_times: Some(true), ..TransferOptions::default() });
     assert!(outcome.error.is_none() && outcome.report.run.written == 3, "{outcome:?}");
     let runs = |name: &str| mode(&out.join(name)) & 0o4100;
     assert_eq!([runs("plain"), runs("program"), runs("large")], [0, 0o100, 0o100]);
     for name in ["plain", "program", "large"] {
         assert_eq!(modified(&out.join(name)), TIMES[2], "{name}");
     }
-    // It changes the result, so a run is not continued with the other choice.
-    let error = copy(source(), &out, TransferOptions::default()).error.expect("other options");
-    assert_eq!(error.kind(), Kind::JournalMismatch);
-    assert!(error.to_string().contains("keep_times: yes -> (not set)"), "{error}");
+    let again = copy(source(), &out, TransferOptions { keep_times: Some(false), ..TransferOptions::default() });
+    assert!(again.error.is_none() && again.report.completed_before.is_some(), "the choice binds no run: {again:?}");
+
+    let (kept, not_kept) = (temp.path().join("kept"), temp.path().join("not kept"));
+    copy(source(), &kept, TransferOptions::default());
+    copy(source(), &not_kept, TransferOptions { keep_times: Some(false), ..TransferOptions::default() });
+    assert_eq!(modified(&kept.join("plain")), TIMES[2], "files keep their times unless told not to");
+    assert!(modified(&not_kept.join("plain")).0 > 1_600_000_000);
 }
 
 #[test]
@@ -167,7 +178,7 @@ fn empty_directories_are_made_in_every_layout_and_survive_a_second_run() {
             let temp = temp_dir();
             let out = temp.path().join("out");
             let options = DirOptions { layout, ..options(durability, Overwrite::Never) };
-            let mut run = Run::with(&out, options, None, Mode::Fresh).unwrap();
+            let mut run = Run::with(&out, options, &[], Mode::Fresh).unwrap();
             for name in ["empty", "a/b/c", "a/b", "empty"] {
                 run.writer.directory(0, &Name::parse(name.as_bytes()).unwrap()).unwrap();
             }
@@ -262,9 +273,15 @@ fn a_run_of_directories_alone_ends_and_a_full_sink_ends_it() {
     assert!(run.balanced() && run.unfinished > 0 && run.failed == 0, "{run:?}");
 }
 
+/// The second object of a name has other bytes than the first.
+fn second(is_second: bool) -> Answer {
+    if is_second { Answer::Other(b"the second".to_vec()) } else { Answer::Whole }
+}
+
 #[test]
-fn a_repeated_name_is_a_failure_where_the_source_says_so() {
-    let pages = || vec![objects(&["a", "b"]), objects(&["c", "a"])];
+fn a_repeated_name_is_a_failure_unless_the_bytes_are_the_same() {
+    let same = |twice| MemorySource::new(vec![objects(&["a", "b"]), objects(&["c", "a"])], 2).twice(twice);
+    let other = |twice| same(twice).answering(|_, count| second(count == 2));
     let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
     let memory = |source: MemorySource| {
         let sink = MemorySink::new();
@@ -272,29 +289,35 @@ fn a_repeated_name_is_a_failure_where_the_source_says_so() {
             .run(&mut |_| std::ops::ControlFlow::Continue(()));
         outcome.report
     };
-    let skipping = memory(MemorySource::new(pages(), 2));
-    assert_eq!((skipping.run.written, skipping.run.skipped, skipping.run.failed), (3, 1, 0));
-    let failing = memory(MemorySource::new(pages(), 2).failing_repeats());
-    assert_eq!((failing.run.written, failing.run.skipped, failing.run.failed), (3, 0, 1));
-    assert_eq!((&*failing.failures[0].name, &*failing.failures[0].kind), (&b"a"[..], "repeated"));
+    for (twice, kind) in [
+        (Twice::SameObject, "name-conflict"),
+        (Twice::Conflict, "name-conflict"),
+        (Twice::Reissued, "name-conflict"),
+        (Twice::Repeated, "repeated"),
+    ] {
+        let skipping = memory(same(twice));
+        assert_eq!((skipping.run.written, skipping.run.skipped, skipping.run.failed), (3, 1, 0), "{twice:?}");
+        let failing = memory(other(twice));
+        assert_eq!((failing.run.written, failing.run.skipped, failing.run.failed), (3, 0, 1), "{twice:?}");
+        assert_eq!((&*failing.failures[0].name, &*failing.failures[0].kind), (&b"a"[..], kind), "{twice:?}");
+    }
 }
 
 #[test]
 fn a_repeated_name_tried_again_leaves_the_first_where_it_is() {
     let temp = temp_dir();
     let out = temp.path().join("out");
-    let source = || {
-        let mut pages = vec![objects(&["a", "b"]), objects(&["c", "a"])];
-        pages[1][1].1 = b"the second".to_vec();
-        MemorySource::new(pages, 2).failing_repeats()
+    let source = |nth| {
+        let pages = vec![objects(&["a", "b"]), objects(&["c", "a"])];
+        MemorySource::new(pages, 2).twice(Twice::Repeated).answering(move |_, count| second(count == nth))
     };
     let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
-    assert_eq!(copy(source(), &out, options()).report.run.failed, 1);
-    let again = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    assert_eq!(copy(source(2), &out, options()).report.run.failed, 1);
+    let again = copy(source(1), &out, TransferOptions { retry_failed: true, ..options() });
     assert_eq!((again.report.run.written, again.report.total.failed), (0, 1), "{:?}", again.report);
     assert_eq!(std::fs::read(out.join("a")).unwrap(), b"bytes of a");
     // Unless it is gone.
     std::fs::remove_file(out.join("a")).unwrap();
-    let again = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    let again = copy(source(1), &out, TransferOptions { retry_failed: true, ..options() });
     assert_eq!((again.report.run.written, again.report.total.failed), (1, 0), "{:?}", again.report);
 }

@@ -115,7 +115,7 @@ fn an_object_put_in_its_place_is_whole_or_not_there() {
         len: Some(5),
     };
     let mut writer = sink.writer(0).unwrap();
-    writer.open(0, &partition, Mode::Fresh).unwrap();
+    writer.open(0, &partition, Mode::Fresh, Box::new(())).unwrap();
     let mut put = |name: &[u8], bytes: &[u8], complete: bool| {
         let name = Name::parse(name).unwrap();
         let read = &mut |space: &mut Vec<u8>| {

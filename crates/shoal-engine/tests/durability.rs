@@ -4,36 +4,32 @@ mod support;
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::Command;
 
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::sink::dir::DirOptions;
-use shoal_engine::sink::{Mode, Reach, Sink};
+use shoal_engine::sink::{Mode, Reach, Sink, Start};
 use shoal_engine::{Kind, Name, ObjectMeta, Payload};
 use support::*;
 
 fn at(durability: Durability, path: &Path) -> Run {
-    Run::with(path, options(durability, Overwrite::Never), None, Mode::Fresh).unwrap()
+    Run::with(path, options(durability, Overwrite::Never), &[], Mode::Fresh).unwrap()
 }
 
 /// The system calls of this test's child process on its destination, one a line, in order.
-fn traced(test: &str, out: &Path) -> Option<Vec<String>> {
+fn traced(test: &str, out: &Path) -> Vec<String> {
     let log = out.with_extension("strace");
     let calls = "trace=openat2,openat,?open,write,close,fsync,fdatasync,syncfs,sync,statx,newfstatat,fchmod,renameat2,renameat,rename,unlinkat,mkdirat,utimensat";
-    if !has("strace", "-V") {
-        return None;
-    }
     let tracer = ["strace", "-f", "-qq", "-y", "-s", "200", "-e", calls, "-o", log.to_str().unwrap()];
     told(&child(test, out, &tracer));
     let here = out.to_str().unwrap();
     let text = std::fs::read_to_string(&log).unwrap();
     let call = |line: &str| line.split_once(' ').map(|(_, call)| call.trim_start().to_owned());
-    Some(text.lines().filter(|line| line.contains(here)).filter_map(call).collect())
+    text.lines().filter(|line| line.contains(here)).filter_map(call).collect()
 }
 
 fn whole(durability: Durability, path: &Path) -> Run {
     let options = DirOptions { layout: Layout::Partition, ..options(durability, Overwrite::Never) };
-    Run::with(path, options, None, Mode::Fresh).unwrap()
+    Run::with(path, options, &[], Mode::Fresh).unwrap()
 }
 
 /// How far a run's barrier reaches.
@@ -52,6 +48,7 @@ fn first(calls: &[String], call: &str, on: &str) -> usize {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn a_small_object_costs_one_open_one_write_one_close_and_a_batch_one_syncfs() {
     if let Some(path) = as_child() {
         let mut run = at(Durability::Batch, &path);
@@ -64,7 +61,7 @@ fn a_small_object_costs_one_open_one_write_one_close_and_a_batch_one_syncfs() {
     }
     let temp = temp_dir();
     let name = "a_small_object_costs_one_open_one_write_one_close_and_a_batch_one_syncfs";
-    let Some(calls) = traced(name, &temp.path().join("out")) else { return };
+    let calls = traced(name, &temp.path().join("out"));
     for kind in ["flat-", "deep-"] {
         for call in ["openat2(", "write(", "close("] {
             assert_eq!(count(&calls, call, kind), 50, "{call} {kind}");
@@ -84,6 +81,7 @@ fn a_small_object_costs_one_open_one_write_one_close_and_a_batch_one_syncfs() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_one_rename() {
     if let Some(path) = as_child() {
         let mut run = whole(Durability::Batch, &path);
@@ -98,7 +96,7 @@ fn with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_o
     }
     let temp = temp_dir();
     let name = "with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_one_rename";
-    let Some(calls) = traced(name, &temp.path().join("out")) else { return };
+    let calls = traced(name, &temp.path().join("out"));
     for call in ["openat2(", "write(", "close("] {
         assert_eq!(count(&calls, call, "flat-"), 150, "{call}");
     }
@@ -116,6 +114,7 @@ fn with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_o
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn file_durability_syncs_a_partitions_directories_before_it_is_published_and_those_above_after() {
     if let Some(path) = as_child() {
         let mut run = whole(Durability::File, &path);
@@ -128,7 +127,7 @@ fn file_durability_syncs_a_partitions_directories_before_it_is_published_and_tho
     let temp = temp_dir();
     let out = temp.path().join("out");
     let name = "file_durability_syncs_a_partitions_directories_before_it_is_published_and_those_above_after";
-    let Some(calls) = traced(name, &out) else { return };
+    let calls = traced(name, &out);
     let renamed = first(&calls, "rename", ".dir\"");
     for path in ["/flat>", "/d/e/deep>", "/pieces>", ".dir>", ".dir/d>", ".dir/d/e>"] {
         assert_eq!(count(&calls[..renamed], "fsync(", path), 1, "{path}\n{}", calls.join("\n"));
@@ -140,6 +139,7 @@ fn file_durability_syncs_a_partitions_directories_before_it_is_published_and_tho
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn file_durability_syncs_each_file_before_its_name_and_each_directory_before_the_answer() {
     if let Some(path) = as_child() {
         let mut run = at(Durability::File, &path);
@@ -153,7 +153,7 @@ fn file_durability_syncs_each_file_before_its_name_and_each_directory_before_the
     let temp = temp_dir();
     let out = temp.path().join("out");
     let name = "file_durability_syncs_each_file_before_its_name_and_each_directory_before_the_answer";
-    let Some(calls) = traced(name, &out) else { return };
+    let calls = traced(name, &out);
     for file in ["out/flat>", "out/d/e/whole>", ".tmp>"] {
         assert_eq!(count(&calls, "fsync(", file), 1, "{file}");
         let calls = &calls[first(&calls, "write(", file)..]; // the clock's probes come before
@@ -172,10 +172,11 @@ fn file_durability_syncs_each_file_before_its_name_and_each_directory_before_the
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_named() {
     if let Some(path) = as_child() {
-        let options = DirOptions { keep_times: true, ..options(Durability::File, Overwrite::Never) };
-        let mut run = Run::with(&path, options, None, Mode::Fresh).unwrap();
+        let start = Start { keep_times: true, ..Start::default() };
+        let mut run = Run::started(&path, options(Durability::File, Overwrite::Never), &start, Mode::Fresh).unwrap();
         let meta = ObjectMeta { last_modified: Some(std::time::UNIX_EPOCH), ..ObjectMeta::default() };
         let name = |text: &str| Name::parse(text.as_bytes()).unwrap();
         run.writer.put(0, &name("whole"), &meta, Payload::Borrowed(b"bytes")).unwrap();
@@ -188,7 +189,7 @@ fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_nam
     let temp = temp_dir();
     let out = temp.path().join("out");
     let name = "a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_named";
-    let Some(calls) = traced(name, &out) else { return };
+    let calls = traced(name, &out);
     for file in ["out/whole>", ".tmp>"] {
         assert_eq!(count(&calls, "utimensat(", file), 1, "{file}");
         let set = first(&calls, "utimensat(", file);
@@ -201,6 +202,7 @@ fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_nam
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn an_empty_directory_is_synced_with_those_that_lead_to_it() {
     if let Some(path) = as_child() {
         let mut run = at(Durability::File, &path);
@@ -210,7 +212,7 @@ fn an_empty_directory_is_synced_with_those_that_lead_to_it() {
     }
     let temp = temp_dir();
     let out = temp.path().join("out");
-    let Some(calls) = traced("an_empty_directory_is_synced_with_those_that_lead_to_it", &out) else { return };
+    let calls = traced("an_empty_directory_is_synced_with_those_that_lead_to_it", &out);
     let made = first(&calls, "mkdirat(", "empty");
     for directory in ["/out>", "/out/d>", "/out/d/e>"] {
         assert_eq!(count(&calls[made..], "fsync(", directory), 1, "{directory}");
@@ -218,6 +220,7 @@ fn an_empty_directory_is_synced_with_those_that_lead_to_it() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn without_durability_nothing_is_synced() {
     if let Some(path) = as_child() {
         let mut run = at(Durability::None, &path);
@@ -227,17 +230,18 @@ fn without_durability_nothing_is_synced() {
         return;
     }
     let temp = temp_dir();
-    let Some(calls) = traced("without_durability_nothing_is_synced", &temp.path().join("out")) else { return };
+    let calls = traced("without_durability_nothing_is_synced", &temp.path().join("out"));
     assert_eq!(count(&calls, "fsync(", "") + count(&calls, "syncfs(", "") + count(&calls, "fdatasync(", ""), 0);
     assert!(count(&calls, "write(", "d/whole") == 1);
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn a_barrier_says_how_far_it_reached() {
     let temp = temp_dir();
     in_private_mounts(|| {
         let on = temp.path().join("a disk");
-        let Some(()) = ext4(temp.path(), &on) else { return };
+        ext4(temp.path(), &on, &[]);
         assert_eq!(reach(at(Durability::None, &on.join("none"))), Reach::PageCache);
         assert_eq!(reach(at(Durability::File, &on.join("file"))), Reach::Named);
         assert_eq!(reach(at(Durability::Batch, &on.join("batch"))), Reach::Everything);
@@ -256,6 +260,7 @@ fn a_barrier_says_how_far_it_reached() {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
     let temp = temp_dir();
     in_private_mounts(|| {
@@ -269,10 +274,7 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         assert_eq!(reach(memory), Reach::PageCache, "a reboot takes it away");
         let place = |name: &str| base.join(name).to_str().unwrap().to_owned();
         let data = format!("lowerdir={},upperdir={},workdir={}", place("lower"), place("upper"), place("work"));
-        if !mount("overlay", &place("merged"), "overlay", 0, &data) {
-            eprintln!("skipped: no overlayfs here");
-            return;
-        }
+        assert!(mount("overlay", &place("merged"), "overlay", 0, &data), "{}", std::io::Error::last_os_error());
         let mut overlay = at(Durability::Batch, &base.join("merged/out"));
         assert_eq!(overlay.started.durability, "file: each file and its directory synced");
         let note = overlay.started.notes.iter().find(|note| note.contains("overlayfs"));
@@ -281,28 +283,6 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         overlay.stream("d/y", b"y").unwrap();
         assert_eq!(reach(overlay), Reach::Named);
     });
-}
-
-/// A small ext4 of its own on a loop device; `None` where that cannot be had.
-fn ext4(base: &Path, on: &Path) -> Option<()> {
-    let image = base.join("image");
-    if !has("mkfs.ext4", "-V") {
-        return None;
-    }
-    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).status().unwrap();
-    assert!(made.success());
-    std::fs::create_dir_all(on).unwrap();
-    mount_loop(&image, on)
-}
-
-fn mount_loop(image: &Path, on: &Path) -> Option<()> {
-    let mounted = Command::new("mount").args(["-o", "loop"]).arg(image).arg(on).output().unwrap();
-    if !mounted.status.success() {
-        eprintln!("skipped: no loop devices: {}", String::from_utf8_lossy(&mounted.stderr));
-        return None;
-    }
-    Some(())
 }
 
 /// Cuts the power of an ext4: what is not on its device now is gone.
@@ -317,16 +297,17 @@ fn cut_power(on: &Path) {
 
 fn remount(base: &Path, on: &Path) {
     unmount(on);
-    mount_loop(&base.join("image"), on).unwrap();
+    mount_loop(&base.join("image"), on, "loop");
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn what_a_barrier_named_survives_a_power_cut() {
     for durability in [Durability::Batch, Durability::File] {
         let temp = temp_dir();
         in_private_mounts(|| {
             let on = temp.path().join("disk");
-            let Some(()) = ext4(temp.path(), &on) else { return };
+            ext4(temp.path(), &on, &[]);
             let out = on.join("deep/out");
             let mut run = at(durability, &out);
             for at in 0..200 {
@@ -361,17 +342,18 @@ fn what_a_barrier_named_survives_a_power_cut() {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn a_mount_below_the_destination_has_its_own_barrier_and_its_own_temporary_files() {
     let temp = temp_dir();
     in_private_mounts(|| {
         let out = temp.path().join("out");
         let on = out.join("mounted");
         std::fs::create_dir_all(&out).unwrap();
-        let Some(()) = ext4(temp.path(), &on) else { return };
+        ext4(temp.path(), &on, &[]);
         std::fs::create_dir(on.join("d")).unwrap();
         std::fs::write(on.join("d/old"), b"mine").unwrap();
         let always = options(Durability::Batch, Overwrite::Always);
-        let mut run = Run::with(&out, always, None, Mode::Fresh).unwrap();
+        let mut run = Run::with(&out, always, &[], Mode::Fresh).unwrap();
         run.put("here", b"1").unwrap();
         run.put("mounted/d/whole", b"2").unwrap();
         run.put("mounted/d/old", b"3").unwrap();
@@ -397,12 +379,13 @@ fn a_mount_below_the_destination_has_its_own_barrier_and_its_own_temporary_files
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn a_barrier_that_fails_names_nothing_durable() {
     for durability in [Durability::Batch, Durability::File] {
         let temp = temp_dir();
         in_private_mounts(|| {
             let on = temp.path().join("disk");
-            let Some(()) = ext4(temp.path(), &on) else { return };
+            ext4(temp.path(), &on, &[]);
             let mut run = at(durability, &on.join("out"));
             run.put("d/x", &[1; 100_000]).unwrap();
             cut_power(&on);
@@ -413,4 +396,73 @@ fn a_barrier_that_fails_names_nothing_durable() {
             unmount(&on);
         });
     }
+}
+
+#[test]
+#[ignore = "needs root, to mount, and strace"]
+fn where_birth_times_are_missing_no_file_has_its_name_before_it_is_whole() {
+    const TEST: &str = "where_birth_times_are_missing_no_file_has_its_name_before_it_is_whole";
+    if let Some(path) = as_child() {
+        let mut run = at(Durability::Batch, &path);
+        run.put("d/whole", b"bytes").unwrap();
+        run.stream("d/pieces", b"bytes").unwrap();
+        run.commit().unwrap();
+        return;
+    }
+    let temp = temp_dir();
+    in_private_mounts(|| {
+        let (memory, old) = (temp.path().join("memory"), temp.path().join("old"));
+        std::fs::create_dir(&memory).unwrap();
+        assert!(mount("ramfs", memory.to_str().unwrap(), "ramfs", 0, ""));
+        // Inodes of 128 bytes have room for neither births nor parts of a second.
+        ext4(temp.path(), &old, &["-I", "128"]);
+        for on in [memory, old] {
+            let out = on.join("out");
+            let calls = traced(TEST, &out);
+            for name in ["whole", "pieces"] {
+                let opened = format!("\"{name}\"");
+                assert_eq!(count(&calls, "openat2(", &opened), 0, "{}", calls.join("\n"));
+                assert_eq!(count(&calls, "renameat2(", &opened), 1, "{}", calls.join("\n"));
+                let renamed = &calls[first(&calls, "renameat2(", &opened)];
+                assert!(renamed.contains("RENAME_NOREPLACE"), "{renamed}");
+                assert!(first(&calls, "close(", ".tmp>") < first(&calls, "renameat2(", &opened), "whole before");
+            }
+            assert!(files(&out).values().all(|bytes| bytes == b"bytes") && names(&out).len() == 2);
+            std::fs::remove_file(out.with_extension("strace")).unwrap();
+            unmount(&on);
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root, to mount, and strace"]
+fn without_births_and_without_a_rename_to_free_names_links_do_and_without_those_it_is_said() {
+    const TEST: &str = "without_births_and_without_a_rename_to_free_names_links_do_and_without_those_it_is_said";
+    if let Some(path) = as_child() {
+        let mut run = at(Durability::Batch, &path);
+        run.put("whole", b"bytes").unwrap();
+        run.stream("pieces", b"bytes").unwrap();
+        for name in ["whole", "pieces"] {
+            assert_eq!(run.put(name, b"other").unwrap_err().kind(), Kind::Exists);
+        }
+        assert_eq!(temporary(&path), 0);
+        println!("TOLD {}", run.started.notes.iter().any(|note| note.contains("a kill can leave an empty file")));
+        return;
+    }
+    let temp = temp_dir();
+    in_private_mounts(|| {
+        let on = temp.path().join("memory");
+        std::fs::create_dir(&on).unwrap();
+        assert!(mount("ramfs", on.to_str().unwrap(), "ramfs", 0, ""));
+        let flag = ["-e", "inject=renameat2:error=EINVAL"];
+        let links = ["-e", "inject=linkat:error=EPERM"];
+        for (out, injected, said) in [("links", &flag[..], "false"), ("neither", &[flag, links].concat(), "true")] {
+            let (out, log) = (on.join(out), temp.path().join("log"));
+            let tracer = [&["strace", "-f", "-qq", "-o", log.to_str().unwrap()], injected].concat();
+            assert_eq!(told(&child(TEST, &out, &tracer)), [said]);
+            assert!(std::fs::read_to_string(&log).unwrap().contains("INJECTED"));
+            assert!(files(&out).values().all(|bytes| bytes == b"bytes") && names(&out).len() == 2);
+        }
+        unmount(&on);
+    });
 }

@@ -7,17 +7,19 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::source::Source;
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
+use shoal_engine::source::{Behind, Source};
 use shoal_engine::transfer::{Outcome, SourceOptions, Transfer, source_from_url};
 use shoal_engine::{Cursor, Kind, Partition, Progress, TransferOptions};
-use support::{as_child, child, has, told};
+use support::{as_child, child, ext4_in_seconds, in_private_mounts, told};
 
 type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -201,7 +203,6 @@ fn a_file_that_changes_while_it_is_read_is_a_failure() {
     };
     let truncate: Change = |path| std::fs::File::options().write(true).open(path).unwrap().set_len(1000).unwrap();
     let overwrite: Change = |path| {
-        use std::os::unix::fs::FileExt;
         std::fs::File::options().write(true).open(path).unwrap().write_all_at(b"other", 7).unwrap();
     };
     for change in [append, truncate, overwrite] {
@@ -223,6 +224,45 @@ fn a_file_that_changes_while_it_is_read_is_a_failure() {
         assert_eq!(names(&found), ["small"]);
         assert_eq!(failures(&outcome), [("large".to_owned(), "changed")]);
     }
+}
+
+#[test]
+fn a_small_file_that_changes_while_it_is_read_is_never_torn_where_change_times_have_steps_of_a_second() {
+    const BLOCKS: usize = 15;
+    let temp = tempfile::tempdir().unwrap();
+    in_private_mounts(|| {
+        let disk = ext4_in_seconds(temp.path());
+        let path = disk.join("file");
+        put(&disk, "file", &[0; BLOCKS * 4096]);
+        // The first 300 ms of a second, so that all of it is in one step.
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        std::thread::sleep(Duration::from_millis(u64::from(1100 - now().subsec_millis())));
+        let over = AtomicBool::new(false);
+        let (outcome, found) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                for (version, block) in
+                    (1..=u8::MAX).cycle().flat_map(|v| (0..BLOCKS as u64).map(move |block| (v, block)))
+                {
+                    file.write_all_at(&[version; 4096], block * 4096).unwrap();
+                    std::thread::sleep(Duration::from_micros(500));
+                    if over.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let done = run(FilesFrom::Path(path.clone()), false);
+            over.store(true, Relaxed);
+            done
+        });
+        assert_eq!(names(&found), [""; 0], "half of it was written before, half behind");
+        assert_eq!(failures(&outcome), [("file".to_owned(), "changed")]);
+
+        // Left alone, it is waited for.
+        let (outcome, found) = run(FilesFrom::Path(path.clone()), false);
+        assert_eq!(failures(&outcome), []);
+        assert_eq!(found[&b"file"[..]], std::fs::read(&path).unwrap());
+    });
 }
 
 #[test]
@@ -303,15 +343,13 @@ fn few_file_descriptors_are_enough() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn a_disk_that_cannot_be_read_fails_the_object_and_says_where() {
     const TEST: &str = "a_disk_that_cannot_be_read_fails_the_object_and_says_where";
     if let Some(path) = as_child() {
         let (outcome, found) = run(FilesFrom::Path(path), false);
         let failure = &outcome.report.failures[0];
         println!("TOLD {:?} {} {}", names(&found), failure.kind, failure.reason);
-        return;
-    }
-    if !has("strace", "-V") {
         return;
     }
     let (temp, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -329,8 +367,8 @@ fn a_disk_that_cannot_be_read_fails_the_object_and_says_where() {
 }
 
 #[test]
-fn a_hundred_thousand_names_in_one_directory_go_on_at_every_page_in_flat_memory() {
-    const TEST: &str = "a_hundred_thousand_names_in_one_directory_go_on_at_every_page_in_flat_memory";
+fn a_hundred_thousand_names_in_one_directory_are_listed_in_pages_and_flat_memory() {
+    const TEST: &str = "a_hundred_thousand_names_in_one_directory_are_listed_in_pages_and_flat_memory";
     if let Some(path) = as_child() {
         let source = files(FilesFrom::Path(path), false);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -361,18 +399,11 @@ fn a_hundred_thousand_names_in_one_directory_go_on_at_every_page_in_flat_memory(
     assert_eq!(cursors.len(), 10);
     let nexts: Vec<&Cursor> = all.iter().filter_map(|partition| partition.next.as_ref()).collect();
     assert!(cursors[1..].iter().eq(nexts[..9].iter().copied()));
-    for cursor in &cursors {
-        let rest = list(&source, Some(cursor.clone())).unwrap();
-        let first = all.iter().position(|partition| partition.after == *cursor).unwrap();
-        assert_eq!((rest[0].seq, rest.len()), (first as u64, all.len() - first));
-        assert!(rest.iter().zip(&all[first..]).all(|(a, b)| a.key == b.key));
-    }
-    let gone = &cursors[5];
-    std::fs::remove_file(temp.path().join(OsStr::from_bytes(&gone.0[8..]))).unwrap();
-    for cursor in [gone.clone(), Cursor(Arc::new([1, 2, 3]))] {
-        let error = list(&source, Some(cursor)).unwrap_err();
-        assert_eq!(error.kind(), Kind::CursorRefused);
-        assert!(error.advice().unwrap().ends_with("--relist"), "{error}");
+    // The order of a directory is not believed: whatever the cursor, all names are listed, to be compared.
+    assert_eq!(source.behind(), Behind::Names);
+    for cursor in [cursors[0].clone(), cursors[5].clone(), Cursor(Arc::new([1, 2, 3]))] {
+        let again = list(&source, Some(cursor)).unwrap();
+        assert!(again.len() == all.len() && again.iter().zip(&all).all(|(a, b)| (a.seq, a.key) == (b.seq, b.key)));
     }
 }
 

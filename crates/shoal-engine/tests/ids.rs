@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use shoal_engine::options::{Layout, TransferOptions, Workers};
+use shoal_engine::session::{Interval, LEASE, Lease, Twice, local_clock};
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::sink::{Mode, Put, Sink, Writer};
+use shoal_engine::sink::{Mode, Put, Sink, Start, Writer};
 use shoal_engine::source::ids::{Answer, Caller, PAGE_IDS, Task, ids};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Cursor, Error, Key, Kind, Name, ObjectMeta, Partition, Payload, Result};
@@ -28,7 +29,7 @@ fn joined(path: &Path, joined: Joined, mode: Mode) -> Box<dyn Writer> {
     let mut writer = DirSink::join(path, DirOptions::default(), joined).unwrap().writer(0).unwrap();
     let partition =
         Partition { seq: 0, key: Key::default(), after: Cursor::default(), next: None, payload: [].into(), len: None };
-    writer.open(0, &partition, mode).unwrap();
+    writer.open(0, &partition, mode, Box::new(())).unwrap();
     writer
 }
 
@@ -148,30 +149,69 @@ fn a_sink_that_nobody_can_join_ends_the_run() {
 }
 
 #[test]
-fn one_who_joins_replaces_in_mode_again_whatever_the_run_has_written_and_never_a_strangers() {
+fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("stranger"), "mine").unwrap();
-    let mut place = None;
-    run(directory.path(), 1, |sink, task| {
-        place = sink.joining();
-        Some(write(sink, task))
-    });
-    let place = place.unwrap();
-    std::fs::write(directory.path().join("half"), "ha").unwrap(); // since the run began: one that was killed over it
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("foreign"), "mine").unwrap();
+    let run = |sessions: &[Interval]| {
+        let sink = DirSink::new(directory.path(), DirOptions::default()).unwrap();
+        let lease = Arc::new(Lease::new());
+        let (sessions, local) = (sessions.to_vec(), local_clock());
+        let start = Start { sessions, twice: Twice::Reissued, lease: lease.clone(), ..Start::default() };
+        let began = sink.start(&start).unwrap().began.unwrap();
+        lease.grant(began, began + LEASE, began, local); // as the run does once its journal holds it
+        sink
+    };
+    let first = run(&[]);
+    std::fs::write(path("left"), "le").unwrap();
+    std::fs::write(path("changed"), "le").unwrap();
+    let (low, seen) = (first.joining().unwrap().began, first.clock().unwrap().unwrap());
+    let earlier = Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: false, volatile: false };
+    drop(first);
+    std::thread::sleep(Duration::from_millis(25));
+    std::fs::write(path("changed"), "by the user").unwrap();
 
-    let mut again = joined(directory.path(), place, Mode::Again);
-    assert_eq!(put(&mut *again, b"half", b"whole").unwrap(), Put::Written);
-    assert_eq!(std::fs::read(directory.path().join("half")).unwrap(), b"whole");
-    assert_eq!(put(&mut *again, b"stranger", b"ours").unwrap_err().kind(), Kind::Exists);
-    let mut fresh = joined(directory.path(), place, Mode::Fresh);
-    assert_eq!(put(&mut *fresh, b"half", b"other").unwrap(), Put::Duplicate);
-    assert_eq!(std::fs::read(directory.path().join("half")).unwrap(), b"whole");
+    let second = run(&[earlier]);
+    let place = second.joining().unwrap();
+    std::fs::write(path("half"), "ha").unwrap(); // of a worker of this run that was killed over it
+    let mut fresh = joined(directory.path(), place.clone(), Mode::Fresh);
+    assert_eq!(put(&mut *fresh, b"half", b"whole").unwrap_err().kind(), Kind::NameConflict);
+    assert_eq!(put(&mut *fresh, b"half", b"ha").unwrap(), Put::Duplicate);
+    let mut again = joined(directory.path(), place.clone(), Mode::Again);
+    // It may be the object of another id of this name.
+    assert_eq!(put(&mut *again, b"half", b"whole").unwrap_err().kind(), Kind::NameConflict);
+    let mut reissued = joined(directory.path(), place, Mode::Reissued);
+    for (name, writer) in [("half", &mut reissued), ("left", &mut again)] {
+        assert_eq!(put(&mut **writer, name.as_bytes(), b"whole").unwrap(), Put::Written, "{name}");
+        assert_eq!(std::fs::read(path(name)).unwrap(), b"whole");
+    }
+    for (name, bytes) in [("foreign", "mine"), ("changed", "by the user")] {
+        assert_eq!(put(&mut *again, name.as_bytes(), b"ours").unwrap_err().kind(), Kind::Exists, "{name}");
+        assert_eq!(std::fs::read(path(name)).unwrap(), bytes.as_bytes());
+    }
+}
+
+#[test]
+fn a_joined_process_writes_only_while_the_run_holds_its_lease() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = DirSink::new(directory.path(), DirOptions::default()).unwrap();
+    let lease = Arc::new(Lease::new());
+    let began = sink.start(&Start { lease: lease.clone(), ..Start::default() }).unwrap().began.unwrap();
+    let place = sink.joining().unwrap();
+    let path = directory.path().to_owned();
+    let waiting = std::thread::spawn(move || put(&mut *joined(&path, place, Mode::Fresh), b"late", b"x").unwrap());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!directory.path().join("late").exists(), "nothing is made before the journal holds the lease");
+    lease.grant(began, began + LEASE, began, local_clock());
+    assert_eq!(waiting.join().unwrap(), Put::Written);
+    assert!(directory.path().join("late").exists());
 }
 
 #[test]
 fn a_directory_for_each_partition_cannot_be_joined() {
     let directory = tempfile::tempdir().unwrap();
     let options = DirOptions { layout: Layout::Partition, ..DirOptions::default() };
-    let joined = Joined { first: 0, file_mode: 0o644 };
-    assert_eq!(DirSink::join(directory.path(), options, joined).unwrap_err().kind(), Kind::Config);
+    let joined = Joined { sessions: Vec::new(), began: 0, file_mode: 0o644, births: true, folds: false };
+    let refused = DirSink::join(directory.path(), options, joined).err().unwrap();
+    assert_eq!(refused.kind(), Kind::Config);
 }

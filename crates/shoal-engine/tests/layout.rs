@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, Put, Sink, Start};
 use shoal_engine::source::memory::MemorySource;
@@ -21,8 +22,8 @@ fn whole(durability: Durability, overwrite: Overwrite) -> DirOptions {
     DirOptions { layout: Layout::Partition, ..options(durability, overwrite) }
 }
 
-fn run(path: &Path, first_began: Option<i128>, mode: Mode) -> Run {
-    Run::with(path, whole(Durability::Batch, Overwrite::Never), first_began, mode).unwrap()
+fn run(path: &Path, earlier: &[Interval], mode: Mode) -> Run {
+    Run::with(path, whole(Durability::Batch, Overwrite::Never), earlier, mode).unwrap()
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_copied_tree_has_a_directory_for_each_partition() {
 #[test]
 fn a_partition_is_seen_whole_or_not_at_all() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     run.put("a", b"1").unwrap();
     run.put("d/b", b"22").unwrap();
     run.stream("large", &[7; 200_000]).unwrap();
@@ -92,7 +93,7 @@ fn a_partition_is_seen_whole_or_not_at_all() {
 #[test]
 fn an_empty_partition_makes_no_directory() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     assert_eq!(run.commit().unwrap(), [0]);
     assert!(!temp.path().join("00").exists());
 }
@@ -100,11 +101,14 @@ fn an_empty_partition_makes_no_directory() {
 #[test]
 fn names_are_unique_within_a_partition_only() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Again);
+    let mut run = run(temp.path(), &[], Mode::Again);
     for name in ["x", "d/x"] {
         assert_eq!(run.put(name, b"first").unwrap(), Put::Written);
-        assert_eq!(run.put(name, b"second").unwrap(), Put::Duplicate);
-        assert_eq!(run.stream(name, b"third").unwrap(), Put::Duplicate);
+        assert_eq!(run.put(name, b"first").unwrap(), Put::Duplicate);
+        assert_eq!(run.stream(name, b"first").unwrap(), Put::Duplicate);
+        for result in [run.put(name, b"second"), run.stream(name, b"third"), run.stream(name, b"other")] {
+            assert_eq!(result.unwrap_err().kind(), Kind::NameConflict);
+        }
     }
     assert_eq!(run.put("x/y", b"").unwrap_err().kind(), Kind::NameConflict);
     let error = run.put("d", b"").unwrap_err();
@@ -121,7 +125,7 @@ fn names_are_unique_within_a_partition_only() {
 #[test]
 fn an_object_in_pieces_that_ends_early_leaves_no_trace() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     let mut broken = run.begin("large").unwrap();
     broken.write(&[1; 100_000]).unwrap();
     drop(broken);
@@ -137,13 +141,12 @@ fn an_object_in_pieces_that_ends_early_leaves_no_trace() {
 #[test]
 fn what_was_published_and_not_committed_is_exchanged() {
     let temp = temp_dir();
-    let mut first = run(temp.path(), None, Mode::Fresh);
-    let began = first.started.began;
+    let mut first = run(temp.path(), &[], Mode::Fresh);
     first.put("kept", b"old").unwrap();
     first.put("d/e/gone", b"old").unwrap();
     first.commit().unwrap(); // and cut off before the journal
-    drop(first);
-    let mut second = run(temp.path(), Some(began), Mode::Again);
+    let first = first.cut_off();
+    let mut second = run(temp.path(), &[first], Mode::Again);
     second.put("kept", b"new").unwrap();
     assert_eq!(files(temp.path())[&b"00/0000/00/kept"[..]], b"old", "until the barrier");
     second.commit().unwrap();
@@ -153,21 +156,18 @@ fn what_was_published_and_not_committed_is_exchanged() {
 }
 
 #[test]
+#[ignore = "needs strace"]
 fn file_systems_that_cannot_exchange_replace_in_two_steps() {
     let temp = temp_dir();
     if let Some(path) = as_child() {
-        let mut first = run(&path, None, Mode::Fresh);
-        let began = first.started.began;
+        let mut first = run(&path, &[], Mode::Fresh);
         first.put("old", b"old").unwrap();
         first.commit().unwrap();
-        drop(first);
-        let mut second = run(&path, Some(began), Mode::Again);
+        let first = first.cut_off();
+        let mut second = run(&path, &[first], Mode::Again);
         second.put("new", b"new").unwrap();
         second.commit().unwrap();
         assert_eq!(temporary(&path), 0);
-        return;
-    }
-    if !has("strace", "-V") {
         return;
     }
     let log = temp.path().join("log");
@@ -183,7 +183,7 @@ fn file_systems_that_cannot_exchange_replace_in_two_steps() {
 fn partitions_of_a_killed_run_are_swept() {
     let temp = temp_dir();
     if let Some(path) = as_child() {
-        let mut run = run(&path, None, Mode::Fresh);
+        let mut run = run(&path, &[], Mode::Fresh);
         for name in ["x", "d/y", "d/e/z"] {
             run.put(name, b"x").unwrap();
         }
@@ -197,7 +197,7 @@ fn partitions_of_a_killed_run_are_swept() {
     let tmp = out.join(".shoal/tmp");
     symlink(temp.path(), tmp.join(".shoal-0123456789abcdef.dir")).unwrap();
     std::fs::create_dir(tmp.join("somebody's")).unwrap();
-    let second = run(&out, None, Mode::Fresh);
+    let second = run(&out, &[], Mode::Fresh);
     assert_eq!(temporary(&out), 2, "a link and a directory that are not ours");
     let notes = &second.started.notes;
     assert!(notes.iter().any(|note| note.contains("and 2 partitions of a run that was cut off")), "{notes:?}");
@@ -206,9 +206,9 @@ fn partitions_of_a_killed_run_are_swept() {
 #[test]
 fn what_is_given_up_is_removed_with_its_last_part() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     let mut other = run.sink.writer(1).unwrap();
-    other.open(0, &partition(0), Mode::Fresh).unwrap();
+    other.open(0, &partition(0), Mode::Fresh, Box::new(())).unwrap();
     run.put("deep/er/x", b"x").unwrap();
     let meta = ObjectMeta::default();
     other.put(0, &Name::parse(b"y").unwrap(), &meta, Payload::Borrowed(b"y")).unwrap();
@@ -217,7 +217,7 @@ fn what_is_given_up_is_removed_with_its_last_part() {
     assert_eq!(temporary(temp.path()), 1);
     drop(other.seal(0).unwrap());
     assert_eq!(temporary(temp.path()), 0);
-    run.writer.open(0, &partition(0), Mode::Fresh).unwrap();
+    run.writer.open(0, &partition(0), Mode::Fresh, Box::new(())).unwrap();
     run.put("z", b"z").unwrap();
     run.commit().unwrap();
     assert_eq!(names(temp.path()), ["00/0000/00/z"]);
@@ -229,8 +229,9 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
     std::fs::create_dir_all(temp.path().join("00/0000/00/sub")).unwrap();
     std::fs::write(temp.path().join("00/0000/00/sub/mine"), b"mine").unwrap();
     std::fs::create_dir(temp.path().join("00/0000/01")).unwrap();
-    for (mode, began) in [(Mode::Fresh, None), (Mode::Again, None), (Mode::Fresh, Some(0))] {
-        let mut run = run(temp.path(), began, mode);
+    let long_ago = Interval { high: 1, ..EVER };
+    for (mode, earlier) in [(Mode::Fresh, &[][..]), (Mode::Again, &[]), (Mode::Again, &[long_ago])] {
+        let mut run = run(temp.path(), earlier, mode);
         for result in [run.put("x", b"theirs"), run.stream("d/y", b"theirs")] {
             let error = result.unwrap_err();
             assert_eq!((error.kind(), error.subject().is_some()), (Kind::Exists, true), "{error}");
@@ -241,7 +242,7 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
         assert_eq!(temporary(temp.path()), 0);
     }
     let always = whole(Durability::Batch, Overwrite::Always);
-    let mut run = Run::with(temp.path(), always, None, Mode::Fresh).unwrap();
+    let mut run = Run::with(temp.path(), always, &[], Mode::Fresh).unwrap();
     run.put("x", b"theirs").unwrap();
     run.commit().unwrap();
     run.put("an empty one counts as ours", b"x").unwrap();
@@ -254,7 +255,7 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
 fn an_empty_directory_counts_as_ours() {
     let temp = temp_dir();
     std::fs::create_dir_all(temp.path().join("00/0000/00")).unwrap();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     run.put("x", b"x").unwrap();
     run.commit().unwrap();
     assert_eq!(names(temp.path()), ["00/0000/00/x"]);
@@ -263,7 +264,7 @@ fn an_empty_directory_counts_as_ours() {
 #[test]
 fn a_strangers_directory_that_appears_meanwhile_ends_the_run() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), None, Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::Fresh);
     run.put("x", b"theirs").unwrap();
     std::fs::create_dir(temp.path().join("00/0000/00")).unwrap();
     std::fs::write(temp.path().join("00/0000/00/mine"), b"mine").unwrap();
@@ -289,7 +290,7 @@ fn files_and_links_in_the_way_are_neither_followed_nor_replaced() {
             }
             let before = files(out.path());
             for mode in [Mode::Fresh, Mode::Again] {
-                let mut run = Run::with(out.path(), whole(Durability::Batch, overwrite), Some(0), mode).unwrap();
+                let mut run = Run::with(out.path(), whole(Durability::Batch, overwrite), &[EVER], mode).unwrap();
                 for result in [run.put("x", b"bad"), run.stream("y", b"bad")] {
                     let error = result.expect_err(at);
                     assert_eq!(error.kind(), Kind::NameConflict, "{error}");
@@ -305,12 +306,13 @@ fn files_and_links_in_the_way_are_neither_followed_nor_replaced() {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn another_file_system_in_the_place_of_partitions_is_refused() {
     let temp = temp_dir();
     in_private_mounts(|| {
         let out = temp.path().join("out");
         tmpfs(&out.join("00/0000"), "size=1m");
-        let mut run = run(&out, None, Mode::Fresh);
+        let mut run = run(&out, &[], Mode::Fresh);
         let error = run.put("x", b"x").unwrap_err();
         assert_eq!(error.kind(), Kind::NameConflict, "{error}");
         assert!(error.why().contains("another file system"), "{error}");
@@ -320,12 +322,12 @@ fn another_file_system_in_the_place_of_partitions_is_refused() {
 #[test]
 fn objects_tried_again_later_keep_their_place_over_runs() {
     let temp = temp_dir();
-    let again = |first_began, bytes: &[u8]| {
+    let again = |earlier: &[Interval], bytes: &[u8]| {
         let sink = DirSink::new(temp.path(), whole(Durability::Batch, Overwrite::Never)).unwrap();
-        let began = sink.start(&Start { first_began }).unwrap().began;
+        let low = sink.start(&Start { sessions: earlier.to_vec(), ..Start::default() }).unwrap().began.unwrap();
         let mut writer = sink.writer(0).unwrap();
         for seq in [u64::MAX, RETRIED_FROM] {
-            writer.open(0, &partition(seq), Mode::Again).unwrap();
+            writer.open(0, &partition(seq), Mode::Again, Box::new(())).unwrap();
             for n in 0..100 {
                 let name = Name::parse(format!("{seq}/o-{n}").as_bytes()).unwrap();
                 let put = writer.put(0, &name, &ObjectMeta::default(), Payload::Borrowed(bytes)).unwrap();
@@ -334,16 +336,17 @@ fn objects_tried_again_later_keep_their_place_over_runs() {
             let sealed = writer.seal(0).unwrap();
             assert_eq!(sink.sync(vec![sealed], false).unwrap().durable, [seq]);
         }
-        began
+        let seen = sink.clock().unwrap().unwrap();
+        Interval { low, seen, high: seen, ..EVER }
     };
-    let began = again(None, b"old"); // cut off before the journal
+    let first = again(&[], b"old"); // cut off before the journal
     let before: BTreeSet<_> = names(temp.path()).into_iter().collect();
     assert_eq!(before.len(), 200);
     for name in &before {
         let parts: Vec<_> = name.split('/').collect();
         assert_eq!((parts[0], parts[1].len(), parts[2].len(), parts.len()), ("retried", 2, 2, 5), "{name}");
     }
-    again(Some(began), b"new");
+    again(&[first], b"new");
     let found = files(temp.path());
     assert_eq!(found.len(), 200, "none twice");
     assert!(found.values().all(|bytes| bytes == b"new"));

@@ -136,6 +136,7 @@ fn two_at_once_each_put_a_whole_file_in_place() {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn a_full_medium_is_told_with_the_path_and_nothing_is_left() {
     let temp = temp_dir();
     in_private_mounts(|| {

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Progress, Report};
 
 use crate::at_exit::Live;
+use crate::errors::no_thread;
 use crate::report;
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
@@ -63,7 +63,7 @@ impl Background {
             Ok(thread) => Ok(Background { thread: Mutex::new(Some(thread)), outcome: OnceLock::new(), live, shared }),
             Err(error) => {
                 live.leave(py);
-                Err(PyRuntimeError::new_err(format!("a thread could not be started: {error}")))
+                Err(no_thread(py, &error))
             }
         }
     }

@@ -58,6 +58,13 @@ pub fn config_error(py: Python<'_>, why: &str, hint: Option<&str>) -> PyErr {
     run_error(py, &hint.into_iter().fold(error, Error::hint))
 }
 
+/// The exception where the system refuses a thread.
+pub fn no_thread(py: Python<'_>, refused: &std::io::Error) -> PyErr {
+    let hint = "raise the limit of processes (ulimit -u, or the container's pids limit)";
+    let error = Error::new(Kind::Internal, format!("a thread could not be started: {refused}")).hint(hint);
+    run_error(py, &error.errno(refused.raw_os_error()))
+}
+
 /// The exception for what went wrong with records.
 pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
     use shoal_records::ErrorKind;

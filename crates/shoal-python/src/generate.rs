@@ -24,6 +24,7 @@ use crate::background::Background;
 use crate::data;
 use crate::errors::{config_error, object_error, run_error};
 use crate::options::Options;
+use crate::placer::{Place, to_place};
 use crate::report;
 
 /// An object that is written: its token, its bytes, and false where another had its name.
@@ -114,10 +115,9 @@ impl Generation {
         self.caller.offer(start, names).map_err(|error| run_error(py, &error))
     }
 
-    /// Where a process writes for this run: the path, the moment it began and the mode of a file; `None` before the run
-    /// has opened it.
-    fn place(&self) -> Option<(&Path, i128, u32)> {
-        self.sink.joining().map(|joined| (self.sink.path(), joined.first, joined.file_mode))
+    /// What a process needs to write for this run; `None` before the run has opened its destination.
+    fn place(&self) -> Option<Place> {
+        self.sink.joining().map(|joined| to_place(self.sink.path(), joined))
     }
 
     /// The next objects to make: token, index of the id, name, and whether something of it may be there already.

@@ -31,7 +31,7 @@ pub struct Options {
     durability: String,
     overwrite: String,
     layout: String,
-    keep_times: bool,
+    keep_times: Option<bool>,
     journal: Option<PathBuf>,
     max_retries: u32,
     retry_timeout: f64,

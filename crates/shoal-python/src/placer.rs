@@ -9,22 +9,22 @@
 //! ends, after the file that is being written. Not here: what data may be (`data.rs`), the run (`generate.rs`).
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use shoal_engine::options::{Durability, Layout, Overwrite};
+use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::{Mode, Put, Sink, Writer};
 use shoal_engine::source::items::Item;
 use shoal_engine::{Cursor, Error, Key, Name, ObjectMeta, Partition, Payload, Result};
 
 use crate::data::{self, Data};
-use crate::errors::run_error;
+use crate::errors::{no_thread, run_error};
 use crate::fork::Owner;
 use crate::generate::{Done, Failed};
 use crate::options::{EncodeOptions, unknown};
@@ -42,10 +42,42 @@ const LAST_FILE: Duration = Duration::from_millis(500);
 /// The exit code of a process whose leash was let go: nobody is there to read it.
 const LET_GO: i32 = 1;
 
+/// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound.
+type Session = (i64, i64, i64, Option<i64>, bool, bool, bool);
+
+/// What a process needs to write for a run, as Python carries it: the path, the earlier sessions, when this one began, the
+/// mode of a file, whether births are known, whether names fold.
+pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool);
+
+/// What joins a process to a run.
+pub fn to_place(path: &Path, joined: Joined) -> Place {
+    let Joined { sessions, began, file_mode, births, folds } = joined;
+    let carried = |session: Interval| {
+        let Interval { low, seen, high, barrier, same_boot, sound, volatile } = session;
+        (low, seen, high, barrier, same_boot, sound, volatile)
+    };
+    (path.to_owned(), sessions.into_iter().map(carried).collect(), began, file_mode, births, folds)
+}
+
+fn from_place(place: Place) -> (PathBuf, Joined) {
+    let (path, sessions, began, file_mode, births, folds) = place;
+    let session = |(low, seen, high, barrier, same_boot, sound, volatile): Session| Interval {
+        low,
+        seen,
+        high,
+        barrier,
+        same_boot,
+        sound,
+        volatile,
+    };
+    let sessions = sessions.into_iter().map(session).collect();
+    (path, Joined { sessions, began, file_mode, births, folds })
+}
+
 struct Work {
     token: u64,
     name: Vec<u8>,
-    again: bool,
+    mode: Mode,
     data: Data,
     /// What it counts for in memory.
     held: u64,
@@ -102,7 +134,7 @@ impl Placer {
     #[new]
     fn new(
         py: Python<'_>,
-        place: (PathBuf, i128, u32),
+        place: Place,
         durability: &str,
         overwrite: &str,
         memory: u64,
@@ -119,17 +151,16 @@ impl Placer {
                 .find(|choice| choice.as_str() == overwrite)
                 .ok_or_else(|| unknown("overwrite", overwrite))?,
             layout: Layout::Names,
-            keep_times: false, // data has no time
         };
-        let (path, first, file_mode) = place;
-        let sink = DirSink::join(&path, options, Joined { first, file_mode }).map_err(|error| run_error(py, &error))?;
+        let (path, joined) = from_place(place);
+        let sink = DirSink::join(&path, options, joined).map_err(|error| run_error(py, &error))?;
         let shared = Arc::new(Shared::default());
         if let Some(leash) = leash {
             let held = shared.clone();
-            start("shoal-leash", move || hold(leash, &held))?;
+            start(py, "shoal-leash", move || hold(leash, &held))?;
         }
         let writing = shared.clone();
-        let thread = start("shoal-place", move || write_all(&sink, &writing))?;
+        let thread = start(py, "shoal-place", move || write_all(&sink, &writing))?;
         Ok(Placer {
             shared,
             thread: Mutex::new(Some(thread)),
@@ -139,8 +170,10 @@ impl Placer {
         })
     }
 
-    /// Hands data over to be written; waits while too much of it waits already.
-    fn put(&self, py: Python<'_>, token: u64, name: &[u8], data: &Bound<'_, PyAny>, again: bool) -> PyResult<()> {
+    /// Hands data over to be written; waits while too much of it waits already. `again`: 1 if an earlier session may have
+    /// made it, 2 if a process of this one has died over it.
+    fn put(&self, py: Python<'_>, token: u64, name: &[u8], data: &Bound<'_, PyAny>, again: u8) -> PyResult<()> {
+        let mode = [Mode::Fresh, Mode::Again, Mode::Reissued][usize::from(again.min(2))];
         self.owner.check("this process of shoal.generate")?;
         let data = data::data(data, name, self.encode)?;
         let held = data.held();
@@ -149,7 +182,7 @@ impl Placer {
             if state.held + held <= self.memory || state.open == 0 {
                 state.held += held;
                 state.open += 1;
-                state.queue.push_back(Work { token, name: name.to_vec(), again, data, held });
+                state.queue.push_back(Work { token, name: name.to_vec(), mode, data, held });
                 let returned = std::mem::take(&mut state.returned);
                 drop(state);
                 self.shared.work.notify_one();
@@ -178,7 +211,7 @@ impl Placer {
         let (mut done, mut failed) = (Vec::with_capacity(outcomes.len()), Vec::new());
         for Outcome { token, result } in outcomes {
             match result {
-                Ok((size, put)) => done.push((token, size, put == Put::Written)),
+                Ok((size, put)) => done.push((token, size, put != Put::Duplicate)),
                 Err(error) => failed.push((
                     token,
                     error.kind().as_str().to_owned(),
@@ -219,9 +252,12 @@ impl Drop for Placer {
     }
 }
 
-fn start<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> PyResult<JoinHandle<T>> {
-    let refused = |error| PyRuntimeError::new_err(format!("a thread could not be started: {error}"));
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(refused)
+fn start<T: Send + 'static>(
+    py: Python<'_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|refused| no_thread(py, &refused))
 }
 
 /// Waits for the other end of the leash to be let go, then ends the process.
@@ -280,17 +316,17 @@ fn write_all(sink: &DirSink, shared: &Shared) {
 /// The writer, with a slot for each mode.
 struct Hand {
     writer: Box<dyn Writer>,
-    objects: [u32; 2],
+    objects: [u32; 3],
 }
 
 impl Hand {
     fn new(writer: Box<dyn Writer>) -> Hand {
-        Hand { writer, objects: [0; 2] }
+        Hand { writer, objects: [0; 3] }
     }
 
     fn place(&mut self, work: &Work, scratch: &mut Vec<u8>) -> Result<(u64, Put)> {
         let name = Name::parse(&work.name)?;
-        let slot = self.slot(work.again)?;
+        let slot = self.slot(work.mode)?;
         let bytes = work.data.data(scratch)?;
         let size = bytes.len() as u64;
         let meta = ObjectMeta { size: Some(size), ..ObjectMeta::default() };
@@ -306,9 +342,9 @@ impl Hand {
         Ok((size, put))
     }
 
-    fn slot(&mut self, again: bool) -> Result<u32> {
-        let slot = u32::from(again);
-        let objects = &mut self.objects[usize::from(again)];
+    fn slot(&mut self, mode: Mode) -> Result<u32> {
+        let slot = mode as u32;
+        let objects = &mut self.objects[mode as usize];
         if objects.is_multiple_of(SLOT_OBJECTS) {
             if *objects > 0 {
                 self.writer.seal(slot)?;
@@ -321,7 +357,7 @@ impl Hand {
                 payload: [].into(),
                 len: None,
             };
-            self.writer.open(slot, &partition, if again { Mode::Again } else { Mode::Fresh })?;
+            self.writer.open(slot, &partition, mode, Box::new(()))?;
             *objects = 0;
         }
         *objects += 1;

@@ -90,6 +90,8 @@ pub struct Flow {
     delivery: Option<Delivery>,
     run: Option<Background>,
     raises: bool,
+    /// Taken when a signal handler or the progress function raised: nothing was handed out then, so these come first.
+    put_back: Mutex<VecDeque<Chunk>>,
 }
 
 /// What [`Flow::wait`] waited for.
@@ -107,10 +109,17 @@ impl Flow {
         };
         let transfer = Transfer::new(recipe.source, front, recipe.options);
         let run = Background::start(py, transfer, move || sink.end())?;
-        Ok(Flow { delivery: Some(delivery), run: Some(run), raises: recipe.raises })
+        Ok(Flow { delivery: Some(delivery), run: Some(run), raises: recipe.raises, put_back: Mutex::default() })
+    }
+
+    fn put_back(&self) -> MutexGuard<'_, VecDeque<Chunk>> {
+        self.put_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next(&self, wait: Duration) -> Next {
+        if let Some(chunk) = self.put_back().pop_front() {
+            return Next::Chunk(chunk);
+        }
         self.delivery.as_ref().map_or(Next::End, |delivery| delivery.next(wait))
     }
 
@@ -143,6 +152,8 @@ impl Flow {
         if let Some(delivery) = &self.delivery {
             delivery.close();
         }
+        let dropped = std::mem::take(&mut *self.put_back());
+        drop(dropped); // outside the lock
     }
 }
 
@@ -182,7 +193,8 @@ impl Reader {
     /// The next chunk, or `None` at the end; the error that ended the run is raised once.
     pub fn next_chunk(&self, py: Python<'_>) -> PyResult<Option<Chunk>> {
         if self.current().over {
-            return Ok(None);
+            // Another thread came to the end while this one put a chunk back.
+            return Ok(self.flow.get().and_then(|flow| flow.put_back().pop_front()));
         }
         let flow = self.flow(py)?;
         flow.run()?.check_process("this reader")?;
@@ -191,15 +203,21 @@ impl Reader {
                 Next::Nothing => py.detach(|| flow.next(TICK)),
                 next => next,
             };
-            self.look(py, &flow)?;
+            if let Err(raised) = self.look(py, &flow) {
+                if let Next::Chunk(chunk) = next {
+                    flow.put_back().push_front(chunk);
+                }
+                return Err(raised);
+            }
             match next {
                 Next::Chunk(chunk) => return Ok(Some(chunk)),
                 Next::Nothing => {}
                 Next::End => {
+                    // Before `over` is set: where a signal handler raises in it, the next call still tells the run's error.
+                    self.tell_end(py)?;
                     if std::mem::replace(&mut self.current().over, true) {
                         return Ok(None);
                     }
-                    self.tell_end(py)?;
                     return self.conclude(py, &flow).map(|()| None);
                 }
             }

@@ -74,6 +74,8 @@ pub fn failures<'py>(py: Python<'py>, failures: &[Failure]) -> PyResult<Bound<'p
 
 #[derive(IntoPyObject)]
 struct ReportFields<'py, 'a> {
+    failed: u64,
+    run: Bound<'py, PyAny>,
     total: Bound<'py, PyAny>,
     seconds: f64,
     retries: u64,
@@ -96,6 +98,9 @@ struct ReportFields<'py, 'a> {
 pub fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> {
     let fields = count_fields(&report.run).into_pyobject(py)?;
     let others = ReportFields {
+        // Those that stand, over all runs: a script that looks at this one must not overlook them after a resume.
+        failed: report.total.failed,
+        run: counts(py, &report.run)?,
         total: counts(py, &report.total)?,
         seconds: report.elapsed.as_secs_f64(),
         retries: report.retries,

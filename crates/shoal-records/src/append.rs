@@ -3,8 +3,10 @@
 //! Here: [`append`]. What it promises, of a file that only this function writes to:
 //!
 //! - All records of a call stand one after the other, also when several programs append at once: each holds the file's lock.
-//! - After a failed call the file is as long as before. Of one that was killed in its midst readers see nothing, and the
-//!   next call cuts off what it left, and says so.
+//! - After a failed call the file is as long as before; where it could not be cut back, the error says so. Of one that was
+//!   killed in its midst readers see nothing, and the next call cuts off what it left, and says so.
+//! - Nothing else is cut off unless the caller asks for it: bytes behind the last whole record are as likely good records of
+//!   another size.
 //! - Readers see all records of a call or none (`mark.rs`; where the file system has no extended attributes: whole records).
 //!
 //! Not here: how values become the bytes of records; who calls has them.
@@ -32,12 +34,14 @@ pub struct AppendOptions {
     pub durable: bool,
     /// Longest wait for others that append.
     pub wait: Duration,
+    /// Whether to cut off bytes behind the last whole record, rather than refuse the file.
+    pub cut: bool,
 }
 
 impl Default for AppendOptions {
     fn default() -> Self {
         // 30 s: others need milliseconds, so that one who holds the lock for longer has lost it.
-        Self { offset: 0, durable: false, wait: Duration::from_secs(30) }
+        Self { offset: 0, durable: false, wait: Duration::from_secs(30), cut: false }
     }
 }
 
@@ -48,7 +52,7 @@ pub struct Appended {
     pub first: u64,
     /// How many were appended.
     pub records: u64,
-    /// Bytes of an append that a crash had cut short, or of half a record, that were cut off.
+    /// Bytes that were cut off before: of an append that was killed, and with [`AppendOptions::cut`] of half a record.
     pub cut: u64,
 }
 
@@ -56,8 +60,9 @@ pub struct Appended {
 ///
 /// # Errors
 ///
-/// Invalid: `rows` holds no whole number of records, or the file is shorter than the offset or no regular file. Locked:
-/// another program holds the lock for too long. Io: the file cannot be opened or written; it is as long as before.
+/// Invalid: `rows` holds no whole number of records, or the file is shorter than the offset or no regular file. Torn: the
+/// file ends within a record, and not by an append that was killed. Locked: another program holds the lock for too long. Io:
+/// the file cannot be opened, written or made durable; it is as long as before, or the text says that it is not.
 pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions) -> Result<Appended> {
     let size = format.size() as u64;
     if !(rows.len() as u64).is_multiple_of(size) {
@@ -71,32 +76,42 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     lock(path, file, options.wait)?;
     // Closing the file gives the lock back, also after an error.
     let length = length(path, file)?;
-    // The lock is ours: whoever set a mark has ended.
+    // The lock is ours: the append that set a mark has ended.
     let whole = counted(length, Mark::of(file));
     let Some(body) = whole.checked_sub(options.offset) else {
         let text = format!("{length} bytes long, and the first record is said to begin at byte {}", options.offset);
         return Err(Error::file(ErrorKind::Invalid, path, text));
     };
-    let end = whole - body % size;
+    let torn = body % size;
+    if torn > 0 && !options.cut {
+        let text = format!(
+            "{body} bytes of records of {size} bytes: {} whole ones and {torn} bytes more; look at the format and the offset, \
+             or have the tail cut off",
+            body / size
+        );
+        return Err(Error::file(ErrorKind::Torn, path, text));
+    }
+    let end = whole - torn;
     let cut = length - end;
     if cut > 0 {
-        truncate(path, file, end)?;
+        truncate(file, end).map_err(|errno| Error::io(path, format_args!("cutting it to {end} bytes"), errno))?;
     }
     Mark { before: end, after: end + rows.len() as u64 }.set(file);
-    if let Err(errno) = write_all(file, rows) {
-        let error = Error::io(path, "appending", errno);
-        truncate(path, file, end)?;
-        Mark::remove(file);
-        return Err(error);
-    }
-    if options.durable {
-        loop {
-            match rustix::fs::fdatasync(file) {
-                Err(Errno::INTR) => {}
-                Ok(()) => break,
-                Err(errno) => return Err(Error::io(path, "syncing what was appended", errno)),
-            }
+    let written = match write_all(file, rows) {
+        Err(errno) => Err(("appending", errno)),
+        Ok(()) if options.durable => {
+            sync(path, file, length == 0).map_err(|errno| ("syncing what was appended", errno))
         }
+        Ok(()) => Ok(()),
+    };
+    if let Err((doing, errno)) = written {
+        // Records that are left would be appended twice by a caller that tries again.
+        if truncate(file, end).is_err() {
+            let doing = format_args!("{doing}, and then cutting it back to {end} bytes,");
+            return Err(Error::io(path, doing, errno));
+        }
+        Mark::remove(file);
+        return Err(Error::io(path, doing, errno));
     }
     Mark::remove(file);
     Ok(Appended { first: body / size, records: rows.len() as u64 / size, cut })
@@ -104,12 +119,8 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
 
 fn open(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    loop {
-        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
-            Err(Errno::INTR) => {}
-            result => return result.map_err(|errno| Error::io(path, "opening it to append", errno)),
-        }
-    }
+    let opened = again(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)));
+    opened.map_err(|errno| Error::io(path, "opening it to append", errno))
 }
 
 fn lock(path: &Path, file: BorrowedFd<'_>, wait: Duration) -> Result<()> {
@@ -136,13 +147,34 @@ fn length(path: &Path, file: BorrowedFd<'_>) -> Result<u64> {
     }
 }
 
-fn truncate(path: &Path, file: BorrowedFd<'_>, length: u64) -> Result<()> {
+/// Makes the records durable, and the file's name where the file may be new.
+fn sync(path: &Path, file: BorrowedFd<'_>, new: bool) -> rustix::io::Result<()> {
+    again(|| rustix::fs::fdatasync(file))?;
+    if !new {
+        return Ok(());
+    }
+    #[allow(clippy::disallowed_methods)] // where the file is, not where a link to it is
+    let found = path.canonicalize().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = found.parent().unwrap_or(Path::new("/"));
+    let directory = again(|| rustix::fs::open(parent, flags, Mode::empty()))?;
+    match again(|| rustix::fs::fsync(&directory)) {
+        // Some file systems cannot sync a directory and say so; there is nothing better to call.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        result => result,
+    }
+}
+
+fn truncate(file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<()> {
+    again(|| rustix::fs::ftruncate(file, length))
+}
+
+/// Calls the system until no signal comes in between.
+fn again<T>(call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
-        match rustix::fs::ftruncate(file, length) {
+        match call() {
             Err(Errno::INTR) => {}
-            result => {
-                return result.map_err(|errno| Error::io(path, format_args!("cutting it to {length} bytes"), errno));
-            }
+            result => return result,
         }
     }
 }

@@ -72,7 +72,9 @@ impl Error {
         let text = match errno {
             Errno::NOENT => "there is no such file".to_owned(),
             _ => {
-                let why = std::io::Error::from(errno).kind();
+                // Not the kind's text: of an I/O error that is "uncategorized error".
+                let why = std::io::Error::from(errno).to_string().to_lowercase();
+                let why = why.split(" (os error").next().unwrap_or_default();
                 format!("{doing} failed: {why} (errno {})", errno.raw_os_error())
             }
         };

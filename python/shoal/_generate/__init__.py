@@ -106,7 +106,8 @@ def generate(
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.failed`.
+        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong, such as a function that cannot be sent to a process.
@@ -118,8 +119,8 @@ def generate(
 
     Example:
         >>> report = shoal.generate(str, range(2000), "data/")  # where str stands for your function
-        >>> report.written, report.failed
-        (2000, 0)
+        >>> report.written, report.ok
+        (2000, True)
     """
     defaults = _shoal.default_options()
     options = engine_options(

@@ -201,7 +201,7 @@ class Supervisor:
         if not taken:
             return None
         ids = self._job.ids
-        return Task({token: (token, ids[index], name, again) for token, index, name, again in taken})
+        return Task({token: (token, ids[index], name, int(again)) for token, index, name, again in taken})
 
     def _task_size(self) -> int:
         if not self._seconds:
@@ -273,7 +273,7 @@ class Supervisor:
             if self._stillborn >= STILLBORN_MAX:
                 raise RunError(f"worker processes end before they begin: the last {how}", hint=GUARD)
         self._redo.extendleft(task for task in worker.tasks.values() if not task.begun)
-        suspects = {token: (*item[:3], True) for task in begun for token, item in task.items.items()}
+        suspects = {token: (*item[:3], 2) for task in begun for token, item in task.items.items()}
         if suspects:
             self._try_again(suspects, 1 + max(task.kills for task in begun), how)
         self._workers[self._workers.index(worker)] = self._new()
@@ -282,6 +282,8 @@ class Supervisor:
         if kills < KILLS:
             self._redo.appendleft(Task(suspects, kills))
         elif len(suspects) == 1:
+            # A part of the object may be left under its name. It is not removed: another id may have the same name, and
+            # nothing tells a torn file of this id from a whole one of that. The failure names it; a retry replaces it.
             why = f"{kills} worker processes have died over it; the last {how}"
             self._generation.failed([(token, "worker-killed", why, None, None) for token in suspects])
         else:

@@ -1,11 +1,14 @@
 """A worker process of `shoal.generate`: calls the function for one id after another and hands on what it returns.
 
-It talks to the caller through a pipe: tasks come in, outcomes go out. Not here: writing (`_shoal.Placer`, on a thread
+It talks to the caller through a pipe: tasks come in, outcomes go out. A thread receives the tasks at any time, because
+the caller sends them without looking for outcomes: if both sides were in `send` with more than the pipe holds, neither
+would end. Not here: writing (`_shoal.Placer`, on a thread
 of its own), what becomes of a process that is killed (`supervisor.py`).
 """
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 import time
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from shoal._generate.messages import Failed, Place, Writing, Written
+    from shoal._generate.messages import Failed, Item, Place, Writing, Written
 
 REPORT_EVERY = 0.2  # s after which outcomes are told although the task goes on
 REASON_MAX = 4096  # characters of a traceback that are kept: the end, where the cause is, and some of the start
@@ -67,10 +70,13 @@ class Worker:
         self._placer = placer
         self._failed: list[Failed] = []
         self._told = time.monotonic()
+        self._tasks: queue.SimpleQueue[tuple[int, list[Item]] | None] = queue.SimpleQueue()
 
     def work(self) -> None:
         """Works on tasks until there are none any more."""
-        while (task := self._pipe.recv()) is not None:
+        # A daemon: where this ends with an exception, the thread still waits for what the caller says.
+        threading.Thread(target=self._receive, name="shoal-tasks", daemon=True).start()
+        while (task := self._tasks.get()) is not None:
             number, items = task
             self._pipe.send(("begun", number))
             began = time.perf_counter()
@@ -80,10 +86,19 @@ class Worker:
                     self._tell(wait=False)
             seconds = time.perf_counter() - began
             # With a task waiting, the last files of this one are written while that is worked on.
-            self._tell(wait=not self._pipe.poll())
+            self._tell(wait=self._tasks.empty() and not self._pipe.poll())
             self._pipe.send(("made", number, len(items), seconds))
 
-    def _make(self, token: int, one: int | str, name: bytes, again: bool) -> None:
+    def _receive(self) -> None:
+        task: tuple[int, list[Item]] | None
+        try:
+            while (task := self._pipe.recv()) is not None:
+                self._tasks.put(task)
+        except (EOFError, OSError):
+            pass  # the caller is gone, or wants no more
+        self._tasks.put(None)
+
+    def _make(self, token: int, one: int | str, name: bytes, again: int) -> None:
         try:
             data = self._function(one)
         except BaseException as error:  # noqa: BLE001  # also SystemExit: it is the function's, not this process's

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shoal._options import Path, Workers
 
 Tail = Literal["error", "drop"]
+AppendTail = Literal["error", "cut"]
 Where = str | Condition | None
 
 
@@ -154,7 +155,7 @@ def paths_of(path: Path | Iterable[Path]) -> list[str]:
 
 
 def tail_of(tail: str) -> Tail:
-    """Checks the option.
+    """Checks the option of reading.
 
     Raises:
         ConfigError: It is none of its words.
@@ -163,6 +164,17 @@ def tail_of(tail: str) -> Tail:
         if tail == word:
             return tail  # type: ignore[return-value]
     raise ConfigError(f"tail is neither 'error' nor 'drop': {tail!r}")
+
+
+def cuts_tail(tail: str) -> bool:
+    """Checks the option of appending, and returns whether a torn tail is cut off.
+
+    Raises:
+        ConfigError: It is none of its words.
+    """
+    if tail not in get_args(AppendTail):
+        raise ConfigError(f"tail is neither 'error' nor 'cut': {tail!r}")
+    return tail == "cut"
 
 
 def field_names(names: Iterable[str], option: str) -> list[str]:

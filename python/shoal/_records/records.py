@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._expression import Aggregate, Column
+from shoal._records.appended import Appended
 from shoal._records.arguments import (
+    AppendTail,
     Layout,
     Tail,
     Where,
     asked_of,
+    cuts_tail,
     field_names,
     paths_of,
     tail_of,
@@ -327,7 +330,9 @@ class Records:
         """Writes records to a table file, in their order; all cores read, choose and encode, and memory stays flat.
 
         The file is put in place when it is whole: one that is there keeps its place until then, and after an error or
-        Ctrl-C nothing is left of the new one.
+        Ctrl-C nothing is left of the new one. A kill (SIGKILL, a power cut) can leave a hidden file beside it, named
+        `.NAME.<16 hex digits>.shoal`: on file systems that cannot hold a file without a name (NFS, FUSE) at any
+        moment, elsewhere only in the last one. shoal never removes it; you may, when no program writes there.
 
         Args:
             path: The file; its directory must be there.
@@ -454,12 +459,14 @@ class Records:
         names: Iterable[str] | None = None,
         offset: int = 0,
         durable: bool = False,
-    ) -> int:
+        tail: AppendTail = "error",
+    ) -> Appended:
         """Appends records to a file, all of them or none; it is made if it is not there.
 
-        Several programs may append at once: each waits for the others. Who reads meanwhile sees whole records only. If
-        this fails, the file is as long as before; after a crash half a record may be left at its end, which readers
-        with `follow=True` leave out and the next append cuts off.
+        Several programs may append at once: each waits for the others. A reader sees whole records only meanwhile. If
+        this fails, the file is as long as before (where it could not be cut back, the error says so). What an append
+        that was killed has left is cut off by the next one, which returns how much it was. Other bytes behind the last
+        whole record are never cut off unless you ask for it: they may be good records of another format.
 
         Args:
             path: The file.
@@ -470,11 +477,15 @@ class Records:
             names: A name for each field of a `struct` string.
             offset: Bytes in front of the first record; the file must have them already.
             durable: Return only after the records are on the disk, so that not even a power cut loses them.
+            tail: What to do if the file ends within a record, and an append that was killed is not the reason:
+                `"error"`, or `"cut"` to cut off what is behind the last whole record. File systems without extended
+                attributes do not tell shoal the reason, and need `"cut"` after a kill.
 
         Returns:
-            How many records were appended.
+            How many records were appended, the place of the first, and how many bytes were cut off before.
 
         Raises:
+            IntegrityError: The file ends within a record; nothing was changed.
             ConfigError: A row does not fit the format (the text says which), bytes are no whole number of records, or
                 another argument is wrong.
             DestinationFullError: The disk is full; the file is as before.
@@ -482,16 +493,14 @@ class Records:
 
         Example:
             >>> shoal.Records.append("log.bin", [(1, b"start"), (2, b"ended")], "<Q5s")
-            2
+            Appended(records=2, first=0, cut=0)
             >>> list(shoal.Records("log.bin", "<Q5s"))
             [(1, b'start'), (2, b'ended')]
         """
         layout = Layout(format, names)
-        start = whole_number(offset, 0, "offset")
-        _, appended, _ = _shoal.append_records(
-            os.fspath(path), layout.encode(rows), layout.engine, start, bool(durable)
-        )
-        return appended
+        start, cut = whole_number(offset, 0, "offset"), cuts_tail(tail)
+        done = _shoal.append_records(os.fspath(path), layout.encode(rows), layout.engine, start, bool(durable), cut)
+        return Appended(*done)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as what to open: another process opens the files anew, and finds the same records or an error."""

@@ -1,7 +1,7 @@
 """The command line: `shoal COMMAND`. One file for each command, loaded only when it is run.
 
-Here: the list of commands and the way in. Not here: options (`_options.py`), what is printed (`_display.py`), exit
-codes and signals (`_exit.py`).
+Here: the list of commands and the way in. Not here: options (`_options.py`), what is printed (`_display.py`), a
+standard output that takes no more (`_output.py`), exit codes and signals (`_exit.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import click
 
 from shoal._shoal import __version__
-from shoal.cli import _display, _exit
+from shoal.cli import _display, _exit, _output
 
 # Command, and the one line that the list of commands shows; a test compares it with the command's own.
 COMMANDS = {
@@ -74,7 +74,7 @@ Examples:
 \b
 Exit codes:
   0  all done                       2  the command line is wrong
-  1  some objects failed            3  the run cannot go on (disk full, source away, ...)
+  1  some objects failed            3  it cannot go on (disk full, source away, output lost, ...)
   130, 143  stopped by Ctrl-C or a signal; the same command resumes
 """
 
@@ -116,8 +116,10 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = _exit.INTERRUPTED
+    except _output.OutputError:
+        code = _exit.CANNOT_GO_ON  # what is wrong is said at the end
     except Exception:  # noqa: BLE001  # Python's own exit code would be 1, which here means something else
         _display.defect()
         code = _exit.CANNOT_GO_ON
-    _display.finish()
-    sys.exit(code)
+    # A command has not done what was asked if its output is lost, whatever its own code says.
+    sys.exit(code if _display.finish() else _exit.CANNOT_GO_ON)

@@ -1,12 +1,14 @@
 """The only file that prints: words on standard error, data on standard output, and nothing that moves a cursor.
 
 Whatever a server or a file system named goes through `_shoal.escape`; whatever else is printed has its remaining
-control characters escaped. A reader that went away (`| head`) is not an error. Not here: rates and times in words
-(`shoal._progress`).
+control characters escaped. Not here: rates and times in words (`shoal._progress`), a standard output that takes no more
+(`_output.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -20,6 +22,7 @@ from shoal import _shoal
 from shoal._errors import ShoalError
 from shoal._options import without_secrets
 from shoal._progress import LINE_EVERY, Rates, count_text, parts, size_text, time_text
+from shoal.cli import _output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,16 +41,29 @@ COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
 
 
 def prepare() -> None:
-    """Makes both streams take any character, whatever the locale."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    """Makes both streams take any character, whatever the locale, and standard output tell what it cannot take."""
+    if sys.stdout is None or isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _output.Output.of(sys.stdout)
+    if sys.stderr is not None and hasattr(sys.stderr, "reconfigure"):
+        sys.stderr.reconfigure(errors="backslashreplace")
 
 
-def finish() -> None:
-    """Writes out what is left, so that the interpreter finds nothing to complain about at exit."""
-    for stream in (sys.stdout, sys.stderr):
-        _write(stream, "")
+def finish() -> bool:
+    """Writes out what is left, so that the interpreter finds nothing to complain about at exit.
+
+    Returns:
+        Whether standard output took all that was printed; if it did not, the user has been told.
+    """
+    failure = None
+    if isinstance(sys.stdout, _output.Output):
+        with contextlib.suppress(_output.OutputError):
+            sys.stdout.finish()
+        failure = sys.stdout.failure
+    if failure is not None:
+        talk(f"error: cannot write to standard output: {failure.strerror} (errno {failure.errno})")
+        talk("hint: what was printed is not complete: print it to another place, and run the command again")
+    _write(sys.stderr, "")
+    return failure is None
 
 
 def is_terminal() -> bool:
@@ -75,7 +91,7 @@ def _write(stream: TextIO | None, text: str, *, flush: bool = True) -> None:
         if flush:
             stream.flush()
     except OSError:
-        # The reader is gone, or the terminal is. What the stream still holds goes nowhere, now and at exit.
+        # Standard error: the terminal is gone. What the stream still holds goes nowhere, now and at exit.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -134,7 +150,9 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
 def report_fields(report: Report) -> dict[str, Any]:
     """Returns a report as JSON has it."""
     return {
+        "ok": report.ok,
         **count_fields(report),
+        "run": count_fields(report.run),
         "total": count_fields(report.total),
         "seconds": round(report.seconds, 6),
         "retries": report.retries,
@@ -199,9 +217,8 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
     lines += [f"note: {note}" for note in report.notes]
     if _shoal.DEBUG_BUILD:
         lines.append("note: this is a debug build of the engine; its speed says nothing")
-    failed = max(report.failed, report.total.failed)
-    if failed:
-        lines.append(f"{count_text(failed)} failed" + (":" if report.failures else ""))
+    if report.failed:
+        lines.append(f"{count_text(report.failed)} failed" + (":" if report.failures else ""))
         lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN], whole=verbose)
         if destination not in (None, "null:"):
             where = shlex.quote(destination)
@@ -276,8 +293,31 @@ def failures_as_json(failures: Iterable[Failure]) -> None:
         out_json({"type": "failure", **fields})
 
 
-def status_as_json(status: Status) -> None:
-    """Prints what a journal says as one line of JSON."""
+def skipped_fields(run: RunStatus) -> list[dict[str, str]]:
+    """Returns what was left out without being asked for as JSON has it."""
+    return [{"name": one.name, "reason": one.reason} for one in run.skipped]
+
+
+def skipped_as_text(run: RunStatus, *, counted_only: bool) -> None:
+    """Prints the names that were read of what was left out; `counted_only`: of the others there are no names."""
+    for one in run.skipped:
+        out(f"  {shown_name(one.name)}: skipped, {_reason_text(one.reason)}")
+    if run.skipped_more and (run.skipped or counted_only):
+        out(f"  ... and {run.skipped_more:,} more" + (", without their names" if counted_only else ": --skipped all"))
+
+
+def skipped_as_json(run: RunStatus) -> None:
+    """Prints the names that were read of what was left out, an object each."""
+    for fields in skipped_fields(run):
+        out_json({"type": "skipped", **fields})
+
+
+def _reason_text(reason: str) -> str:
+    return reason.replace("-", " ")
+
+
+def status_as_json(status: Status, *, with_names: bool) -> None:
+    """Prints what a journal says as one line of JSON, `with_names` of what was left out."""
     owner = status.owner
     out_json(
         {
@@ -292,6 +332,10 @@ def status_as_json(status: Status) -> None:
                     "sessions": run.sessions,
                     "completed": run.completed and run.completed.isoformat(),
                     **count_fields(run.total),
+                    "skipped_by": run.skipped_by,
+                    "kept": run.kept,
+                    "skipped_names": skipped_fields(run) if with_names else [],
+                    "skipped_more": run.skipped_more,
                     "deferred": run.deferred,
                     "until_reboot": run.until_reboot,
                     "failures": failure_fields(run.failures),
@@ -313,6 +357,10 @@ def run_status(status: Status, run: RunStatus) -> None:
     elif not run.completed:
         out("  nobody works on it; the same command goes on")
     out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
+    if run.skipped_by:
+        out("  skipped: " + ", ".join(f"{count:,} {_reason_text(reason)}" for reason, count in run.skipped_by.items()))
+    if run.kept:
+        out(f"  {run.kept:,} of those written were there from an earlier session")
     if run.deferred:
         out(f"  {count_text(run.deferred)} to be tried later")
     sessions = "1 session" if run.sessions == 1 else f"{run.sessions:,} sessions"
@@ -412,7 +460,7 @@ class Display:
             talk(f"error: {message}")
         if not self._json_log and not (self._quiet and kind == "interrupted"):
             if report and report.total.listed:
-                done = f"{report.written:,} written, {report.failed:,} failed, {report.unfinished:,} unfinished"
+                done = f"{report.written:,} written, {report.run.failed:,} failed, {report.unfinished:,} unfinished"
                 talk(
                     f"{word} after {time_text(report.seconds)}: {done}" if word == "stopped" else f"until then: {done}"
                 )

@@ -5,7 +5,7 @@
 | 0 | all done; for `serve`, stopped by the user |
 | 1 | some objects failed; the journal lists them |
 | 2 | the command line is wrong |
-| 3 | the run cannot go on: destination full, credentials, source away |
+| 3 | the run cannot go on: destination full, credentials, source away; or standard output cannot be written |
 | 130 | stopped by Ctrl-C; the same command resumes |
 | 143 | stopped by SIGTERM or SIGHUP; the same command resumes |
 """
@@ -18,6 +18,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from shoal._errors import ConfigError, ShoalError
+from shoal._report import Report
 
 DONE = 0
 SOME_FAILED = 1
@@ -32,6 +33,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def code_of(error: ShoalError) -> int:
     """Returns the exit code of what ended a command."""
     return USAGE if isinstance(error, ConfigError) else CANNOT_GO_ON
+
+
+def code_of_report(report: Report) -> int:
+    """Returns the exit code of a run that went to its end.
+
+    What failed in an earlier run and did not arrive since is missing still.
+    """
+    return DONE if report.ok else SOME_FAILED
 
 
 class Signals:

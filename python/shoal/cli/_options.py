@@ -65,6 +65,8 @@ Flag = Callable[[F], F]
 def _option(name: str, help_text: str, **extra: Any) -> tuple[str, Flag[Any]]:
     """One flag for one parameter of the API, with its default; and the parameter's name."""
     flag = "--" + name.replace("_", "-")
+    if extra.pop("negatable", False):
+        flag += "/--no-" + name.replace("_", "-")
     default = _DEFAULTS[name]
     if default is False:
         return name, click.option(flag, name, is_flag=True, help=help_text)
@@ -100,7 +102,12 @@ _FLAGS = dict(
             "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
             type=click.Choice(get_args(_options.Layout)),
         ),
-        _option("keep_times", "Give files the time at which the source says they were last changed."),
+        _option(
+            "keep_times",
+            "Give files the time at which the source says they were last changed; by default for files and archives.",
+            is_flag=True,
+            negatable=True,
+        ),
         _option(
             "journal",
             "Keep the journal here instead of in DST/.shoal; how null: can have one.",
@@ -130,7 +137,7 @@ _FLAGS = dict(
         _option("retry_failed", "Try the failures in the journal again, and nothing else."),
         _option("again", "List anew although the job is complete."),
         _option("relist", "List from the start instead of from the journal's place; skip what is done."),
-        _option("force_resume", "Resume although the options differ from the journal's."),
+        _option("force_resume", "Resume although the options differ from the journal's; list everything anew."),
         _option(
             "order",
             "given = in the order of the listing; by default as they are ready.",

@@ -243,9 +243,10 @@ def command(
     except shoal.ShoalError as error:
         _display.command_failed(error, as_json=False)
         return _exit.code_of(error)
-    _display.out(results.table())
+    # Before anything is printed: minutes of measuring must not depend on standard output.
     if json_file is not None:
         json_file.write_text(results.to_json() + "\n")
+    _display.out(results.table())
     contests = list(results.contests) if isinstance(results, sweep.Sweep) else [results]
     outputs.draw(Collection(contests), plot=plot, report=report)
     return _exit.SOME_FAILED if results.failed else _exit.DONE

@@ -42,7 +42,7 @@ def command(function: str, ids: str, seconds: float, json_file: Path | None) -> 
     except shoal.ShoalError as error:
         _display.command_failed(error, as_json=False)
         return _exit.code_of(error)
-    _display.out(advice.text())
     if json_file is not None:
         json_file.write_text(advice.to_json() + "\n")
+    _display.out(advice.text())
     return _exit.DONE

@@ -51,6 +51,9 @@ def command(
     without fetching it once more. An object that fails does not stop the others: it is noted with its reason, and the
     exit code is 1.
 
+    Nothing else should change DST while a run is under way, or within 5 seconds after it was killed: such changes
+    cannot be told from the run's own.
+
     SIZE is a number of bytes or text such as 64MiB or 1.5GB.
     """
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
@@ -66,5 +69,4 @@ def command(
             display.interrupted(getattr(stopped, "report", None))
             return signals.code or _exit.INTERRUPTED
         display.finished(report, destination)
-    # What failed in an earlier run and was not had since is missing still.
-    return _exit.SOME_FAILED if report.failed or report.total.failed else _exit.DONE
+    return _exit.code_of_report(report)

@@ -68,8 +68,7 @@ def command(
             display.interrupted(getattr(stopped, "report", None))
             return signals.code or _exit.INTERRUPTED
         display.finished(report, destination)
-    # What failed in an earlier run and was not had since is missing still.
-    return _exit.SOME_FAILED if report.failed or report.total.failed else _exit.DONE
+    return _exit.code_of_report(report)
 
 
 def _function(text: str) -> Any:

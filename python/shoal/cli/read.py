@@ -81,4 +81,4 @@ def command(
             display.interrupted(getattr(stopped, "report", None), resumes=False)
             return signals.code or _exit.INTERRUPTED
         display.finished(report, None)
-    return _exit.SOME_FAILED if report.failed else _exit.DONE
+    return _exit.code_of_report(report)

@@ -62,8 +62,10 @@ def command(
             what = f"{synthetic} synthetic objects" if synthetic else str(directory)
             _display.service_started(server.url, what, quiet=quiet, as_json=as_json)
             while True:
-                time.sleep(3600)  # until a signal comes
+                time.sleep(0.2)  # until a signal comes; one that comes just before the sleep does not end it
         except KeyboardInterrupt:
+            pass
+        finally:
             server.stop()
         _display.service_stopped(server.stats, quiet=quiet, as_json=as_json)
     # Being stopped is how a service ends well.

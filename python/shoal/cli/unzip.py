@@ -65,8 +65,7 @@ def command(
             display.interrupted(getattr(stopped, "report", None), resumes=not test)
             return signals.code or _exit.INTERRUPTED
         display.finished(report, directory, _verdict(report) if test else None)
-    # What failed in an earlier run and was not had since is missing still.
-    return _exit.SOME_FAILED if report.failed or report.total.failed else _exit.DONE
+    return _exit.code_of_report(report)
 
 
 def _verdict(report: shoal.Report) -> str:

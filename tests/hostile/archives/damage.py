@@ -55,12 +55,6 @@ def small_tar() -> tuple[bytes, dict[str, bytes]]:
     return tars.build([folder, *members], end=bytes(tars.BLOCK * 2)), objects
 
 
-def member_starts(archive: bytes) -> set[int]:
-    """Returns where the members of a tar begin, and where its end does: nothing tells that one cut there was longer."""
-    blocks = range(0, len(archive), tars.BLOCK)
-    return {at for at in blocks if archive[at + 257 : at + 262] == b"ustar" or not any(archive[at : at + tars.BLOCK])}
-
-
 def attributes_of(archive: bytes) -> set[int]:
     """Returns the offsets of the fields that tell what an entry is: a change there makes it a link or a directory."""
     found = set()

@@ -194,6 +194,8 @@ def zip64_fields() -> list[Case]:
     """Entries whose 64-bit field is missing, short or absurd: the entry fails, or the archive as a whole."""
     bad = Entry(b"bad", b"bad" * 100, DEFLATED)
     good = {"one.txt": GOOD["one.txt"], "three": b""}
+    sizes = {"size": ALL_32, "packed": ALL_32}
+    right, wrong = zip64_extra(300, len(bad.body)), zip64_extra(299, len(bad.body))
     variants = {
         "sentinel-without-extra": replace(bad, central={"size": ALL_32, "packed": ALL_32}),
         "sentinel-and-empty-extra": replace(bad, central={"size": ALL_32, "packed": ALL_32, "extra": extra(1, b"")}),
@@ -207,6 +209,10 @@ def zip64_fields() -> list[Case]:
         "offset-that-wraps": replace(bad, central={"offset": ALL_32, "extra": zip64_extra((1 << 64) - 4)}),
         "disk-sentinel": replace(bad, central={"disk": ALL_16, "extra": extra(1, struct.pack("<I", 7))}),
         "other-disk": replace(bad, central={"disk": 1}),
+        "two-fields": replace(bad, central={**sizes, "extra": right + wrong}),
+        "two-fields-the-last-is-right": replace(bad, central={**sizes, "extra": wrong + right}),
+        "two-fields-that-agree": replace(bad, central={**sizes, "extra": right + right}),
+        "two-fields-in-front-of-the-entry": replace(bad, local={**sizes, "extra": right + wrong}),
         "extra-field-beyond-the-area": replace(bad, central={"extra": extra(0xBEEF, b"xx", length=60_000)}),
     }
     return [

@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use super::Shared;
+use super::lease::Keeper;
 use super::open::{Complete, Open, Origin};
 use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
 use super::slot::now_ms;
-use super::{MARK_ALL, Shared};
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Due, Durable, Journal};
+use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL};
 use crate::partition::{Cursor, Key};
 use crate::sink::{Mode, Reach};
 
@@ -44,18 +45,9 @@ pub(crate) enum Message {
     Reset(std::sync::mpsc::SyncSender<()>),
 }
 
-/// What was committed in this run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Committed {
-    pub written: u64,
-    pub skipped: u64,
-    pub failed: u64,
-    pub bytes: u64,
-}
-
 pub(crate) struct Committer {
     shared: Arc<Shared>,
-    journal: Journal,
+    keeper: Arc<Keeper>,
     /// Complete, not yet through a barrier.
     pending: Vec<Complete>,
     pending_since: Option<Instant>,
@@ -63,25 +55,30 @@ pub(crate) struct Committer {
     held: BTreeMap<u64, Complete>,
     mark: u64,
     again_seq: u64,
-    committed: Committed,
+    committed: Credited,
+    ending: Ending,
+    /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
+    lists: bool,
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, journal: Journal, mark: u64) -> Committer {
+    pub fn new(shared: Arc<Shared>, keeper: Arc<Keeper>, mark: u64, lists: bool) -> Committer {
         Committer {
             shared,
-            journal,
+            keeper,
             pending: Vec::new(),
             pending_since: None,
             held: BTreeMap::new(),
             mark,
             again_seq: u64::MAX,
-            committed: Committed::default(),
+            committed: Credited::default(),
+            ending: Ending::Sound,
+            lists,
         }
     }
 
-    /// Runs to the end of the run; gives the journal back, and what was committed.
-    pub fn run(mut self, messages: &Receiver<Message>) -> (Journal, Committed) {
+    /// Runs to the end of the run; says what was committed, and how the session ended.
+    pub fn run(mut self, messages: &Receiver<Message>) -> (Credited, Ending) {
         let body = std::panic::AssertUnwindSafe(|| self.work(messages));
         match std::panic::catch_unwind(body) {
             Ok(Ok(())) => {}
@@ -89,7 +86,7 @@ impl Committer {
             Err(panic) => self.shared.cancel.fail(super::panicked("the committer", panic.as_ref())),
         }
         self.shared.queue.finish();
-        (self.journal, self.committed)
+        (self.committed, self.ending)
     }
 
     fn work(&mut self, messages: &Receiver<Message>) -> Result<()> {
@@ -113,8 +110,8 @@ impl Committer {
             }
             if self.is_over() {
                 self.barrier(true)?;
-                if !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
-                    self.journal.complete(now_ms() / 1000)?;
+                if self.lists && !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
+                    self.keeper.write(|journal| journal.complete(now_ms() / 1000))?;
                 }
                 return Ok(());
             }
@@ -128,14 +125,15 @@ impl Committer {
                 self.pending.push(*complete);
             }
             Message::Mark(mark) if mark > self.mark => {
-                self.journal.mark(mark)?;
+                self.keeper.write(|journal| journal.mark(mark))?;
                 self.mark = mark;
                 self.shared.queue.set_mark(mark);
             }
             Message::Mark(_) => {}
             Message::Reset(done) => {
-                self.journal.reset_listing()?;
-                self.journal.mark(MARK_ALL)?;
+                let deferred = self.keeper.journal().deferred();
+                self.keeper.write(|journal| journal.reset_listing())?;
+                self.shared.counters.listed.fetch_sub(deferred, Relaxed); // listed anew
                 self.mark = MARK_ALL;
                 self.shared.queue.set_mark(MARK_ALL);
                 let _ = done.send(()); // the listing may have been stopped meanwhile
@@ -148,14 +146,16 @@ impl Committer {
         let Some(since) = self.pending_since else { return false };
         let objects: u64 = self.pending.iter().map(|complete| complete.objects).sum();
         let bytes: u64 = self.pending.iter().map(|complete| complete.bytes).sum();
-        objects >= CLOSE_OBJECTS
+        objects >= self.shared.batch.unwrap_or(CLOSE_OBJECTS)
             || bytes >= CLOSE_BYTES
             || since.elapsed() >= CLOSE_AGE
             || self.shared.queue.wants_commit()
     }
 
     fn is_over(&self) -> bool {
-        self.pending.is_empty() && self.shared.queue.is_drained_but(self.held_objects()) && self.journal.deferred() == 0
+        self.pending.is_empty()
+            && self.shared.queue.is_drained_but(self.held_objects())
+            && self.keeper.journal().deferred() == 0
     }
 
     fn held_objects(&self) -> u64 {
@@ -169,7 +169,9 @@ impl Committer {
             self.held.insert(complete.seq, complete);
         }
         self.pending_since = None;
-        let settled = self.shared.sink.sync(sealed, last)?;
+        // What was changed before this moment is durable with the barrier.
+        let clock = self.keeper.clock()?;
+        let settled = self.shared.sink.sync(sealed, last).inspect_err(|_| self.ending = Ending::BarrierFailed)?;
         let mut through = Vec::new();
         for seq in settled.durable {
             through.extend(self.held.remove(&seq));
@@ -182,30 +184,21 @@ impl Committer {
             Reach::Named => Durable::These,
             Reach::Everything => Durable::All,
         };
-        if through.is_empty() { Ok(()) } else { self.commit(through, durable) }
+        if through.is_empty() {
+            return Ok(());
+        }
+        self.commit(through, durable, clock.filter(|_| durable != Durable::No))
     }
 
-    fn commit(&mut self, through: Vec<Complete>, durable: Durable) -> Result<()> {
+    fn commit(&mut self, through: Vec<Complete>, durable: Durable, barrier: Option<i64>) -> Result<()> {
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
         let mut commit = Commit::default();
-        let mut sum = Committed::default();
         for complete in through {
             objects += complete.objects;
             bytes += complete.bytes;
-            for retried in &complete.retried {
-                match &retried.outcome {
-                    Ok(Some(size)) => (sum.written, sum.bytes) = (sum.written + 1, sum.bytes + size),
-                    Ok(None) => sum.skipped += 1,
-                    Err(failed) => sum.failed += u64::from(failed.due_ms.is_none()),
-                }
-            }
             commit.retried.extend(complete.retried);
             if let Some(done) = complete.done {
                 listed += done.listed;
-                sum.written += done.written;
-                sum.skipped += done.skipped;
-                sum.bytes += done.bytes;
-                sum.failed += done.failures.iter().filter(|failed| failed.due_ms.is_none()).count() as u64;
                 commit.done.push(done);
             }
         }
@@ -217,31 +210,41 @@ impl Committer {
             commit.fold = frontier.advance();
             frontier.window()
         };
-        self.journal.commit(&commit, durable)?;
-        self.committed.written += sum.written;
-        self.committed.skipped += sum.skipped;
-        self.committed.failed += sum.failed;
-        self.committed.bytes += sum.bytes;
+        let credited = self.keeper.write(|journal| {
+            if let Some(clock) = barrier {
+                journal.passed_barrier(clock);
+            }
+            journal.commit(&commit, durable)
+        })?;
+        self.committed.written += credited.written;
+        self.committed.skipped += credited.skipped;
+        self.committed.failed += credited.failed;
+        self.committed.bytes += credited.bytes;
+        self.shared.counters.listed.fetch_sub(credited.superseded, Relaxed);
+        self.shared.counters.listed.fetch_add(credited.again, Relaxed);
         self.shared.counters.committed.fetch_add(objects, Relaxed);
-        self.shared.deferred.store(self.journal.deferred(), Relaxed);
+        let mut journal = self.keeper.journal();
+        self.shared.deferred.store(journal.deferred(), Relaxed);
         self.shared.queue.committed(objects, listed, bytes, window);
-        let totals = self.journal.totals();
-        self.journal.sample(now_ms(), totals.written, totals.bytes);
+        let totals = journal.totals();
+        journal.sample(now_ms(), totals.written, totals.bytes);
         Ok(())
     }
 
     /// Objects whose later try has come become partitions of their own.
     fn hand_out_due(&mut self) -> Result<()> {
-        if self.journal.deferred() == 0 || self.shared.retry.is_gated() {
+        if self.keeper.journal().deferred() == 0 || self.shared.retry.is_gated() {
             return Ok(());
         }
         while self.shared.queue.again_waiting() < AGAIN_AHEAD {
-            let due = self.journal.take_due(now_ms(), AGAIN_MAX)?;
+            let due = self.keeper.journal().take_due(now_ms(), AGAIN_MAX)?;
             if due.is_empty() {
                 break;
             }
             // What has the name of one that was a repetition is no leftover of it, but the first, which stays.
-            let (repeated, rest): (Vec<_>, _) = due.into_iter().partition(|due| *due.kind == *Kind::Repeated.as_str());
+            let (repeated, rest): (Vec<_>, _) = due
+                .into_iter()
+                .partition(|due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str()));
             for (due, mode) in [(rest, Mode::Again), (repeated, Mode::Fresh)] {
                 if !due.is_empty() {
                     self.hand_out(due, mode)?;

@@ -23,6 +23,14 @@ impl Filter {
         let matches = |set: &Option<GlobSet>| set.as_ref().map(|set| set.is_match(OsStr::from_bytes(raw)));
         matches(&self.include).unwrap_or(true) && !matches(&self.exclude).unwrap_or(false)
     }
+
+    /// Whether something below a directory may pass that could not be read: an include says nothing of names that are not
+    /// known; an exclude that matches the directory, or whatever lies in it, was meant for it.
+    pub fn may_admit_below(&self, directory: &[u8]) -> bool {
+        let anything = [directory, b"/\x01"].concat();
+        let excluded = |name: &[u8]| self.exclude.as_ref().is_some_and(|set| set.is_match(OsStr::from_bytes(name)));
+        !excluded(directory) && !excluded(&anything)
+    }
 }
 
 fn compile(globs: &[String], option: &str) -> Result<Option<GlobSet>> {
@@ -51,5 +59,15 @@ mod tests {
         assert!(!filter.admits(b"x.png") && !filter.admits(b"b/x.jpg") && !filter.admits(b"a/secret.jpg"));
         assert!(Filter::new(&[], &[]).unwrap().admits(b"\xff"));
         assert!(Filter::new(&["[".into()], &[]).is_err());
+    }
+
+    #[test]
+    fn an_unreadable_directory_is_left_out_only_where_all_of_it_is_excluded() {
+        let filter = |include: &str, exclude: &str| Filter::new(&[include.into()], &[exclude.into()]).unwrap();
+        assert!(filter("**/*.jpg", "other/**").may_admit_below(b"a/b"));
+        assert!(filter("**/*.jpg", "a/b/*.tmp").may_admit_below(b"a/b"));
+        for exclude in ["a/**", "a/b", "a/b/**", "a/b/*", "**/b/**"] {
+            assert!(!filter("**", exclude).may_admit_below(b"a/b"), "{exclude}");
+        }
     }
 }

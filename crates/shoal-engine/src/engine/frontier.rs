@@ -2,7 +2,7 @@
 //!
 //! Partitions are committed in any order. The frontier moves over a committed run from the front, and only from page
 //! to page (partitions that share `after`): a listing can continue only at a page, and the keys of a page must stay in
-//! the journal until all of it is done, so that a page that changed meanwhile is noticed.
+//! the journal until all of it is done, so that a page that changed meanwhile is noticed. The last page is never folded.
 
 use std::collections::VecDeque;
 
@@ -23,13 +23,11 @@ pub(crate) struct Frontier {
     chain: Key,
     rows: VecDeque<Row>,
     committed: u64,
-    /// The listing has ended: the last page is whole.
-    ended: bool,
 }
 
 impl Frontier {
     pub fn new(first: u64, chain: Key) -> Frontier {
-        Frontier { first, chain, rows: VecDeque::new(), committed: 0, ended: false }
+        Frontier { first, chain, rows: VecDeque::new(), committed: 0 }
     }
 
     /// A partition was listed, in order. `committed`: the journal already holds it.
@@ -38,11 +36,6 @@ impl Frontier {
         self.committed += u64::from(committed);
         let Partition { key, after, next, .. } = partition.clone();
         self.rows.push_back(Row { key, after, next, committed });
-    }
-
-    /// The listing has ended.
-    pub fn end(&mut self) {
-        self.ended = true;
     }
 
     /// A partition was committed.
@@ -57,22 +50,22 @@ impl Frontier {
     pub fn advance(&mut self) -> Option<Fold> {
         let run = self.rows.iter().take_while(|row| row.committed).count();
         let whole = (1..=run).rev().find(|&count| self.ends_page(count - 1))?;
-        let mut last = Cursor::default();
+        let mut last = None;
         for row in self.rows.drain(..whole) {
             self.chain = self.chain.chain(row.key);
-            // At the very end there is no next page: the last one is where a listing would look for more.
-            last = row.next.unwrap_or(row.after);
+            last = row.next;
         }
         self.first += whole as u64;
         self.committed -= whole as u64;
-        let cursor = self.rows.front().map_or(last, |next| next.after.clone());
+        let cursor = self.rows.front().map(|next| next.after.clone()).or(last)?;
         Some(Fold { frontier: self.first, cursor, chain: self.chain })
     }
 
-    /// Whether row `at` is the last of its page: it says so, a later page has begun, or the listing has ended.
+    /// Whether row `at` is the last of its page: it says so, or a later page has begun. The last page of all stays, for a
+    /// resumed listing begins with it, and more may be in it by then.
     fn ends_page(&self, at: usize) -> bool {
         let row = &self.rows[at];
-        row.next.is_some() || self.rows.get(at + 1).map_or(self.ended, |later| later.after != row.after)
+        row.next.is_some() || self.rows.get(at + 1).is_some_and(|later| later.after != row.after)
     }
 
     /// Partitions listed and not behind the frontier.
@@ -106,9 +99,7 @@ mod tests {
         let chain = [1, 2, 3, 4].into_iter().fold(Key::default(), |chain, key| chain.chain(Key(key)));
         assert_eq!(fold.chain, chain);
         assert!(frontier.advance().is_none());
-        frontier.end();
-        assert_eq!(frontier.advance().unwrap().frontier, 5);
-        assert_eq!(frontier.window(), 0);
+        assert_eq!(frontier.window(), 1); // of the last page nothing is folded: it may have grown when it is listed again
     }
 
     #[test]

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
+use super::Shared;
 use super::commit::{DEFERRED_MAX, Message};
 use super::frontier::Frontier;
 use super::open::{Open, Origin};
-use super::{MARK_ALL, Shared};
 use crate::error::{Class, Error, Kind, Result};
-use crate::journal::Resume;
-use crate::partition::{Key, Partition};
+use crate::journal::{MARK_ALL, Resume};
+use crate::partition::{Cursor, Key, Partition};
 use crate::sink::Mode;
-use crate::source::Listing;
+use crate::source::{Behind, Listing};
 
 /// How often a waiting listing looks at the stop flag.
 const TICK: Duration = Duration::from_millis(50);
@@ -26,27 +26,26 @@ pub(crate) struct Known {
     pub chain: Key,
     pub done: BTreeMap<u64, Key>,
     pub mark: u64,
-    pub cursor: Option<crate::partition::Cursor>,
-    /// List from the start and skip by hash what lies below the frontier.
-    pub relist: bool,
+    pub cursor: Option<Cursor>,
+    /// What lies below the frontier is listed too, and compared with `chain`.
+    pub compare: bool,
 }
 
 impl Known {
-    pub fn new(resume: &Resume, relist: bool) -> Known {
+    pub fn new(resume: &Resume, compare: bool) -> Known {
         Known {
             frontier: resume.frontier,
             chain: resume.chain,
             done: resume.done.clone(),
             mark: resume.mark,
             cursor: resume.cursor.clone(),
-            relist: relist && resume.frontier > 0,
+            compare: compare && resume.frontier > 0,
         }
     }
 
-    fn forget(&mut self) {
-        (self.frontier, self.chain, self.cursor, self.relist) = (0, Key::default(), None, false);
-        self.mark = MARK_ALL;
-        self.done.clear();
+    fn nothing() -> Known {
+        let (chain, done) = (Key::default(), BTreeMap::new());
+        Known { frontier: 0, chain, done, mark: MARK_ALL, cursor: None, compare: false }
     }
 }
 
@@ -72,24 +71,62 @@ fn list(shared: &Arc<Shared>, known: Known) -> Result<()> {
     result
 }
 
-fn list_on(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Result<()> {
-    if known.relist && !runtime.block_on(verify_behind(shared, &known))? {
-        shared.note("what was committed is no longer listed in the same way: everything is fetched again");
-        known.forget();
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        shared.tell_committer(Message::Reset(sender));
-        while receiver.recv_timeout(TICK).is_err() {
-            if shared.cancel.is_raised() {
-                return Ok(());
-            }
+fn list_on(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()> {
+    let proven = shared.source.behind() == Behind::Proven;
+    match list_from(runtime, shared, known) {
+        Err(Stopped::Changed) => {}
+        Err(Stopped::Error(error)) if error.kind() == Kind::CursorRefused && proven => {}
+        Err(Stopped::Error(error)) => return Err(error),
+        Ok(()) => return Ok(()),
+    }
+    shared.note(
+        "what was committed is no longer listed in the same way: everything is listed anew, and what is at the destination already is not fetched again where its size and time prove it",
+    );
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    shared.tell_committer(Message::Reset(sender));
+    while receiver.recv_timeout(TICK).is_err() {
+        if shared.cancel.is_raised() {
+            return Ok(());
         }
     }
+    match list_from(runtime, shared, Known::nothing()) {
+        Err(Stopped::Error(error)) => Err(error),
+        Err(Stopped::Changed) | Ok(()) => Ok(()), // nothing is known that it could differ from
+    }
+}
+
+/// Why a listing ended before its end.
+enum Stopped {
+    /// What lies behind the frontier is not what was committed.
+    Changed,
+    Error(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped::Error(error)
+    }
+}
+
+fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Result<(), Stopped> {
     *shared.frontier() = Frontier::new(known.frontier, known.chain);
-    let start = if known.relist { None } else { known.cursor.clone() };
-    let mut pages = Pages { shared, listing: shared.source.list(start)? };
+    let cursor = known.cursor.clone().filter(|_| !known.compare);
+    let mut pages = Pages { shared, listing: shared.source.list(cursor)? };
+    let mut chain = Key::default();
+    let resumed = known.frontier > 0 || !known.done.is_empty();
+    let mut lists = false;
     while let Some(partition) = runtime.block_on(pages.next())? {
+        lists = true;
+        if known.compare && partition.seq >= known.frontier {
+            if chain != known.chain {
+                return Err(Stopped::Changed);
+            }
+            known.compare = false;
+        }
         if partition.seq < known.frontier {
-            continue; // committed: the front of the page at the frontier, or after a relist whose chain agrees
+            debug_assert!(known.compare, "a page begins behind the frontier");
+            chain = chain.chain(partition.key);
+            continue; // committed, and compared
         }
         let committed = known.done.remove(&partition.seq) == Some(partition.key);
         shared.frontier().listed(&partition, committed);
@@ -101,8 +138,17 @@ fn list_on(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Result<
         }
         hand_over(shared, partition, known.mark);
     }
-    if !shared.cancel.is_raised() {
-        shared.frontier().end();
+    if shared.cancel.is_raised() {
+        return Ok(());
+    }
+    if resumed && !lists && shared.source.behind() != Behind::Trusted {
+        let why = "the source lists nothing now, but objects of it were listed before: it may not be mounted";
+        return Err(Error::new(Kind::JournalMismatch, why)
+            .hint("see to it and run the same command again; --again if it is empty on purpose")
+            .into());
+    }
+    if known.compare && chain != known.chain {
+        return Err(Stopped::Changed); // it has become shorter, or ends where it was committed
     }
     Ok(())
 }
@@ -130,19 +176,6 @@ fn wait_for_room(shared: &Shared) -> bool {
             return true;
         }
     }
-}
-
-/// Lists everything behind the frontier once, names only, and compares the chained keys.
-async fn verify_behind(shared: &Arc<Shared>, known: &Known) -> Result<bool> {
-    let mut pages = Pages { shared, listing: shared.source.list(None)? };
-    let mut chain = Key::default();
-    while let Some(partition) = pages.next().await? {
-        if partition.seq >= known.frontier {
-            return Ok(chain == known.chain);
-        }
-        chain = chain.chain(partition.key);
-    }
-    Ok(chain == known.chain)
 }
 
 /// A listing with patience: errors of class `Retry` are waited out.

@@ -19,6 +19,7 @@ mod concurrency;
 mod filter;
 mod frontier;
 mod lane;
+mod lease;
 mod listing;
 mod open;
 mod progress;
@@ -36,16 +37,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Journal, Resume};
+use crate::journal::{Credited, Ending, Journal, Resume};
 use crate::options::{TransferOptions, Workers};
 use crate::report::{Counts, Failure, Progress, Report};
+use crate::session::Lease;
 use crate::sink::{Sink, Started};
-use crate::source::Source;
+use crate::source::{Behind, Source};
 use tokio::sync::Notify;
 
-use commit::{Committed, Committer, Message};
+use commit::{Committer, Message};
 use concurrency::{Concurrency, Reach, Sample};
 use frontier::Frontier;
+use lease::Keeper;
 use listing::Known;
 use progress::Counters;
 
@@ -58,9 +61,6 @@ const LANE_FILL: usize = 32;
 const BLOCKED_LANES: usize = 16;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
-
-/// A mark above every partition: when a listing starts over, what earlier sessions wrote may lie anywhere in it.
-pub(crate) const MARK_ALL: u64 = i64::MAX as u64;
 
 /// What all threads of a run share.
 pub(crate) struct Shared {
@@ -86,6 +86,7 @@ pub(crate) struct Shared {
     out_of_files: AtomicU64,
     listing_retries: AtomicU64,
     deferred: AtomicU64,
+    batch: Option<u64>,
     notes: Mutex<Vec<String>>,
     /// The sink has room again; one for each lane.
     room: Vec<Notify>,
@@ -146,8 +147,14 @@ pub(crate) struct Run {
     pub journal: Journal,
     pub resume: Resume,
     pub started: Started,
+    /// Until when may be written, as the sink knows it.
+    pub lease: Arc<Lease>,
+    /// This machine's clock before the destination's was read.
+    pub local: i64,
     /// In flight that the open-file limit allows.
     pub files_max: usize,
+    /// For tests: objects of a batch.
+    pub batch: Option<u64>,
     /// Time in which threads of this process had a processor or waited for one, so far.
     pub wanted: fn() -> Duration,
 }
@@ -156,7 +163,7 @@ impl Run {
     /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
         let began = Instant::now();
-        let Run { source, sink, options, journal, resume, started, files_max, wanted } = self;
+        let Run { source, sink, options, journal, resume, started, lease, local, files_max, batch, wanted } = self;
         let lanes = lane_count(&*source, options.workers);
         let (sender, messages) = channel();
         let blocking = !source.is_network();
@@ -167,6 +174,7 @@ impl Run {
             Err(error) => return (Report::default(), Some(error)),
         };
         let deferred_before = journal.deferred();
+        let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
             lanes,
             blocking,
@@ -184,6 +192,7 @@ impl Run {
             out_of_files: AtomicU64::new(0),
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
+            batch,
             notes: Mutex::new([resume.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
             room: (0..lanes).map(|_| Notify::new()).collect(),
@@ -200,24 +209,39 @@ impl Run {
         }));
         // Objects that earlier runs deferred are this run's work too.
         shared.counters.listed.fetch_add(deferred_before, Relaxed);
-        let mut threads = match Threads::start(&shared, journal, messages, &resume) {
+        let mut threads = match Threads::start(&shared, keeper.clone(), messages, &resume, started.began.is_some()) {
             Ok(threads) => threads,
             Err(error) => return (Report::default(), Some(error)),
         };
         threads.watch(&shared, &resume, &mut concurrency, began, observer);
-        let (journal, committed) = threads.join(&shared);
+        let (committed, ending) = threads.join(&shared, &keeper);
+        let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
+        let mut journal = keeper.journal();
+        let ended = journal.end_session(clock, ending);
         let finished = shared.sink.finish();
-        let error = shared.cancel.take_reason().or(finished.err());
+        let error = shared.cancel.take_reason().or(finished.err()).or(ended.err());
         let mut report = report(&shared, &journal, committed, &started);
         report.resumed_from = resume.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
         report.notes.extend(shared.source.remarks());
+        let kept = shared.counters.sums().kept;
+        if kept > 0 {
+            report
+                .notes
+                .push(format!("{kept} of the objects were at the destination already, from an earlier session"));
+        }
         report.workers_reason = match shared.source.depth() {
             1 => concurrency.reason().to_owned(),
             depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
         };
-        report.complete = error.is_none() && shared.source.is_whole();
+        let lists = resume.completed_at.is_some() || !shared.options.retry_failed;
+        report.complete = lists && error.is_none() && shared.source.is_whole() && report.total.unfinished == 0;
+        if !lists && error.is_none() {
+            report.notes.push(
+                "the listing of this run is not finished: the same command without --retry-failed goes on".into(),
+            );
+        }
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
     }
@@ -227,28 +251,47 @@ impl Run {
 struct Threads {
     lanes: Vec<JoinHandle<()>>,
     listing: Option<JoinHandle<()>>,
-    committer: JoinHandle<(Journal, Committed)>,
+    committer: JoinHandle<(Credited, Ending)>,
+    /// Extends the lease.
+    keeper: Option<JoinHandle<()>>,
     over: Receiver<()>,
     /// A lane could not be started: no further one is tried.
     refused: bool,
 }
 
 impl Threads {
-    fn start(shared: &Arc<Shared>, journal: Journal, messages: Receiver<Message>, resume: &Resume) -> Result<Threads> {
+    fn start(
+        shared: &Arc<Shared>,
+        keeper: Arc<Keeper>,
+        messages: Receiver<Message>,
+        resume: &Resume,
+        leased: bool,
+    ) -> Result<Threads> {
         let (alive, over) = channel::<()>();
-        let committer = Committer::new(shared.clone(), journal, resume.mark);
+        // Of a listing that was finished, only what is deferred is left.
+        let listed = resume.completed_at.is_some();
+        let lists = listed || !shared.options.retry_failed;
+        let committer = Committer::new(shared.clone(), keeper.clone(), resume.mark, lists);
         let committer = spawn("shoal-commit", move || {
             let result = committer.run(&messages);
             drop(alive); // wakes the caller
             result
         })?;
-        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, over, refused: false };
+        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
+        if leased {
+            let cancelled = shared.clone();
+            match spawn("shoal-lease", move || keeper.extend(&cancelled.cancel)) {
+                Ok(thread) => threads.keeper = Some(thread),
+                Err(error) => shared.cancel.fail(error),
+            }
+        }
         threads.grow(shared);
-        if shared.options.retry_failed {
+        if listed || shared.options.retry_failed {
             shared.queue.listed_all();
             return Ok(threads);
         }
-        let (known, listing) = (Known::new(resume, shared.options.relist), shared.clone());
+        let compare = shared.options.relist || shared.source.behind() == Behind::Names;
+        let (known, listing) = (Known::new(resume, compare), shared.clone());
         match spawn("shoal-list", move || listing::run(&listing, known)) {
             Ok(thread) => threads.listing = Some(thread),
             Err(error) => shared.cancel.fail(error),
@@ -312,12 +355,20 @@ impl Threads {
         let _ = observer(&progress(shared, resume, concurrency, began));
     }
 
-    fn join(self, shared: &Shared) -> (Journal, Committed) {
+    fn join(self, shared: &Shared, keeper: &Keeper) -> (Credited, Ending) {
         shared.queue.finish();
+        if shared.cancel.is_raised() {
+            keeper.end(); // lanes that wait for it end
+        }
         for thread in self.lanes.into_iter().chain(self.listing) {
             let _ = thread.join(); // their bodies catch panics and report them
         }
-        match self.committer.join() {
+        let outcome = self.committer.join();
+        keeper.end();
+        if let Some(thread) = self.keeper {
+            let _ = thread.join(); // a panic in it is one in the journal, which the committer meets too
+        }
+        match outcome {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic), // its body catches panics; only a panic in a panic comes here
         }
@@ -383,7 +434,7 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
     }
 }
 
-fn report(shared: &Shared, journal: &Journal, committed: Committed, started: &Started) -> Report {
+fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Started) -> Report {
     let sums = shared.counters.sums();
     let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
     let last_failure = shared.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();

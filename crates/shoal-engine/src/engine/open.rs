@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::journal::{Done, Due, Failed, Retried};
 use crate::partition::Partition;
+use crate::report::{Skipped, Skips};
 use crate::sink::{Mode, Sealed};
 
 /// Where a partition came from, and so where its outcome goes.
@@ -19,9 +20,11 @@ pub(crate) enum Origin {
 #[derive(Default)]
 pub(crate) struct Tally {
     pub written: u64,
-    pub skipped: u64,
+    pub skips: Skips,
     pub bytes: u64,
     pub failures: Vec<Failed>,
+    /// What was left out without being asked for.
+    pub left_out: Vec<Skipped>,
     /// Only for `Origin::Retried`: outcomes by name, since the journal holds these one by one.
     pub retried: Vec<Retried>,
 }
@@ -122,9 +125,10 @@ impl Open {
         let mut state = self.state();
         let sum = &mut state.tally;
         sum.written += tally.written;
-        sum.skipped += tally.skipped;
+        sum.skips.join(&tally.skips);
         sum.bytes += tally.bytes;
         sum.failures.extend(tally.failures);
+        sum.left_out.extend(tally.left_out);
         sum.retried.extend(tally.retried);
         state.sealed.push(sealed);
         state.parts -= 1;
@@ -145,9 +149,10 @@ impl Open {
             key: self.partition.key,
             listed: objects,
             written: tally.written,
-            skipped: tally.skipped,
+            skips: tally.skips,
             bytes: tally.bytes,
             failures: tally.failures,
+            left_out: tally.left_out,
         });
         Complete { seq: self.partition.seq, done, retried: tally.retried, sealed, objects, bytes }
     }

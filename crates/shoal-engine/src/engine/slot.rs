@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::open::{Open, Origin, Tally};
 use crate::error::{Error, HostId};
-use crate::journal::{Failed, Retried};
+use crate::journal::{Failed, Retried, Settled};
+use crate::report::{Reason, Skipped};
 use crate::sink::Mode;
 use crate::source::Entries;
 
@@ -89,20 +90,29 @@ impl Slot {
         }
     }
 
-    pub fn written(&mut self, index: u32, bytes: u64) {
+    /// `kept`: an earlier session has written it.
+    pub fn written(&mut self, index: u32, bytes: u64, kept: bool) {
         match self.open.origin {
             Origin::Listed => {
                 self.tally.written += 1;
                 self.tally.bytes += bytes;
+                if kept {
+                    self.tally.skips.add(Reason::Kept);
+                }
             }
-            Origin::Retried(_) => self.retried(index, Ok(Some(bytes))),
+            Origin::Retried(_) => self.retried(index, Ok(Settled::Written { bytes, kept })),
         }
     }
 
-    pub fn skipped(&mut self, index: u32) {
+    pub fn skipped(&mut self, index: u32, reason: Reason) {
         match self.open.origin {
-            Origin::Listed => self.tally.skipped += 1,
-            Origin::Retried(_) => self.retried(index, Ok(None)),
+            Origin::Listed => {
+                self.tally.skips.add(reason);
+                if reason.is_listed() {
+                    self.tally.left_out.push(Skipped { name: self.entries.get(index).name.into(), reason });
+                }
+            }
+            Origin::Retried(_) => self.retried(index, Ok(Settled::Skipped(reason))),
         }
     }
 
@@ -125,7 +135,7 @@ impl Slot {
         }
     }
 
-    fn retried(&mut self, index: u32, outcome: Result<Option<u64>, Failed>) {
+    fn retried(&mut self, index: u32, outcome: Result<Settled, Failed>) {
         let locator = self.entries.get(index).locator.into();
         self.tally.retried.push(Retried { locator, outcome });
     }

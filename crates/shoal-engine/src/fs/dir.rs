@@ -14,7 +14,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
 use rustix::io::{Errno, Result};
 
 /// Links of any kind and ways upwards are refused.
@@ -31,8 +31,8 @@ const NEW_FILE: OFlags =
 pub(crate) enum Access {
     /// As any program makes it: everybody, less the umask.
     Usual,
-    /// The same of a file that may be run.
-    Executable,
+    /// With these permission bits, less the umask; its owner may always use a directory.
+    Bits(u32),
     /// Its owner alone.
     Owner,
 }
@@ -41,14 +41,15 @@ impl Access {
     fn file(self) -> Mode {
         match self {
             Access::Usual => Mode::from_raw_mode(0o666),
-            Access::Executable => Mode::from_raw_mode(0o777),
+            Access::Bits(bits) => Mode::from_raw_mode(bits & 0o777),
             Access::Owner => Mode::from_raw_mode(0o600),
         }
     }
 
     fn directory(self) -> Mode {
         match self {
-            Access::Usual | Access::Executable => Mode::from_raw_mode(0o777),
+            Access::Usual => Mode::from_raw_mode(0o777),
+            Access::Bits(bits) => Mode::from_raw_mode(bits & 0o777 | 0o700),
             Access::Owner => Mode::from_raw_mode(0o700),
         }
     }
@@ -63,21 +64,38 @@ pub(crate) struct Dir(OwnedFd);
 pub(crate) struct Look {
     /// File, directory, link …
     pub kind: FileType,
-    /// When it came into being, in nanoseconds since 1970 on the file system's clock. Where the file system does not
-    /// remember that, its last change: later, so that a stranger's file may be taken for a newer one.
-    pub born: i128,
-    /// When its contents were last written, in the same unit.
-    pub written: i128,
+    /// When it came into being, in nanoseconds since 1970 on the file system's clock; `None`: the file system does not
+    /// remember that.
+    pub born: Option<i64>,
+    /// When anything of it was last changed, in the same unit. No program can set this.
+    pub changed: i64,
+    /// When its contents were last written, or what a program has set.
+    pub written: i64,
+    /// Length in bytes.
+    pub size: u64,
     /// Kind and permission bits.
     pub mode: u32,
 }
 
-/// Which mount of which file system: renames work within one place only, and syncfs reaches one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which directory on which mount of which file system: renames work within one mount only, and syncfs reaches one device.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     device: (u32, u32),
     /// 0 before Linux 5.8; then a bind mount is found when the rename fails.
     mount: u64,
+    inode: u64,
+}
+
+impl Place {
+    /// Whether a rename reaches from one to the other.
+    pub(crate) fn is_on_mount_of(&self, other: &Place) -> bool {
+        (self.device, self.mount) == (other.device, other.mount)
+    }
+
+    /// Whether they are one directory, by whatever name.
+    pub(crate) fn is(&self, other: &Place) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
 }
 
 impl Dir {
@@ -131,44 +149,40 @@ impl Dir {
 
     /// What `name` is.
     pub(crate) fn look(&self, name: &[u8]) -> Result<Look> {
-        let wanted = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::MTIME | StatxFlags::CTIME | StatxFlags::BTIME;
-        let found = rustix::fs::statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
-        let born = match found.stx_mask & StatxFlags::BTIME.bits() != 0 {
-            true => found.stx_btime,
-            false => found.stx_ctime,
-        };
-        Ok(Look {
-            kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
-            born: nanoseconds(born),
-            written: nanoseconds(found.stx_mtime),
-            mode: u32::from(found.stx_mode),
-        })
+        rustix::fs::statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW, LOOKED_AT).map(|found| look(&found))
     }
 
-    /// Where this directory lies.
-    pub(crate) fn place(&self) -> Result<Place> {
-        let found = rustix::fs::statx(&self.0, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    /// What this directory itself is, and where it lies.
+    pub(crate) fn place(&self) -> Result<(Look, Place)> {
+        let wanted = LOOKED_AT | StatxFlags::MNT_ID | StatxFlags::INO;
+        let found = rustix::fs::statx(&self.0, c"", AtFlags::EMPTY_PATH, wanted)?;
         let mount = match found.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
             true => found.stx_mnt_id,
             false => 0,
         };
-        Ok(Place { device: (found.stx_dev_major, found.stx_dev_minor), mount })
+        let device = (found.stx_dev_major, found.stx_dev_minor);
+        Ok((look(&found), Place { device, mount, inode: found.stx_ino }))
     }
 
-    /// Moves a file to a name that nothing has; `EEXIST` otherwise.
-    pub(crate) fn rename_new(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
+    /// Moves a file to a name that nothing has; `EEXIST` otherwise. Whether that was one step: some file systems know
+    /// neither the flag nor links, and then a kill in between can leave an empty file.
+    pub(crate) fn rename_new(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<bool> {
         match rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::NOREPLACE) {
-            // Some network and user-space file systems know no flags: take the name first, then replace what we made.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                drop(to.create(name, Access::Owner)?);
-                let moved = self.rename_over(from, to, name);
-                if moved.is_err() {
-                    let _ = to.remove(name);
-                }
-                moved
-            }
-            result => result,
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            result => return result.map(|()| true),
         }
+        match rustix::fs::linkat(&self.0, from, &to.0, name, AtFlags::empty()) {
+            Ok(()) => return self.remove(from).map(|()| true),
+            // How file systems without links refuse them; as also by too many links, which a temporary file has not.
+            Err(Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::MLINK | Errno::INVAL | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno),
+        }
+        drop(to.create(name, Access::Owner)?); // takes the name; then what was made is replaced
+        let moved = self.rename_over(from, to, name);
+        if moved.is_err() {
+            let _ = to.remove(name);
+        }
+        moved.map(|()| false)
     }
 
     /// Moves a file to a name and replaces what had it; a link there is replaced, not followed. Of a directory: only to
@@ -203,19 +217,19 @@ impl Dir {
         Ok(())
     }
 
-    /// Locks it for this holder alone; whether nobody else has a lock on it, also where there are no locks at all.
-    pub(crate) fn lock_alone(&self) -> bool {
-        rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+    /// Whether an entry is spelled exactly so. Reads the directory: only where file names are not told apart byte by byte.
+    pub(crate) fn has_entry(&self, name: &[u8]) -> Result<bool> {
+        match self.names(|entry| if entry == name { Err(Errno::EXIST) } else { Ok(()) }) {
+            Err(Errno::EXIST) => Ok(true),
+            result => result.map(|()| false),
+        }
     }
 
-    /// Locks it together with others; waits for one who locked it alone.
-    pub(crate) fn lock_together(&self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::LockShared);
-    }
-
-    /// Gives the lock up, also for the copies of the fd that forked children have.
-    pub(crate) fn unlock(&self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    /// Whether names that differ may mean the same file here. Known of directories that say so themselves.
+    pub(crate) fn is_marked_folding(&self) -> bool {
+        /// `FS_CASEFOLD_FL`: ext4, f2fs and tmpfs set it for each directory.
+        const CASEFOLD: u32 = 0x4000_0000;
+        rustix::fs::ioctl_getflags(&self.0).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
     }
 
     fn enter(&self, name: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
@@ -242,13 +256,37 @@ impl AsFd for Dir {
     }
 }
 
-fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i128 {
-    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+/// What [`Dir::look`] asks for.
+const LOOKED_AT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+fn look(found: &rustix::fs::Statx) -> Look {
+    Look {
+        kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
+        born: (found.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| nanoseconds(found.stx_btime)),
+        changed: nanoseconds(found.stx_ctime),
+        written: nanoseconds(found.stx_mtime),
+        size: found.stx_size,
+        mode: u32::from(found.stx_mode),
+    }
+}
+
+fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
 }
 
 /// Makes a directory and its parents by path, where they are missing; the path may contain links.
 pub(crate) fn make_path(path: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(path)
+}
+
+/// The same, the directory itself with these permission bits, less the umask; one that is there keeps those it has.
+pub(crate) fn make_path_with(path: &Path, bits: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    match std::fs::DirBuilder::new().mode(bits | 0o700).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
 }
 
 /// The path without links, or as it is where that cannot be told.

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::error::{Doing, Trouble};
@@ -47,6 +47,20 @@ pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(),
     let last_modification = timespec(time);
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
+}
+
+/// Stamps a file with the present time of its own file system, and says what that was, in nanoseconds since 1970.
+pub(crate) fn touch(file: BorrowedFd<'_>) -> rustix::io::Result<i64> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    rustix::fs::futimens(file, &Timestamps { last_access: now, last_modification: now })?;
+    let found = rustix::fs::fstat(file)?;
+    Ok(found.st_ctime.saturating_mul(1_000_000_000).saturating_add(found.st_ctime_nsec as i64))
+}
+
+/// A time as a file that was given it shows it, in nanoseconds since 1970.
+pub(crate) fn stamp(time: SystemTime) -> Option<i64> {
+    let Timespec { tv_sec, tv_nsec } = timespec(time);
+    tv_sec.checked_mul(1_000_000_000)?.checked_add(tv_nsec)
 }
 
 /// The kernel clamps what its file system cannot hold.
@@ -111,6 +125,62 @@ pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Troub
             Ok(length) => write_all(to, &block[..length])?,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Doing::Write.failed()(errno)),
+        }
+    }
+}
+
+/// Whether the file holds these bytes and no others.
+pub(crate) fn holds(file: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<bool> {
+    Ok(rest(file, bytes)?.is_some_and(<[u8]>::is_empty))
+}
+
+/// Whether all that the file holds is the beginning of these bytes. It may grow meanwhile.
+pub(crate) fn is_beginning(file: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<bool> {
+    Ok(rest(file, bytes)?.is_some())
+}
+
+/// What of these bytes comes after all that the file holds; `None`: it holds others.
+fn rest<'a>(file: BorrowedFd<'_>, bytes: &'a [u8]) -> rustix::io::Result<Option<&'a [u8]>> {
+    let mut block = vec![0; COPY_BLOCK.min(bytes.len() + 1)];
+    let mut rest = bytes;
+    loop {
+        match read_some(file, &mut block)? {
+            0 => return Ok(Some(rest)),
+            length => match rest.split_at_checked(length) {
+                Some((same, more)) if *same == block[..length] => rest = more,
+                _ => return Ok(None),
+            },
+        }
+    }
+}
+
+/// Whether all that one file holds is the beginning of another.
+pub(crate) fn begins(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    let mut block = vec![0; COPY_BLOCK];
+    let mut beside = vec![0; COPY_BLOCK];
+    loop {
+        let length = read_some(one, &mut block)?;
+        if length == 0 {
+            return Ok(true);
+        }
+        let mut held = 0;
+        while held < length {
+            match read_some(other, &mut beside[held..length])? {
+                0 => return Ok(false),
+                more => held += more,
+            }
+        }
+        if block[..length] != beside[..length] {
+            return Ok(false);
+        }
+    }
+}
+
+fn read_some(file: BorrowedFd<'_>, into: &mut [u8]) -> rustix::io::Result<usize> {
+    loop {
+        match rustix::io::read(file, &mut *into) {
+            Err(Errno::INTR) => {}
+            result => return result,
         }
     }
 }

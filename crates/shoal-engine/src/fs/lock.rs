@@ -48,6 +48,17 @@ impl Lock {
     /// # Errors
     /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file system has no locks.
     pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
+        Lock::take_where_possible(dir, name)?.ok_or_else(|| {
+            fault("cannot be locked", &dir.path().join(name), Errno::NOLCK)
+                .hint("keep the journal on a local disk with --journal FILE")
+        })
+    }
+
+    /// The same; `None` where the file system has no locks.
+    ///
+    /// # Errors
+    /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file cannot be made.
+    pub fn take_where_possible(dir: &PrivateDir, name: &OsStr) -> Result<Option<Lock>> {
         let path = dir.path().join(name);
         let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
         for turn in 1.. {
@@ -56,10 +67,7 @@ impl Lock {
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) if turn < TRIES => std::thread::sleep(PAUSE),
                 Err(Errno::WOULDBLOCK) => return Err(refusal(dir, &read(&file))),
-                Err(errno) => {
-                    return Err(fault("cannot be locked", &path, errno)
-                        .hint("keep the journal on a local disk with --journal FILE"));
-                }
+                Err(_) => return Ok(None),
             }
         }
         let owner = Owner::this_process();
@@ -68,7 +76,7 @@ impl Lock {
         if rustix::io::pwrite(&file, text.as_bytes(), 0).is_ok() {
             let _ = rustix::fs::ftruncate(&file, text.len() as u64);
         }
-        Ok(Lock { file, pid: owner.pid })
+        Ok(Some(Lock { file, pid: owner.pid }))
     }
 
     /// Who holds the lock right now; `None`: nobody.
@@ -136,8 +144,8 @@ fn refusal(dir: &PrivateDir, owner: &Owner) -> Error {
     let error = Error::new(
         Kind::JournalLocked,
         match owner.pid {
-            0 => "another run is working with this journal".to_owned(),
-            pid => format!("another run is working with this journal: pid {pid} on host \"{}\"", owner.host),
+            0 => "another run is working here".to_owned(),
+            pid => format!("another run is working here: pid {pid} on host \"{}\"", owner.host),
         },
     )
     .on(&on);

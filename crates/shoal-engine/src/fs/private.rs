@@ -148,9 +148,10 @@ impl PrivateDir {
             return Ok(());
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
-            .and_then(|fd| rustix::fs::fchmod(fd, FILE_MODE)) // whatever the umask took away
+        let file = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
             .map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
+        // Whatever the umask took away. A file system without permissions refuses; there is nothing to protect then.
+        let _ = rustix::fs::fchmod(&file, FILE_MODE);
         self.sync()
     }
 

@@ -129,7 +129,12 @@ fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
         }
     }
     let mut hidden = b".".to_vec();
-    hidden.extend_from_slice(&name[..name.len().min(NAME_PART)]);
+    let mut end = name.len().min(NAME_PART);
+    // Not within a character: file systems that take only UTF-8 refuse half of one.
+    while end > 0 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    hidden.extend_from_slice(&name[..end]);
     hidden.extend_from_slice(format!(".{:016x}.shoal", u64::from_ne_bytes(random)).as_bytes());
     Ok(hidden)
 }
@@ -210,5 +215,23 @@ impl Drop for Unpublished {
         if let Some(hidden) = &self.hidden {
             let _ = self.directory.remove(hidden);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_name_is_never_cut_within_a_character() {
+        for lead in 0..4 {
+            let name = format!("{}{}", "x".repeat(lead), "\u{1f41f}".repeat(60));
+            let hidden = String::from_utf8(hidden(name.as_bytes()).unwrap()).unwrap();
+            assert!(hidden.as_bytes()[1..].starts_with(&name.as_bytes()[..NAME_PART - 3]), "{hidden}");
+            assert!(hidden.len() <= 255, "{hidden}");
+        }
+        // What is not text is cut somewhere.
+        assert!(hidden(&[0xff; 255]).unwrap().len() <= 255);
+        assert!(hidden(&[0x80; 255]).unwrap().len() <= 255);
     }
 }

@@ -63,8 +63,8 @@ impl std::ops::DerefMut for Space {
 pub(crate) struct Facts {
     /// Whether it is a regular file.
     pub regular: bool,
-    /// Whether its owner may run it.
-    pub executable: bool,
+    /// Permission bits, at most 0o777.
+    pub mode: u32,
     /// Length in bytes.
     pub size: u64,
     /// When its contents were last written, in nanoseconds since 1970.
@@ -75,10 +75,9 @@ pub(crate) struct Facts {
 
 impl Facts {
     fn of(found: &rustix::fs::Stat) -> Facts {
-        let nanoseconds = |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
         Facts {
             regular: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
-            executable: Mode::from_raw_mode(found.st_mode).contains(Mode::XUSR),
+            mode: found.st_mode & 0o777,
             size: found.st_size as u64,
             written: nanoseconds(found.st_mtime, found.st_mtime_nsec),
             changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
@@ -193,8 +192,39 @@ pub(crate) fn facts(file: BorrowedFd<'_>) -> Result<Facts> {
 
 /// The time of day at the kernel's last tick, which is what it stamps files with; in nanoseconds since 1970.
 pub(crate) fn coarse_now() -> i128 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    time_of(rustix::time::ClockId::RealtimeCoarse)
+}
+
+/// The time of day, in the same unit.
+pub(crate) fn now() -> i128 {
+    time_of(rustix::time::ClockId::Realtime)
+}
+
+fn time_of(clock: rustix::time::ClockId) -> i128 {
+    let now = rustix::time::clock_gettime(clock);
+    nanoseconds(now.tv_sec, now.tv_nsec as u64)
+}
+
+/// One time of a file in nanoseconds since 1970.
+pub(crate) fn nanoseconds(seconds: i64, rest: u64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(rest)
+}
+
+/// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
+/// long.
+pub(crate) const TICK: i128 = 10_000_000;
+/// The longest step of a change time without nanoseconds: FAT's. (Of files stamped in nanoseconds one in 10^9 has none by
+/// chance, and counts as fresh for two seconds more.)
+const STEP: i128 = 2_000_000_000;
+
+/// How far apart the stamps of a file may be, besides the tick.
+pub(crate) fn step(changed: i128) -> i128 {
+    if changed % 1_000_000_000 == 0 { STEP } else { 0 }
+}
+
+/// Whether any change behind `now`, a coarse time, gives a file another change time than this.
+pub(crate) fn settled(changed: i128, now: i128) -> bool {
+    changed + step(changed) + TICK < now
 }
 
 /// Why a file or directory of the source could not be opened or read; `from`: the byte at which a read stood.

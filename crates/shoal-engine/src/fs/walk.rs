@@ -212,6 +212,18 @@ impl Dir {
         Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
     }
 
+    /// Permission bits of the directory at `path`, several components below this one; `follow`: also of one that a link
+    /// leads to. The empty path is this directory. By a link further up it may be another directory's, in a tree that is
+    /// being changed: a program that can do that can change permissions there as well.
+    pub(crate) fn mode(&self, path: &[u8], follow: bool) -> Result<u32> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let found = rustix::fs::statat(self.as_fd(), if path.is_empty() { b"." } else { path }, flags)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => Ok(found.st_mode & 0o777),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
     /// Which directory this is.
     pub(crate) fn identity(&self) -> Result<Identity> {
         let found = rustix::fs::fstat(self.as_fd())?;

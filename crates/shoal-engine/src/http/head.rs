@@ -18,6 +18,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 /// Larger bodies may be gone on with when they break off, in bytes.
 const VERSION_FROM: u64 = 64 << 10;
 
+/// The type of a login page.
+const HTML: &[u8] = b"text/html";
+
 /// What an answer says about itself.
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -31,6 +34,8 @@ pub(crate) struct Head {
     pub encoding: Option<String>,
     /// Only where the client `wants_type`.
     pub content_type: Option<String>,
+    /// Whether its type is `text/html`: it may be a login page.
+    pub is_html: bool,
     /// Only with 3xx.
     pub location: Option<Location>,
     /// Why the redirect that this is was not followed.
@@ -104,9 +109,21 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         version
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let Reading { echo, encoding, content_type, location, retry_after, .. } = reading;
+    let Reading { echo, encoding, content_type, is_html, location, retry_after, .. } = reading;
     Ok(Some((
-        Head { status, framing, close, echo, encoding, content_type, location, refusal: None, version, retry_after },
+        Head {
+            status,
+            framing,
+            close,
+            echo,
+            encoding,
+            content_type,
+            is_html,
+            location,
+            refusal: None,
+            version,
+            retry_after,
+        },
         length,
     )))
 }
@@ -121,6 +138,7 @@ struct Reading<'a> {
     chunked: bool,
     encoding: Option<String>,
     content_type: Option<String>,
+    is_html: bool,
     location: Option<Location>,
     retry_after: Option<Duration>,
 }
@@ -154,8 +172,12 @@ impl Reading<'_> {
             16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
                 self.encoding = Some(escape(value));
             }
-            12 if wants_type && name.eq_ignore_ascii_case("content-type") => {
-                self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
+            12 if name.eq_ignore_ascii_case("content-type") => {
+                let essence = value.trim_ascii_start().get(..HTML.len());
+                self.is_html = essence.is_some_and(|essence| essence.eq_ignore_ascii_case(HTML));
+                if wants_type {
+                    self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
+                }
             }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
                 self.location = Some(Location(value.trim_ascii().to_vec()));

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::{Connection, Statement, Transaction, params};
 
 use super::rows::{Entry, Fault, Progress};
+use super::skipped::Names;
 use super::trouble::Trouble;
-use super::{Commit, Done, Durable, Fold, Journal, Resume, Retried};
+use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Resume, Retried, Settled};
 use crate::error::{Error, Kind, Result};
 use crate::partition::Key;
+use crate::report::Reason;
 
 /// What becomes of the state in memory.
 struct Staged {
@@ -20,6 +22,32 @@ struct Staged {
     changed: BTreeMap<u64, Entry>,
     failed: u64,
     deferred: u64,
+    left_out: u64,
+    credited: Credited,
+}
+
+/// What a commit writes rows with.
+struct Rows<'c> {
+    connection: &'c Connection,
+    faults: Statement<'c>,
+    names: Names<'c>,
+}
+
+/// What a commit has settled, as the journal counts it: an object that failed in two partitions is settled in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credited {
+    /// Objects written.
+    pub written: u64,
+    /// Objects skipped.
+    pub skipped: u64,
+    /// Objects failed for good.
+    pub failed: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Failures for good that a later try has settled once more, together with a deferred object of the same locator.
+    pub again: u64,
+    /// Deferred objects of partitions that were redone whole: they are listed with those.
+    pub superseded: u64,
 }
 
 impl Journal {
@@ -29,7 +57,7 @@ impl Journal {
     /// # Errors
     /// [`Kind::DestinationFull`] even without the ballast, [`Kind::Journal`] for anything else the disk does, and
     /// [`Kind::Internal`] for a commit that does not balance or leaves a gap; nothing of it is recorded then.
-    pub fn commit(&mut self, commit: &Commit, durable: Durable) -> Result<()> {
+    pub fn commit(&mut self, commit: &Commit, durable: Durable) -> Result<Credited> {
         for done in &commit.done {
             self.check(done)?;
         }
@@ -42,29 +70,24 @@ impl Journal {
         self.window = self.window.split_off(&frontier);
         self.window.extend(staged.changed.into_iter().filter(|(seq, _)| *seq >= frontier));
         self.progress = staged.progress;
-        (self.failed, self.deferred) = (staged.failed, staged.deferred);
+        (self.failed, self.deferred, self.left_out) = (staged.failed, staged.deferred, staged.left_out);
         for retried in &commit.retried {
             self.handed.remove(&retried.locator);
         }
-        Ok(())
+        Ok(staged.credited)
     }
 
-    /// Forgets all that is committed, for a listing from the start; keeps the mark, since files are there.
+    /// Forgets all that is committed, for a listing from the start, and puts the mark above all of it: what earlier sessions
+    /// wrote may lie anywhere. Both in one transaction, so that no kill comes between.
     ///
     /// # Errors
     /// As [`Journal::commit`].
     pub fn reset_listing(&mut self) -> Result<Resume> {
         let old = &self.progress;
-        let next = Progress {
-            epoch: old.epoch + 1,
-            mark: old.mark,
-            sessions: old.sessions,
-            began: old.began,
-            ..Progress::default()
-        };
+        let next = Progress { epoch: old.epoch + 1, mark: MARK_ALL, sessions: old.sessions, ..Progress::default() };
         self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
         let forget = |journal: &Journal, connection: &Transaction<'_>| {
-            for table in ["done", "failure", "sample"] {
+            for table in ["done", "failure", "skipped", "sample"] {
                 connection.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [journal.run])?;
             }
             Ok(next.write(connection, journal.run)?)
@@ -76,12 +99,12 @@ impl Journal {
         self.progress = next;
         self.window.clear();
         self.handed.clear();
-        (self.failed, self.deferred) = (0, 0);
+        (self.failed, self.deferred, self.left_out) = (0, 0, 0);
         Ok(self.resume(Vec::new()))
     }
 
     fn check(&self, done: &Done) -> Result<()> {
-        let accounted = [done.skipped, done.failures.len() as u64]
+        let accounted = [done.skips.total(), done.failures.len() as u64]
             .iter()
             .try_fold(done.written, |sum, count| sum.checked_add(*count));
         if accounted != Some(done.listed) {
@@ -90,7 +113,7 @@ impl Journal {
                 done.seq,
                 done.listed,
                 done.written,
-                done.skipped,
+                done.skips.total(),
                 done.failures.len()
             );
             return Err(Error::new(Kind::Internal, why));
@@ -108,22 +131,29 @@ impl Journal {
             changed: BTreeMap::new(),
             failed: self.failed,
             deferred: self.deferred,
+            left_out: self.left_out,
+            credited: Credited::default(),
         };
-        let mut faults = match connection {
+        let mut rows = match connection {
             None => None,
-            Some(connection) => Some((connection, Fault::writer(connection)?)),
+            Some(connection) => Some(Rows {
+                connection,
+                faults: Fault::writer(connection)?,
+                names: Names::new(connection, self.run, self.progress.epoch, self.left_out)?,
+            }),
         };
         for done in &commit.done {
-            self.put_done(faults.as_mut(), &mut staged, done)?;
+            self.put_done(rows.as_mut(), &mut staged, done)?;
         }
-        if let Some((connection, writer)) = faults.as_mut()
-            && !commit.retried.is_empty()
-        {
-            let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
-            let mut finder = connection.prepare(&sql)?;
-            for retried in &commit.retried {
-                self.settle(connection, &mut finder, writer, &mut staged, retried)?;
+        if let Some(rows) = rows.as_mut() {
+            if !commit.retried.is_empty() {
+                let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
+                let mut finder = rows.connection.prepare(&sql)?;
+                for retried in &commit.retried {
+                    self.settle(rows, &mut finder, &mut staged, retried)?;
+                }
             }
+            staged.left_out = rows.names.count();
         }
         if let Some(fold) = &commit.fold {
             self.fold(&mut staged, fold)?;
@@ -138,6 +168,9 @@ impl Journal {
         match durable {
             Durable::No => progress.boot = Some(self.boot.clone().unwrap_or_default()),
             Durable::These => {}
+            // A write-back that failed before this process opened the destination is reported all the same: an error that
+            // nothing has seen yet is told to the next descriptor that syncs (errseq_t, Linux 5.8). Only where another
+            // program's sync has seen it in between is it lost to us.
             Durable::All => progress.boot = None,
         }
         if let Some(connection) = connection {
@@ -150,23 +183,22 @@ impl Journal {
         staged.changed.get(&seq).or_else(|| self.window.get(&seq))
     }
 
-    /// A partition and its failures, in place of what was committed of it before. Without `faults` there are none.
-    fn put_done(
-        &self,
-        faults: Option<&mut (&Connection, Statement<'_>)>,
-        staged: &mut Staged,
-        done: &Done,
-    ) -> Result<(), Trouble> {
+    /// A partition, its failures and what it left out, in place of what was committed of it before. Without `rows` it has
+    /// no failures, and names are of no use.
+    fn put_done(&self, rows: Option<&mut Rows<'_>>, staged: &mut Staged, done: &Done) -> Result<(), Trouble> {
         let old = self.entry(staged, done.seq).cloned();
         let mut entry = Entry {
             id: old.as_ref().and_then(|old| old.id),
             key: done.key,
             listed: done.listed,
             written: done.written,
-            skipped: done.skipped,
+            skips: done.skips,
             bytes: done.bytes,
         };
-        let Some((connection, writer)) = faults else {
+        staged.credited.written += done.written;
+        staged.credited.skipped += done.skips.total();
+        staged.credited.bytes += done.bytes;
+        let Some(Rows { connection, faults, names }) = rows else {
             staged.changed.insert(done.seq, entry);
             return Ok(());
         };
@@ -180,17 +212,30 @@ impl Journal {
             connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", of_this)?;
             staged.failed = staged.failed.saturating_sub(failed as u64);
             staged.deferred = staged.deferred.saturating_sub(deferred as u64);
+            staged.credited.superseded += deferred as u64;
+        }
+        if !done.left_out.is_empty() || old.is_some_and(|old| old.skips.listed() > 0) {
+            names.forget(done.seq)?;
+        }
+        for skipped in &done.left_out {
+            names.put(done.seq, &skipped.name, skipped.reason)?;
         }
         let mut seen = HashSet::new();
         for failed in &done.failures {
             if !seen.insert(&failed.locator) {
-                entry.skipped += 1; // the same object again: one of the two is a duplicate
+                // The same object again: one of the two is a duplicate.
+                entry.skips.add(Reason::Duplicate);
+                names.put(done.seq, &failed.name, Reason::Duplicate)?;
+                staged.credited.skipped += 1;
                 continue;
             }
-            Fault::of(done.seq, failed).write(writer, self.run, self.progress.epoch, None)?;
+            Fault::of(done.seq, failed).write(faults, self.run, self.progress.epoch, None)?;
             match failed.due_ms {
                 Some(_) => staged.deferred += 1,
-                None => staged.failed += 1,
+                None => {
+                    staged.failed += 1;
+                    staged.credited.failed += 1;
+                }
             }
         }
         staged.changed.insert(done.seq, entry);
@@ -201,59 +246,79 @@ impl Journal {
     /// duplicate in the others. One that has no row any more was answered before.
     fn settle(
         &self,
-        connection: &Connection,
+        rows: &mut Rows<'_>,
         finder: &mut Statement<'_>,
-        writer: &mut Statement<'_>,
         staged: &mut Staged,
         retried: &Retried,
     ) -> Result<(), Trouble> {
         let epoch = self.progress.epoch;
         let mut found = Vec::new();
-        let mut rows = finder.query(params![self.run, &retried.locator[..]])?;
-        while let Some(row) = rows.next()? {
+        let mut answers = finder.query(params![self.run, &retried.locator[..]])?;
+        while let Some(row) = answers.next()? {
             let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
-            found.push((id, fault.seq, fault.due_ms.is_some()));
+            found.push((id, fault.seq, fault.due_ms.is_some(), Box::<[u8]>::from(fault.name)));
         }
-        drop(rows);
-        for (turn, (id, seq, was_deferred)) in found.into_iter().enumerate() {
+        drop(answers);
+        for (turn, (id, seq, was_deferred, name)) in found.into_iter().enumerate() {
             match was_deferred {
                 true => staged.deferred = staged.deferred.saturating_sub(1),
-                false => staged.failed = staged.failed.saturating_sub(1),
+                false => {
+                    staged.failed = staged.failed.saturating_sub(1);
+                    staged.credited.again += 1;
+                }
             }
             match &retried.outcome {
                 Err(failed) => {
                     let fault = Fault { locator: &retried.locator, ..Fault::of(seq, failed) };
-                    fault.write(writer, self.run, epoch, Some(id))?;
+                    fault.write(&mut rows.faults, self.run, epoch, Some(id))?;
                     match failed.due_ms {
                         Some(_) => staged.deferred += 1,
-                        None => staged.failed += 1,
+                        None => {
+                            staged.failed += 1;
+                            staged.credited.failed += 1;
+                        }
                     }
                 }
-                Ok(bytes) => {
-                    connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
-                    self.credit(staged, seq, bytes.filter(|_| turn == 0))?;
+                Ok(settled) => {
+                    rows.connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
+                    let settled = match settled {
+                        Settled::Written { .. } if turn > 0 => Settled::Skipped(Reason::Duplicate),
+                        settled => *settled,
+                    };
+                    if let Settled::Skipped(reason) = settled {
+                        rows.names.put(seq, &name, reason)?;
+                    }
+                    self.credit(staged, seq, settled)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// One object more written (`Some(bytes)`) or skipped in the partition `seq`, wherever its counts are by now.
-    fn credit(&self, staged: &mut Staged, seq: u64, bytes: Option<u64>) -> Result<(), Trouble> {
-        let (written, skipped, total) = if seq < staged.progress.frontier {
+    /// One object more written or skipped in the partition `seq`, wherever its counts are by now.
+    fn credit(&self, staged: &mut Staged, seq: u64, settled: Settled) -> Result<(), Trouble> {
+        let (written, skips, total) = if seq < staged.progress.frontier {
             let prefix = &mut staged.progress;
-            (&mut prefix.written, &mut prefix.skipped, &mut prefix.bytes)
+            (&mut prefix.written, &mut prefix.skips, &mut prefix.bytes)
         } else {
             let entry = self.entry(staged, seq).cloned().ok_or_else(bad_failure)?;
             let entry = staged.changed.entry(seq).or_insert(entry);
-            (&mut entry.written, &mut entry.skipped, &mut entry.bytes)
+            (&mut entry.written, &mut entry.skips, &mut entry.bytes)
         };
-        match bytes {
-            Some(bytes) => {
+        match settled {
+            Settled::Written { bytes, kept } => {
                 *written += 1;
                 *total += bytes;
+                if kept {
+                    skips.add(Reason::Kept);
+                }
+                staged.credited.written += 1;
+                staged.credited.bytes += bytes;
             }
-            None => *skipped += 1,
+            Settled::Skipped(reason) => {
+                skips.add(reason);
+                staged.credited.skipped += 1;
+            }
         }
         Ok(())
     }
@@ -272,7 +337,7 @@ impl Journal {
             let prefix = &mut staged.progress;
             prefix.listed += entry.listed;
             prefix.written += entry.written;
-            prefix.skipped += entry.skipped;
+            prefix.skips.join(&entry.skips);
             prefix.bytes += entry.bytes;
         }
         staged.progress.frontier = fold.frontier;

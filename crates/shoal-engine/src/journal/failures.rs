@@ -13,6 +13,9 @@ use crate::report::Failure;
 
 /// Rows of one transaction of [`Journal::retry_all_failed`]: its log stays below the ballast's size.
 const RETRY_ROWS: usize = 2_000;
+/// No later try is ever planned so far ahead, in milliseconds (a host may ask for 120 s): a row that says so was written
+/// before the clock was set back, and is due.
+const AHEAD_MAX: u64 = 150_000;
 /// Rows that [`Failures`] reads at a time.
 const PAGE: usize = 256;
 
@@ -80,11 +83,13 @@ impl Journal {
             return Ok(found);
         }
         let sql = format!(
-            "SELECT {} FROM failure INDEXED BY failure_due WHERE run = ?1 AND due_ms <= ?2 ORDER BY due_ms",
+            "SELECT {} FROM failure INDEXED BY failure_due \
+             WHERE run = ?1 AND (due_ms <= ?2 OR due_ms > ?3) ORDER BY due_ms",
             Fault::FIELDS
         );
+        let signed = |ms: u64| ms.min(i64::MAX as u64) as i64;
         let mut statement = self.connection()?.prepare(&sql)?;
-        let mut rows = statement.query(params![self.run, now_ms.min(i64::MAX as u64) as i64])?;
+        let mut rows = statement.query(params![self.run, signed(now_ms), signed(now_ms.saturating_add(AHEAD_MAX))])?;
         let mut picked = std::collections::HashSet::new();
         while let Some(row) = rows.next()? {
             let (_, fault) = Fault::read(row, self.run, self.progress.epoch).ok_or_else(bad_failure)?;

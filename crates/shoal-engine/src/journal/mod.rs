@@ -1,9 +1,9 @@
 //! What has been committed, and what failed: the journal of a run, in SQLite.
 //!
 //! Here: the types, [`Journal`] and its small methods; `files.rs` knows where it is, `open.rs` checks and resumes, `commit.rs` writes, `failures.rs`
-//! hands out deferred objects, `status.rs` looks on from outside, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
+//! hands out deferred objects, `skipped.rs` has the names of what was left out, `status.rs` looks on from outside, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
 //! and the format version, `trouble.rs` SQLite's errors as ours.
-//! Not here: names of objects that succeeded (partitions only), barriers (`engine/commit.rs` calls us after one).
+//! Not here: names of objects that succeeded or were to be left out (partitions only), barriers (`engine/commit.rs` calls us after one).
 //!
 //! What a row says was durable before the row was: `commit` comes after the barrier and is itself durable when it returns.
 //! Counts balance at every commit: listed = written + skipped + failed + deferred.
@@ -14,6 +14,8 @@ mod files;
 mod open;
 mod rows;
 mod schema;
+mod sessions;
+mod skipped;
 mod status;
 mod trouble;
 
@@ -22,15 +24,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::partition::{Cursor, Key};
-use crate::report::Counts;
+use crate::report::{Counts, Reason, Skipped, Skips};
+use crate::session::Interval;
 
+pub use commit::Credited;
 pub use failures::{Failures, Fate};
 pub use rows::Sample;
+pub use sessions::Ending;
+pub use skipped::NAMES_MAX;
 pub use status::{RunStatus, Status, status};
 
 use files::Files;
@@ -43,6 +50,9 @@ const SAMPLES_MAX: usize = 1000;
 const SPACING_MS: u64 = 1000;
 /// Rows of the rate history that wait for the next commit to be written with it.
 const PENDING_MAX: usize = 64;
+
+/// A mark above every partition: when a listing starts over, what earlier sessions wrote may lie anywhere in it.
+pub const MARK_ALL: u64 = i64::MAX as u64;
 
 /// Where a journal is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +74,7 @@ pub struct OpenOptions {
     pub relist: bool,
     /// Failures become deferred objects, due at once.
     pub retry_failed: bool,
-    /// Go on although the options differ; the new ones are kept.
+    /// Go on although the options differ: the new ones are kept, and everything is listed anew.
     pub force_resume: bool,
     /// For tests: what this machine says of itself.
     #[doc(hidden)]
@@ -92,6 +102,9 @@ pub enum Durable {
     All,
 }
 
+/// The option of [`RunKey::options`] that says where a run writes, if its journal lies elsewhere.
+pub const DESTINATION: &str = "destination";
+
 /// What binds a run: the same source and the same options continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunKey {
@@ -99,6 +112,8 @@ pub struct RunKey {
     pub source: String,
     /// Options that change the result, by name, in a fixed order.
     pub options: Vec<(String, String)>,
+    /// Values of the source that must not be stored (of parameters in addresses): the journal keeps a hash of them.
+    pub secrets: Vec<u8>,
 }
 
 /// Where an opened run stands.
@@ -112,15 +127,15 @@ pub struct Resume {
     pub chain: Key,
     /// Committed partitions at or above the frontier.
     pub done: BTreeMap<u64, Key>,
-    /// Partitions below this `seq` may have been handed out; a reset keeps it.
+    /// Partitions below this `seq` may have been handed out; a reset puts it above all.
     pub mark: u64,
     /// What is committed so far (`failed` and `unfinished` = deferred included).
     pub totals: Counts,
     /// Unix seconds at which the run was complete, if it is. With `deferred` above 0 the listing is finished and only
     /// those are left: failures that `retry_failed` took up again.
     pub completed_at: Option<u64>,
-    /// `sink::Started::began` of the first session.
-    pub first_began: Option<i128>,
+    /// When the earlier sessions may have written.
+    pub sessions: Vec<Interval>,
     /// Objects waiting for a later try.
     pub deferred: u64,
     /// Remarks for the user (bad rows discarded, redone after a reboot).
@@ -138,12 +153,14 @@ pub struct Done {
     pub listed: u64,
     /// Objects written.
     pub written: u64,
-    /// Objects skipped.
-    pub skipped: u64,
+    /// Objects skipped, by reason.
+    pub skips: Skips,
     /// Bytes written.
     pub bytes: u64,
     /// Objects failed for good or deferred.
     pub failures: Vec<Failed>,
+    /// Of those skipped: what was left out without being asked for.
+    pub left_out: Vec<Skipped>,
 }
 
 /// An object that failed, or is deferred.
@@ -183,8 +200,22 @@ pub struct Due {
 pub struct Retried {
     /// Which object.
     pub locator: Box<[u8]>,
-    /// `Ok(Some(bytes))` written, `Ok(None)` skipped, `Err` failed or deferred again.
-    pub outcome: Result<Option<u64>, Failed>,
+    /// `Err`: failed or deferred again.
+    pub outcome: Result<Settled, Failed>,
+}
+
+/// How a later try went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is written.
+    Written {
+        /// Its size.
+        bytes: u64,
+        /// An earlier session has done it.
+        kept: bool,
+    },
+    /// It is not to be written.
+    Skipped(Reason),
 }
 
 /// How far the frontier moves with a commit.
@@ -221,6 +252,9 @@ pub struct Journal {
     window: BTreeMap<u64, Entry>,
     failed: u64,
     deferred: u64,
+    /// Rows in the table of skipped names.
+    left_out: u64,
+    current: sessions::Current,
     /// Locators that were taken as due and not answered yet.
     handed: HashSet<Box<[u8]>>,
     rate: Rate,
@@ -251,6 +285,17 @@ impl Drop for Store {
     }
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // SQLite removes its log by path. Where the directory was moved, another run's may lie there by now.
+        if let (Some(files), Some(connection)) = (&self.files, self.made())
+            && files.dir().check_unmoved().is_err()
+        {
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+}
+
 /// The rate history: evenly spaced, however long a run takes.
 #[derive(Debug)]
 struct Rate {
@@ -275,17 +320,6 @@ impl Journal {
     /// [`Kind::Journal`] with advice for what cannot be read.
     pub fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
         open::open(place, key, options)
-    }
-
-    /// A session begins: keeps the destination's clock of the first one, in nanoseconds since 1970.
-    ///
-    /// # Errors
-    /// As [`Journal::commit`].
-    pub fn began(&mut self, ns: i128) -> Result<()> {
-        let mut next = self.progress.clone();
-        next.began.get_or_insert(ns);
-        next.sessions += 1;
-        self.put_progress(next)
     }
 
     /// Partitions below `seq` may be handed out as soon as this returns.
@@ -332,7 +366,7 @@ impl Journal {
         let mut counts = Counts {
             listed: prefix.listed,
             written: prefix.written,
-            skipped: prefix.skipped,
+            skipped: prefix.skips.total(),
             bytes: prefix.bytes,
             failed: self.failed,
             unfinished: self.deferred,
@@ -340,7 +374,7 @@ impl Journal {
         for entry in self.window.values() {
             counts.listed += entry.listed;
             counts.written += entry.written;
-            counts.skipped += entry.skipped;
+            counts.skipped += entry.skips.total();
             counts.bytes += entry.bytes;
         }
         counts
@@ -358,6 +392,11 @@ impl Journal {
     /// The connection, if there is one: whatever is written without it lives in this struct alone.
     fn made(&self) -> Option<&Connection> {
         self.store.connection.get()
+    }
+
+    /// Whether nothing that is committed is only in the page cache.
+    pub fn is_durable(&self) -> bool {
+        self.progress.boot.is_none()
     }
 
     fn put_progress(&mut self, next: Progress) -> Result<()> {
@@ -388,6 +427,7 @@ impl Journal {
                 }
                 self.rate.stored = stored;
                 self.rate.pending.clear();
+                self.current.written();
                 Ok(value)
             }
             Err(trouble) => {
@@ -404,6 +444,7 @@ impl Journal {
     ) -> Result<(T, usize), Trouble> {
         let transaction = Transaction::new_unchecked(self.connection()?, TransactionBehavior::Immediate)?;
         let value = work(self, &transaction)?;
+        self.current.write(&transaction, self.run)?;
         for sample in &self.rate.pending {
             sample.write(&transaction, self.run)?;
         }

@@ -9,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
+use super::DESTINATION;
 use super::files::Files;
-use super::rows::{Entry, Fault, Header, Progress, Sample};
+use super::rows::{Entry, Fault, Header, Progress, Sample, Secrets};
 use super::schema::{self, Log};
 use super::trouble::Trouble;
-use super::{Journal, OpenOptions, Place, Rate, Resume, RunKey, SPACING_MS, Store};
+use super::{Journal, OpenOptions, Place, Rate, Resume, RunKey, SPACING_MS, Store, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
@@ -38,6 +39,8 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         window: BTreeMap::new(),
         failed: 0,
         deferred: 0,
+        left_out: 0,
+        current: Default::default(),
         handed: Default::default(),
         rate: Rate::default(),
         boot: options.machine.boot_id.clone().or_else(boot_id),
@@ -53,7 +56,8 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
     if options.retry_failed {
         journal.retry_all_failed()?;
     }
-    let mut resume = journal.resume(notes);
+    let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(Trouble::Sql(error)))?;
+    let mut resume = Resume { sessions, ..journal.resume(notes) };
     if options.relist {
         resume.cursor = None;
         resume.completed_at = None;
@@ -123,6 +127,7 @@ impl Journal {
             return self.begin_run(key);
         };
         self.run = header.id;
+        let (mut forced, mut moved) = (None, false);
         let differences = differences(&header.options, &key.options);
         if !differences.is_empty() {
             let differences = differences.join(", ");
@@ -134,9 +139,22 @@ impl Journal {
                 )
                 .explain(self.files.as_ref(), None));
             }
+            let destination =
+                |options: &[(String, String)]| options.iter().find(|(name, _)| name == DESTINATION).cloned();
+            moved = destination(&header.options) != destination(&key.options);
             header.options = key.options.clone();
+            forced = Some((header.clone(), differences));
+        }
+        if !header.secrets.are(&key.secrets) {
+            if !options.relist && !options.again {
+                let why = "a parameter in the address of the source has another value than when this run began";
+                return Err(Trouble::Ours(Error::new(Kind::JournalMismatch, why).hint(
+                    "use the same value, or --relist to list anew with the new one and skip what is committed",
+                ))
+                .explain(self.files.as_ref(), None));
+            }
+            header.secrets = Secrets::new(&key.secrets);
             self.write(|_, transaction| Ok(header.write(transaction)?))?;
-            notes.push(format!("resumed although options differ: {differences}"));
         }
         let progress = self
             .connection()
@@ -144,6 +162,17 @@ impl Journal {
             .map_err(|error| self.explain(error))?;
         self.progress =
             progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
+        if let Some((header, differences)) = forced {
+            // Before the options: a kill in between must not leave what was done under the old ones as done.
+            self.reset_listing()?;
+            self.write(|journal, transaction| {
+                if moved {
+                    journal.forget_sessions(transaction)?;
+                }
+                Ok(header.write(transaction)?)
+            })?;
+            notes.push(format!("resumed although options differ, so that everything is listed anew: {differences}"));
+        }
         Ok(())
     }
 
@@ -152,6 +181,7 @@ impl Journal {
             id: fastrand::i64(1..),
             source: key.source.clone(),
             options: key.options.clone(),
+            secrets: Secrets::new(&key.secrets),
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
         self.run = header.id;
@@ -186,7 +216,8 @@ impl Journal {
     fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
         let mut found = self.scan().map_err(|trouble| self.explain(trouble))?;
         let prefix = &self.progress;
-        let expected = prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skipped));
+        let expected =
+            prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skips.total()));
         if expected != Some(found.prefix.total()) {
             let why = format!(
                 "{} records of failed objects are damaged or missing, so that it is not known which objects they were",
@@ -223,6 +254,10 @@ impl Journal {
         let tallies = || found.faults.values().chain([&found.prefix]);
         self.failed = tallies().map(|tally| tally.failed).sum();
         self.deferred = tallies().map(|tally| tally.deferred).sum();
+        self.left_out = self
+            .connection()
+            .and_then(|store| skipped::count(store, self.run))
+            .map_err(|trouble| self.explain(trouble))?;
         self.window = found.window;
         self.rate = self.load_rate().map_err(|trouble| self.explain(trouble))?;
         Ok(())
@@ -277,6 +312,10 @@ impl Journal {
         for seq in orphans {
             connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", [self.run, *seq as i64])?;
         }
+        connection.execute(
+            "DELETE FROM skipped WHERE run = ?1 AND seq >= ?2 AND seq NOT IN (SELECT seq FROM done WHERE run = ?1)",
+            [self.run, self.progress.frontier as i64],
+        )?;
         Ok(())
     }
 
@@ -307,7 +346,7 @@ impl Journal {
             mark: self.progress.mark,
             totals: self.totals(),
             completed_at: self.progress.completed,
-            first_began: self.progress.began,
+            sessions: Vec::new(),
             deferred: self.deferred,
             notes,
         }
@@ -354,16 +393,18 @@ pub(super) fn headers(connection: &Connection) -> Result<Vec<Header>, Trouble> {
 
 /// In what two sets of options differ, as `name: old -> new`.
 fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
-    let value = |options: &[(String, String)], name: &str| {
-        let found = options.iter().find(|(other, _)| other == name);
-        found.map_or("(not set)".to_owned(), |(_, value)| escape(value.as_bytes()))
-    };
+    fn value<'o>(options: &'o [(String, String)], name: &str) -> Option<&'o str> {
+        options.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+    let shown = |value: Option<&str>| value.map_or("(not set)".to_owned(), |value| escape(value.as_bytes()));
     let added = new.iter().filter(|(name, _)| old.iter().all(|(other, _)| other != name));
     let mut texts = Vec::new();
     for (name, _) in old.iter().chain(added) {
         let (before, after) = (value(old, name), value(new, name));
         if before != after {
-            texts.push(format!("{}: {before} -> {after}", escape(name.as_bytes())));
+            let (before, after) = (shown(before), shown(after));
+            let end = if before == after { " (they differ further on)" } else { "" };
+            texts.push(format!("{}: {before} -> {after}{end}", escape(name.as_bytes())));
         }
     }
     texts

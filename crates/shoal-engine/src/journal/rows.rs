@@ -3,36 +3,38 @@
 //! A row that is not exactly what was written reads as `None`: its checksum covers the table, the run, the epoch (so that
 //! nothing from before a reset counts after it) and every field. SQLite's own check misses flipped bits inside a row.
 
+use std::collections::BTreeMap;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, Statement, params};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Failed;
 use crate::partition::{Cursor, Key};
-use crate::report::Failure;
+use crate::report::{Failure, Reason, Skips};
 
 /// A checksum under way. Lengths and kinds are hashed too, so that fields cannot run into each other.
-struct Sum(Xxh3);
+pub(super) struct Sum(Xxh3);
 
 impl Sum {
-    fn of(table: &str) -> Sum {
+    pub(super) fn of(table: &str) -> Sum {
         Sum(Xxh3::new()).bytes(table.as_bytes())
     }
-    fn int(mut self, value: i64) -> Sum {
+    pub(super) fn int(mut self, value: i64) -> Sum {
         self.0.update(b"i");
         self.0.update(&value.to_le_bytes());
         self
     }
-    fn uint(self, value: u64) -> Sum {
+    pub(super) fn uint(self, value: u64) -> Sum {
         self.int(value as i64)
     }
-    fn bytes(mut self, value: &[u8]) -> Sum {
+    pub(super) fn bytes(mut self, value: &[u8]) -> Sum {
         self.0.update(b"b");
         self.0.update(&(value.len() as u64).to_le_bytes());
         self.0.update(value);
         self
     }
-    fn maybe<T>(mut self, value: Option<T>, hash: impl FnOnce(Sum, T) -> Sum) -> Sum {
+    pub(super) fn maybe<T>(mut self, value: Option<T>, hash: impl FnOnce(Sum, T) -> Sum) -> Sum {
         match value {
             Some(value) => hash(self, value),
             None => {
@@ -41,12 +43,12 @@ impl Sum {
             }
         }
     }
-    fn end(self) -> i64 {
+    pub(super) fn end(self) -> i64 {
         self.0.digest() as i64
     }
 }
 
-fn int(row: &Row<'_>, at: usize) -> Option<i64> {
+pub(super) fn int(row: &Row<'_>, at: usize) -> Option<i64> {
     match row.get_ref(at) {
         Ok(ValueRef::Integer(value)) => Some(value),
         _ => None,
@@ -58,14 +60,14 @@ fn uint(row: &Row<'_>, at: usize) -> Option<u64> {
     int(row, at).map(|value| value as u64)
 }
 
-fn bytes<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r [u8]> {
+pub(super) fn bytes<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r [u8]> {
     match row.get_ref(at) {
         Ok(ValueRef::Blob(value)) => Some(value),
         _ => None,
     }
 }
 
-fn text<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r str> {
+pub(super) fn text<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r str> {
     match row.get_ref(at) {
         Ok(ValueRef::Text(value)) => std::str::from_utf8(value).ok(),
         _ => None,
@@ -77,8 +79,20 @@ fn key(row: &Row<'_>, at: usize) -> Option<Key> {
     Some(Key(u128::from_be_bytes(raw)))
 }
 
+/// Counts by reason: `{"link":3}`.
+fn counts(row: &Row<'_>, at: usize) -> Option<Skips> {
+    let counts: BTreeMap<&str, u64> = serde_json::from_str(text(row, at)?).ok()?;
+    counts.into_iter().map(|(name, count)| Some((Reason::named(name)?, count))).collect()
+}
+
+/// What [`counts`] reads.
+fn counts_text(skips: &Skips) -> String {
+    let each: Vec<String> = skips.iter().map(|(reason, count)| format!("\"{}\":{count}", reason.as_str())).collect();
+    format!("{{{}}}", each.join(","))
+}
+
 /// `None` inside for NULL, `None` outside for what is neither NULL nor readable.
-fn nullable<'r, T>(
+pub(super) fn nullable<'r, T>(
     row: &'r Row<'_>,
     at: usize,
     read: impl FnOnce(&'r Row<'_>, usize) -> Option<T>,
@@ -90,18 +104,48 @@ fn nullable<'r, T>(
     }
 }
 
+/// A hash of values that bind a run but must not be read from its journal, such as tokens in addresses. Its key is random
+/// and another one in each journal, so that hashes of two journals cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Secrets {
+    pub salt: [u8; 16],
+    pub hash: [u8; 32],
+}
+
+impl Secrets {
+    pub(super) fn new(values: &[u8]) -> Secrets {
+        let mut salt = [0; 16];
+        fastrand::fill(&mut salt);
+        Secrets { salt, hash: Secrets::hash(&salt, values) }
+    }
+
+    pub(super) fn are(&self, values: &[u8]) -> bool {
+        self.hash == Secrets::hash(&self.salt, values)
+    }
+
+    fn hash(salt: &[u8; 16], values: &[u8]) -> [u8; 32] {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, salt);
+        let mut hash = [0; 32];
+        hash.copy_from_slice(ring::hmac::sign(&key, values).as_ref());
+        hash
+    }
+}
+
 /// What binds a run.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     pub id: i64,
     pub source: String,
     pub options: Vec<(String, String)>,
+    /// Values that must not be stored, hashed with a key of this journal.
+    pub secrets: Secrets,
     /// Unix seconds.
     pub started: u64,
 }
 
 impl Header {
-    pub(super) const SELECT: &str = "SELECT id, source, options, started, sum FROM run ORDER BY started, id";
+    pub(super) const SELECT: &str =
+        "SELECT id, source, options, salt, secrets, started, sum FROM run ORDER BY started, id";
 
     pub(super) fn read(row: &Row<'_>) -> Option<Header> {
         let options = text(row, 2)?;
@@ -109,9 +153,10 @@ impl Header {
             id: int(row, 0)?,
             source: text(row, 1)?.to_owned(),
             options: serde_json::from_str(options).ok()?,
-            started: uint(row, 3)?,
+            secrets: Secrets { salt: bytes(row, 3)?.try_into().ok()?, hash: bytes(row, 4)?.try_into().ok()? },
+            started: uint(row, 5)?,
         };
-        (header.sum(options) == int(row, 4)?).then_some(header)
+        (header.sum(options) == int(row, 6)?).then_some(header)
     }
 
     pub(super) fn write(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
@@ -119,15 +164,25 @@ impl Header {
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let sum = self.sum(&options);
         connection.execute(
-            "INSERT OR REPLACE INTO run (id, source, options, started, sum) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![self.id, self.source, options, self.started as i64, sum],
+            "INSERT OR REPLACE INTO run (id, source, options, salt, secrets, started, sum) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                self.id,
+                self.source,
+                options,
+                &self.secrets.salt[..],
+                &self.secrets.hash[..],
+                self.started as i64,
+                sum
+            ],
         )?;
         Ok(())
     }
 
     fn sum(&self, options: &str) -> i64 {
         let sum = Sum::of("run").int(self.id).bytes(self.source.as_bytes());
-        sum.bytes(options.as_bytes()).uint(self.started).end()
+        let sum = sum.bytes(options.as_bytes()).bytes(&self.secrets.salt).bytes(&self.secrets.hash);
+        sum.uint(self.started).end()
     }
 }
 
@@ -142,11 +197,10 @@ pub(super) struct Progress {
     /// The four counts are of partitions below the frontier.
     pub listed: u64,
     pub written: u64,
-    pub skipped: u64,
+    pub skips: Skips,
     pub bytes: u64,
     pub mark: u64,
     pub sessions: u64,
-    pub began: Option<i128>,
     /// Unix seconds.
     pub completed: Option<u64>,
     /// Something is committed that only the page cache of this boot may hold.
@@ -155,7 +209,7 @@ pub(super) struct Progress {
 
 impl Progress {
     const FIELDS: &str = "run, epoch, frontier, cursor, chain, listed, written, skipped, bytes, mark, sessions, \
-                          began, completed, boot, sum";
+                          completed, boot, sum";
 
     /// The row of a run; `None` inside: it is missing or damaged.
     pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
@@ -173,24 +227,20 @@ impl Progress {
             chain: key(row, 4)?,
             listed: uint(row, 5)?,
             written: uint(row, 6)?,
-            skipped: uint(row, 7)?,
+            skips: counts(row, 7)?,
             bytes: uint(row, 8)?,
             mark: uint(row, 9)?,
             sessions: uint(row, 10)?,
-            began: match nullable(row, 11, text)? {
-                Some(text) => Some(text.parse().ok()?),
-                None => None,
-            },
-            completed: nullable(row, 12, uint)?,
-            boot: nullable(row, 13, text)?.map(str::to_owned),
+            completed: nullable(row, 11, uint)?,
+            boot: nullable(row, 12, text)?.map(str::to_owned),
         };
-        (progress.sum(run) == int(row, 14)?).then_some(progress)
+        (progress.sum(run) == int(row, 13)?).then_some(progress)
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         let sql = format!(
             "INSERT OR REPLACE INTO progress ({}) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             Self::FIELDS
         );
         connection.execute(
@@ -203,11 +253,10 @@ impl Progress {
                 &self.chain.0.to_be_bytes()[..],
                 self.listed as i64,
                 self.written as i64,
-                self.skipped as i64,
+                counts_text(&self.skips),
                 self.bytes as i64,
                 self.mark as i64,
                 self.sessions as i64,
-                self.began.map(|began| began.to_string()),
                 self.completed.map(|at| at as i64),
                 self.boot,
                 self.sum(run),
@@ -220,8 +269,7 @@ impl Progress {
         let sum = Sum::of("progress").int(run).int(self.epoch).uint(self.frontier);
         let sum = sum.maybe(self.cursor.as_ref(), |sum, cursor| sum.bytes(&cursor.0));
         let sum = sum.bytes(&self.chain.0.to_be_bytes()).uint(self.listed).uint(self.written);
-        let sum = sum.uint(self.skipped).uint(self.bytes).uint(self.mark).uint(self.sessions);
-        let sum = sum.maybe(self.began, |sum, began| sum.bytes(&began.to_le_bytes()));
+        let sum = sum.bytes(counts_text(&self.skips).as_bytes()).uint(self.bytes).uint(self.mark).uint(self.sessions);
         let sum = sum.maybe(self.completed, Sum::uint);
         sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes())).end()
     }
@@ -235,7 +283,7 @@ pub(super) struct Entry {
     pub key: Key,
     pub listed: u64,
     pub written: u64,
-    pub skipped: u64,
+    pub skips: Skips,
     pub bytes: u64,
 }
 
@@ -252,7 +300,7 @@ impl Entry {
             key: key(row, 2)?,
             listed: uint(row, 3)?,
             written: uint(row, 4)?,
-            skipped: uint(row, 5)?,
+            skips: counts(row, 5)?,
             bytes: uint(row, 6)?,
         };
         (entry.sum(run, epoch, seq) == int(row, 7)?).then_some((seq, entry))
@@ -277,7 +325,7 @@ impl Entry {
             &self.key.0.to_be_bytes()[..],
             self.listed as i64,
             self.written as i64,
-            self.skipped as i64,
+            counts_text(&self.skips),
             self.bytes as i64,
             self.sum(run, epoch, seq),
         ])
@@ -285,12 +333,13 @@ impl Entry {
 
     /// Objects in it that are neither written nor skipped; `None`: the counts are impossible.
     pub(super) fn failures(&self) -> Option<u64> {
-        self.listed.checked_sub(self.written)?.checked_sub(self.skipped)
+        self.listed.checked_sub(self.written)?.checked_sub(self.skips.total())
     }
 
     fn sum(&self, run: i64, epoch: i64, seq: u64) -> i64 {
         let sum = Sum::of("done").int(run).int(epoch).uint(seq).bytes(&self.key.0.to_be_bytes());
-        sum.uint(self.listed).uint(self.written).uint(self.skipped).uint(self.bytes).end()
+        let sum = sum.uint(self.listed).uint(self.written).bytes(counts_text(&self.skips).as_bytes());
+        sum.uint(self.bytes).end()
     }
 }
 

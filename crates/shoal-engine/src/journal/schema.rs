@@ -11,7 +11,7 @@ use super::trouble::Trouble;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 1;
+pub(super) const FORMAT: i64 = 2;
 /// "Shoa": what makes an SQLite file ours.
 const APPLICATION: i64 = 0x5368_6f61;
 /// Page cache of a connection, in KiB as SQLite counts it (negative): all that a journal holds in memory, whatever its size.
@@ -28,22 +28,34 @@ const BUSY: Duration = Duration::from_secs(1);
 ///
 /// - `run` binds a run: never changed but by `force_resume`. Ids are random, so that a row that outlived its run never counts for another.
 /// - `progress` is the committed prefix in one row, and all else that changes.
+/// - `session` says when each session may have written; one row each.
 /// - `done` holds the partitions at or above the frontier: at most a window. No index: they are all in memory too, and a
 ///   damaged row then harms no other.
 /// - `failure`: `due_ms` null = failed for good, else deferred.
+/// - `skipped`: what was left out without being asked for, with its name; the first so many. In `progress` and `done`, the
+///   column of that name has the counts by reason, as JSON.
 /// - `sample`: what was written when, for the rate history.
-const TABLES: [(&str, &str); 8] = [
-    ("run", "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, started INTEGER, sum INTEGER)"),
+const TABLES: [(&str, &str); 11] = [
+    (
+        "run",
+        "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, salt BLOB, \
+         secrets BLOB, started INTEGER, sum INTEGER)",
+    ),
     (
         "progress",
         "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
-         listed INTEGER, written INTEGER, skipped INTEGER, bytes INTEGER, mark INTEGER, sessions INTEGER, \
-         began TEXT, completed INTEGER, boot TEXT, sum INTEGER)",
+         listed INTEGER, written INTEGER, skipped TEXT, bytes INTEGER, mark INTEGER, sessions INTEGER, \
+         completed INTEGER, boot TEXT, sum INTEGER)",
+    ),
+    (
+        "session",
+        "CREATE TABLE session (id INTEGER, run INTEGER, low INTEGER, seen INTEGER, high INTEGER, barrier INTEGER, \
+         boot TEXT, volatile INTEGER, state INTEGER, sum INTEGER, PRIMARY KEY (run, id))",
     ),
     (
         "done",
         "CREATE TABLE done (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, key BLOB, listed INTEGER, \
-         written INTEGER, skipped INTEGER, bytes INTEGER, sum INTEGER)",
+         written INTEGER, skipped TEXT, bytes INTEGER, sum INTEGER)",
     ),
     (
         "failure",
@@ -53,6 +65,11 @@ const TABLES: [(&str, &str); 8] = [
     ("failure_locator", "CREATE INDEX failure_locator ON failure (run, locator)"),
     ("failure_seq", "CREATE INDEX failure_seq ON failure (run, seq)"),
     ("failure_due", "CREATE INDEX failure_due ON failure (run, due_ms)"),
+    (
+        "skipped",
+        "CREATE TABLE skipped (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, name BLOB, reason TEXT, sum INTEGER)",
+    ),
+    ("skipped_seq", "CREATE INDEX skipped_seq ON skipped (run, seq)"),
     ("sample", "CREATE TABLE sample (run INTEGER, at_ms INTEGER, objects INTEGER, bytes INTEGER, sum INTEGER)"),
 ];
 
@@ -134,7 +151,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
     if format != FORMAT {
         let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
         return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("use the version of shoal that wrote it, or another destination")
+            .hint("finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the destination) and run again with --overwrite always: everything is fetched anew")
             .into());
     }
     let mut statement = connection

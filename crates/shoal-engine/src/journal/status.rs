@@ -11,11 +11,11 @@ use super::files::Files;
 use super::open::headers;
 use super::rows::{Entry, Header, Progress, Sample};
 use super::trouble::Trouble;
-use super::{Failures, Fate, schema};
+use super::{Failures, Fate, schema, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Owner;
-use crate::report::Counts;
+use crate::report::{Counts, Skipped, Skips};
 
 /// A look at a journal.
 pub struct Status {
@@ -41,6 +41,8 @@ pub struct RunStatus {
     pub completed_at: Option<u64>,
     /// What is committed; `unfinished` counts the deferred.
     pub totals: Counts,
+    /// What is committed as skipped, and what was kept, by reason.
+    pub skips: Skips,
     /// Objects waiting for a later try.
     pub deferred: u64,
     /// Something is committed that a reboot would lose, and that is done again after one.
@@ -79,6 +81,16 @@ impl Status {
     /// The objects of a run that failed, at most `limit`, in the order in which they did.
     pub fn failures(&self, run: &RunStatus, fate: Fate, limit: usize) -> Failures<'_> {
         Failures::new(Some(&self.connection), run.id, run.epoch, fate, limit)
+    }
+
+    /// The objects of a run that were left out without being asked for, at most `limit`. The journal has the names of
+    /// [`super::NAMES_MAX`] at the most.
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if they cannot be read.
+    pub fn skipped(&self, run: &RunStatus, limit: usize) -> Result<Vec<Skipped>> {
+        skipped::read(&self.connection, run.id, run.epoch, limit)
+            .map_err(|trouble| trouble.explain(None, Some(&self.connection)))
     }
 }
 
@@ -123,11 +135,12 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
     let mut totals = Counts {
         listed: progress.listed,
         written: progress.written,
-        skipped: progress.skipped,
+        skipped: 0,
         bytes: progress.bytes,
         failed,
         unfinished: deferred,
     };
+    let mut skips = progress.skips;
     let mut statement = connection.prepare(Entry::SELECT)?;
     let mut rows = statement.query([header.id])?;
     while let Some(row) = rows.next()? {
@@ -136,10 +149,11 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
         {
             totals.listed += entry.listed;
             totals.written += entry.written;
-            totals.skipped += entry.skipped;
+            skips.join(&entry.skips);
             totals.bytes += entry.bytes;
         }
     }
+    totals.skipped = skips.total();
     let mut samples = Vec::new();
     let mut statement = connection.prepare(Sample::SELECT)?;
     let mut rows = statement.query([header.id])?;
@@ -153,6 +167,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
         sessions: progress.sessions,
         completed_at: progress.completed,
         totals,
+        skips,
         deferred,
         until_reboot: progress.boot.is_some(),
         samples,

@@ -5,6 +5,7 @@
 //! Not here: sorting and keeping names (`snapshot.rs`).
 
 use super::snapshot::{Skipped, Sorter};
+use crate::fs::read;
 use hyper::StatusCode;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
@@ -37,6 +38,8 @@ const NOT_FOUND: Refusal = (StatusCode::NOT_FOUND, "there is no object of this n
 pub(super) struct OpenFile {
     file: OwnedFd,
     stat: Stat,
+    /// The coarse time before it was opened.
+    opened: i128,
 }
 
 impl Directory {
@@ -62,8 +65,9 @@ impl Directory {
         path.push(0);
         let path = CStr::from_bytes_with_nul(&path).map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
         // O_NONBLOCK: opening a named pipe must not wait for its writer.
-        let opened = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY);
-        let file = opened.map_err(|errno| match errno {
+        let opened = read::coarse_now();
+        let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY);
+        let file = file.map_err(|errno| match errno {
             Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "the service may not read this object"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many files are open; try again")
@@ -76,7 +80,7 @@ impl Directory {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(NOT_FOUND);
         }
-        Ok(OpenFile { file, stat })
+        Ok(OpenFile { file, stat, opened })
     }
 
     fn open_beneath(&self, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -170,11 +174,16 @@ impl OpenFile {
     }
 
     /// A strong tag: another file under the name, or any write to this one, changes it. The change time is part of it
-    /// because the modification time can be set back.
+    /// because the modification time can be set back. A file that has just changed can change again and keep its times:
+    /// each answer has a tag of its own then, by the clock, so that no later one is taken for the same version.
     pub(super) fn tag(&self) -> Vec<u8> {
         let stat = &self.stat;
+        let fresh = match read::settled(read::nanoseconds(stat.st_ctime, stat.st_ctime_nsec), self.opened) {
+            true => String::new(),
+            false => format!("-{:x}", read::now()),
+        };
         format!(
-            "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
+            "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}{fresh}\"",
             stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec
         )
         .into_bytes()
@@ -196,10 +205,10 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// A part of it that must be there in full.
+    /// A part of it that must be there in full, and of the version that the tag names.
     pub(super) fn read_exactly(&self, first: u64, length: usize) -> Result<Vec<u8>, Refusal> {
-        match self.read(first, length) {
-            Ok(bytes) if bytes.len() == length => Ok(bytes),
+        match self.read(first, length).and_then(|bytes| Ok((bytes.len() < length || self.changed()?, bytes))) {
+            Ok((false, bytes)) => Ok(bytes),
             Ok(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the object changed while it was read; try again")),
             Err(_) => Err(READ_FAILED),
         }

@@ -1,71 +1,282 @@
-//! Whose file it is that has a name already: the one rule for sinks that keep files of earlier runs.
+//! What to do with an object if its name is taken: the one rule for sinks that keep files of earlier sessions.
 //!
-//! No set of names is kept in memory, so the file itself must tell: by when it came into being, compared with when the
-//! runs began, all on the destination's own clock. Not here: reading that clock (`dir/session.rs`).
+//! No set of names is kept in memory: the file itself tells, by its times and its bytes. Not here: reading those
+//! (`dir/existing.rs`), which session made a file (`session.rs`).
 
 use super::Mode;
+use crate::error::{Error, Kind};
+use crate::fs::read::step;
+use crate::options::Overwrite;
+use crate::session::{Interval, Sessions, Twice, Whose};
 
-/// When the runs began that may have written here, in nanoseconds since 1970 on the destination's clock.
+/// The times of the file that has the name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Began {
-    /// The first of the joined runs.
-    pub first: i128,
-    /// This one.
-    pub session: i128,
-    /// The clock has gone back since an earlier run: a leftover may look as if this run had written it.
-    pub clock_went_back: bool,
+pub(crate) struct Times {
+    /// When it came into being; `None`: its file system does not say.
+    pub born: Option<i64>,
+    /// When it was last changed in any way; no program can set this.
+    pub changed: i64,
+    /// When its contents were last written, or what a program has set.
+    pub written: i64,
 }
 
-/// Whose file it is.
+/// What a run does about names that are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub twice: Twice,
+    pub overwrite: Overwrite,
+}
+
+/// What to do with an object that has other bytes than the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// The joined runs wrote this name before: the first stays.
-    Ours,
-    /// A run that was cut off wrote it, perhaps in part: it is replaced.
-    Leftover,
-    /// Shoal did not write it.
-    Stranger,
+pub(crate) enum Decision {
+    /// Replace the file, by rename.
+    Replace,
+    /// The object fails: the run has written another one of this name.
+    Second,
+    /// The object fails: the run did not write this file, or something else changed it since.
+    Exists,
 }
 
-impl Began {
-    /// Whose file it is that was born then, as seen from a partition in this mode.
-    ///
-    /// Equal times count as ours: a kernel clock moves in steps of about 4 ms, so a run's first files may be born at
-    /// the very moment it began. (The directory sink waits for a step before it begins, so that nobody else's are.)
-    pub(crate) fn owner(self, born: i128, mode: Mode) -> Owner {
-        if born < self.first {
-            Owner::Stranger
-        } else if mode == Mode::Fresh {
-            // Above the journal's mark nothing has been handed out before, so it cannot be a leftover.
-            Owner::Ours
-        } else if born >= self.session && !self.clock_went_back {
-            Owner::Ours
-        } else {
-            // With a clock that went back, better to write a duplicate twice than to keep half a file.
-            Owner::Leftover
+/// What to do with an object that has the bytes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SameBytes {
+    /// An earlier session made it: the object is written.
+    Kept,
+    /// This session made it, or another program: the object is skipped, the file left alone.
+    Present,
+    /// An earlier session made it, and no barrier has covered it: the bytes are written again.
+    Rewrite,
+}
+
+impl Rules {
+    /// Where the bytes differ. `timed`: objects carry a time, which their files get last; `begins`: whether the file holds
+    /// the beginning of the object, as what a kill leaves of it does.
+    pub(crate) fn decide(
+        self,
+        sessions: &Sessions,
+        times: Times,
+        mode: Mode,
+        timed: bool,
+        begins: &dyn Fn() -> bool,
+    ) -> Decision {
+        let always = self.overwrite == Overwrite::Always;
+        match (sessions.whose(times.born, times.changed), self.twice) {
+            (Whose::Other, _) if always => Decision::Replace,
+            (Whose::Other, _) => Decision::Exists,
+            (Whose::This, twice) if is_left(sessions, twice, times, mode) => Decision::Replace,
+            (Whose::This, _) => Decision::Second,
+            (Whose::Earlier(_), Twice::Reissued) if mode != Mode::Fresh => Decision::Replace,
+            (Whose::Earlier(_), Twice::SameObject) => Decision::Replace,
+            // The clock was set back. What this session wrote must stay; of what an earlier one left, a failure tells.
+            (Whose::Earlier(_), _) if sessions.may_be_this(times.born) => Decision::Second,
+            (Whose::Earlier(_), _) if always => Decision::Replace,
+            // It may be what any of them has committed.
+            (Whose::Earlier(_), _) => {
+                match sessions.holding(times.born).any(|session| is_whole(session, times, mode, timed, begins)) {
+                    true => Decision::Second,
+                    false => Decision::Replace,
+                }
+            }
+        }
+    }
+
+    /// The error of an object that is the second of its name.
+    pub(crate) fn second(self) -> Error {
+        match self.twice {
+            Twice::Repeated => {
+                Error::new(Kind::Repeated, "an object of this name was written before in this run; the first stays")
+            }
+            _ => Error::new(
+                Kind::NameConflict,
+                "this run has written another object of this name, with other contents; the first stays",
+            ),
         }
     }
 }
 
+/// Whether a file of this session is what a process has left of this very id: one that died over it, or one of an earlier
+/// session that has not noticed yet that its run is dead.
+fn is_left(sessions: &Sessions, twice: Twice, times: Times, mode: Mode) -> bool {
+    let late = mode == Mode::Again && sessions.may_be_earlier(times.born);
+    twice == Twice::Reissued && (mode == Mode::Reissued || late)
+}
+
+/// Where the bytes are the same.
+pub(crate) fn same_bytes(sessions: &Sessions, rules: Rules, times: Times, mode: Mode) -> SameBytes {
+    match sessions.whose(times.born, times.changed) {
+        // A worker wrote it and died before it said so.
+        Whose::This if is_left(sessions, rules.twice, times, mode) => SameBytes::Kept,
+        Whose::This | Whose::Other => SameBytes::Present,
+        // Another id of this name has to meet a file of this session.
+        Whose::Earlier(_) if rules.twice == Twice::Reissued => SameBytes::Rewrite,
+        Whose::Earlier(session) if session.may_stay(times.changed) => SameBytes::Kept,
+        Whose::Earlier(_) => SameBytes::Rewrite,
+    }
+}
+
+/// Whether a file of the object's size and time is the object, left by an earlier session, so that it need not be fetched.
+/// Only where each name is one object: of two archives, both may have an entry of this name, size and time. `source_changed`:
+/// when anything of its source was last changed. It must have been before the session: times can be set to what they were.
+/// `each`: files are synced one by one, so that after a restart one that was not yet may have its size and time alone.
+pub(crate) fn is_done(
+    sessions: &Sessions,
+    rules: Rules,
+    times: Times,
+    source_changed: Option<i64>,
+    each: bool,
+) -> bool {
+    match sessions.whose(times.born, times.changed) {
+        Whose::Earlier(session) => {
+            let unchanged =
+                source_changed.is_none_or(|changed| i128::from(changed) + step(changed.into()) < session.low.into());
+            let believed = session.may_stay(times.changed) && (session.same_boot || !each);
+            rules.twice == Twice::SameObject && unchanged && believed
+        }
+        Whose::This | Whose::Other => false,
+    }
+}
+
+/// Whether a session wrote all of it, or what is there is at least nothing of the object that is to be written. Where that
+/// cannot be told it is: a failure is recorded then, and nothing is lost without a word.
+fn is_whole(session: &Interval, times: Times, mode: Mode, timed: bool, begins: &dyn Fn() -> bool) -> bool {
+    let ended = match timed {
+        // A young source has a time within the interval too: then its bytes tell, as they do without times.
+        true => !(session.low..=session.high).contains(&times.written),
+        // Of what a barrier has covered, nothing was in the writing any more when the session ended.
+        false => mode == Mode::Fresh || session.is_durable(times.changed),
+    };
+    (ended || !begins()) && session.may_be_safe(times.changed)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::session::Lease;
+
+    const EARLIER: Interval =
+        Interval { low: 100, seen: 190, high: 200, barrier: Some(150), same_boot: true, sound: true, volatile: false };
+
+    fn sessions(earlier: Interval) -> Sessions {
+        let lease = Lease::unbounded();
+        lease.saw(300);
+        Sessions::new(vec![earlier], Arc::new(lease))
+    }
+
+    /// Times of a file that was made at `born`, and got the time `written` then.
+    fn file(born: i64, written: i64) -> Times {
+        Times { born: Some(born), changed: born, written }
+    }
 
     #[test]
-    fn every_case_has_its_owner() {
-        let began = Began { first: 100, session: 200, clock_went_back: false };
-        let back = Began { clock_went_back: true, ..began };
-        for (began, born, fresh, again) in [
-            (began, 99, Owner::Stranger, Owner::Stranger),
-            (began, 100, Owner::Ours, Owner::Leftover),
-            (began, 199, Owner::Ours, Owner::Leftover),
-            (began, 200, Owner::Ours, Owner::Ours),
-            (began, 300, Owner::Ours, Owner::Ours),
-            (back, 99, Owner::Stranger, Owner::Stranger),
-            (back, 300, Owner::Ours, Owner::Leftover),
+    fn every_row_of_the_table_has_its_answer() {
+        use Decision::{Exists, Replace, Second};
+        use Mode::{Again, Fresh};
+        use Twice::{Conflict, Reissued, Repeated, SameObject};
+        let run = sessions(EARLIER);
+        let (of_this, whole, torn, foreign) = (file(310, 310), file(120, 7), file(120, 120), file(250, 250));
+        let unknown = Times { born: None, ..of_this };
+        for (times, twice, mode, never, always) in [
+            (foreign, SameObject, Fresh, Exists, Replace),
+            (foreign, Reissued, Again, Exists, Replace),
+            (unknown, Repeated, Again, Exists, Replace),
+            (of_this, SameObject, Again, Second, Second),
+            (of_this, Repeated, Fresh, Second, Second),
+            (of_this, Reissued, Fresh, Second, Second),
+            (of_this, Reissued, Again, Second, Second),
+            (of_this, Reissued, Mode::Reissued, Replace, Replace),
+            (foreign, Reissued, Mode::Reissued, Exists, Replace),
+            (whole, SameObject, Fresh, Replace, Replace),
+            (torn, SameObject, Again, Replace, Replace),
+            (whole, Repeated, Again, Second, Replace),
+            (torn, Repeated, Fresh, Replace, Replace),
+            (whole, Conflict, Fresh, Second, Replace),
+            (torn, Conflict, Again, Replace, Replace),
+            (whole, Reissued, Again, Replace, Replace),
         ] {
-            assert_eq!(began.owner(born, Mode::Fresh), fresh, "{born}");
-            assert_eq!(began.owner(born, Mode::Again), again, "{born}");
+            for (overwrite, wanted) in [(Overwrite::Never, never), (Overwrite::Always, always)] {
+                let rules = Rules { twice, overwrite };
+                let decided = rules.decide(&run, times, mode, true, &|| true);
+                assert_eq!(decided, wanted, "{times:?} {twice:?} {mode:?} {overwrite:?}");
+            }
+        }
+        let rules = Rules { twice: Conflict, overwrite: Overwrite::Never };
+        let late = file(160, 160); // no barrier has covered it
+        for (timed, torn) in [(false, late), (true, late), (true, torn)] {
+            let decided = |begins| rules.decide(&run, torn, Again, timed, &move || begins);
+            assert_eq!(decided(false), Second, "whole, unless it is the beginning of this object");
+            assert_eq!(decided(true), Replace, "… which a kill may have left");
+        }
+        assert_eq!(rules.decide(&run, torn, Again, false, &|| true), Second, "not in the writing any more at its end");
+        assert_eq!(rules.decide(&run, torn, Fresh, false, &|| true), Second, "never handed out before");
+        let lease = Lease::unbounded();
+        lease.saw(300);
+        let killed = Interval { low: 110, barrier: None, sound: false, ..EARLIER };
+        let overlapping = Sessions::new(vec![EARLIER, killed], Arc::new(lease));
+        assert_eq!(rules.decide(&overlapping, whole, Again, true, &|| true), Second, "the first may have committed it");
+        let lease = Lease::unbounded();
+        lease.saw(110);
+        let set_back = Sessions::new(vec![EARLIER], Arc::new(lease));
+        for (twice, wanted) in [(Conflict, Second), (Repeated, Second), (SameObject, Replace)] {
+            let rules = Rules { twice, overwrite: Overwrite::Never };
+            assert_eq!(rules.decide(&set_back, torn, Again, true, &|| true), wanted, "of either session");
+        }
+        let lease = Lease::unbounded();
+        lease.saw(195);
+        let overlapping = Sessions::new(vec![EARLIER], Arc::new(lease));
+        for (born, wanted) in [(196, Replace), (201, Second)] {
+            let rules = Rules { twice: Reissued, overwrite: Overwrite::Never };
+            assert_eq!(rules.decide(&overlapping, file(born, born), Again, false, &|| true), wanted, "born {born}");
+        }
+        let rebooted = sessions(Interval { same_boot: false, ..EARLIER });
+        assert_eq!(rules.decide(&rebooted, file(160, 7), Fresh, true, &|| true), Replace, "after the last barrier");
+        assert_eq!(rules.decide(&rebooted, file(140, 7), Fresh, true, &|| true), Second, "before it");
+    }
+
+    #[test]
+    fn the_same_bytes_are_kept_where_a_barrier_has_covered_them_or_there_is_none() {
+        let unsound = sessions(Interval { sound: false, ..EARLIER });
+        let volatile = sessions(Interval { volatile: true, ..EARLIER });
+        for (run, times, wanted) in [
+            (&sessions(EARLIER), file(180, 180), SameBytes::Rewrite),
+            (&volatile, file(180, 180), SameBytes::Kept),
+            (&unsound, file(180, 180), SameBytes::Rewrite),
+            (&unsound, file(120, 120), SameBytes::Kept),
+            (&unsound, file(250, 250), SameBytes::Present),
+            (&unsound, file(310, 310), SameBytes::Present),
+        ] {
+            let rules = |twice| Rules { twice, overwrite: Overwrite::Never };
+            assert_eq!(same_bytes(run, rules(Twice::SameObject), times, Mode::Again), wanted, "{times:?}");
+            assert_eq!(
+                is_done(run, rules(Twice::SameObject), times, Some(99), false),
+                wanted == SameBytes::Kept,
+                "{times:?}"
+            );
+            assert!(!is_done(run, rules(Twice::Repeated), times, None, false), "{times:?}");
+            assert!(!is_done(run, rules(Twice::SameObject), times, Some(100), false), "its source was changed since");
+        }
+        let volatile =
+            |twice| same_bytes(&volatile, Rules { twice, overwrite: Overwrite::Never }, file(180, 180), Mode::Again);
+        assert_eq!(volatile(Twice::Reissued), SameBytes::Rewrite, "a second id of this name must not replace it");
+        let second = 1_000_000_000;
+        let late = |time: i64| 3 * second + time;
+        let interval =
+            Interval { low: late(100), seen: late(180), high: late(200), barrier: Some(late(150)), ..EARLIER };
+        let rules_of_one = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        for (changed, wanted) in [(late(99), true), (3 * second, false), (second, true)] {
+            let times = file(late(120), late(120));
+            let lease = Lease::unbounded();
+            lease.saw(late(300));
+            let done =
+                is_done(&Sessions::new(vec![interval], Arc::new(lease)), rules_of_one, times, Some(changed), false);
+            assert_eq!(done, wanted, "a time of change in whole seconds stands for up to two: {changed}");
+        }
+        let rebooted = sessions(Interval { same_boot: false, ..EARLIER });
+        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        for (each, wanted) in [(false, true), (true, false)] {
+            assert_eq!(is_done(&rebooted, rules, file(140, 7), None, each), wanted, "synced one by one: {each}");
         }
     }
 }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Mode, ObjectWriter, Place, Put, Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
 /// How the bytes of an object become a few.
@@ -90,8 +90,14 @@ impl Sink for DigestSink {
     fn journal_dir(&self) -> Option<PathBuf> {
         self.inner.journal_dir()
     }
+    fn has_begun(&self) -> bool {
+        self.inner.has_begun()
+    }
     fn start(&self, start: &Start) -> Result<Started> {
         self.inner.start(start)
+    }
+    fn clock(&self) -> Result<Option<i64>> {
+        self.inner.clock()
     }
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
         let inner = Rc::new(std::cell::RefCell::new(self.inner.writer(lane)?));
@@ -123,13 +129,15 @@ struct DigestWriter {
 }
 
 impl Writer for DigestWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
-        self.inner.borrow_mut().open(slot, partition, mode)
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
+        self.inner.borrow_mut().open(slot, partition, mode, modes)
     }
 
     fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
         self.inner.borrow_mut().directory(slot, name)
     }
+
+    // Not forwarded: `has`. What is there is digests, which say nothing of bytes that were not read.
 
     fn expect(&mut self, slot: u32, index: u32, _size: Option<u64>) -> Result<bool> {
         self.index = index;

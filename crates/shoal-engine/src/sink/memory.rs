@@ -9,15 +9,17 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::collision::{Began, Owner};
+use super::collision::{Decision, Rules, SameBytes, Times, same_bytes};
 use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
+use crate::options::Overwrite;
 use crate::partition::Partition;
+use crate::session::Sessions;
 
 /// Born before any run.
-const STRANGER: i128 = -1;
+const STRANGER: i64 = -1;
 
 /// Objects by name.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +30,14 @@ pub struct MemorySink {
 #[derive(Debug, Default)]
 struct Store {
     objects: BTreeMap<Vec<u8>, Stored>,
-    /// One step for each run: all the clock that [`Began`] needs.
-    clock: i128,
-    began: Option<Began>,
+    /// One step for each run.
+    clock: i64,
+    started: Option<(Sessions, Rules)>,
 }
 
 #[derive(Debug)]
 struct Stored {
-    born: i128,
+    born: i64,
     bytes: Vec<u8>,
 }
 
@@ -63,15 +65,20 @@ impl MemorySink {
     fn insert(&self, name: &Name, mode: Mode, bytes: Vec<u8>) -> Result<Put> {
         let mut store = self.store();
         let unstarted = || Error::new(Kind::Internal, "a memory sink was written to before start");
-        let began = store.began.ok_or_else(unstarted)?;
-        let owner = store.objects.get(name.as_bytes()).map(|there| began.owner(there.born, mode));
-        match owner {
-            Some(Owner::Ours) => return Ok(Put::Duplicate),
-            Some(Owner::Stranger) => {
-                let why = "an object that shoal did not write has this name";
-                return Err(Error::new(Kind::Exists, why).on(&name.to_string()));
+        let (sessions, rules) = store.started.as_ref().ok_or_else(unstarted)?;
+        if let Some(there) = store.objects.get(name.as_bytes()) {
+            let times = Times { born: Some(there.born), changed: there.born, written: there.born };
+            let same = (there.bytes == bytes).then(|| same_bytes(sessions, *rules, times, mode));
+            match (same, rules.decide(sessions, times, mode, false, &|| true)) {
+                (Some(SameBytes::Kept), _) => return Ok(Put::Kept),
+                (Some(SameBytes::Present), _) => return Ok(Put::Duplicate),
+                (Some(SameBytes::Rewrite), _) | (None, Decision::Replace) => {}
+                (None, Decision::Second) => return Err(rules.second().on(&name.to_string())),
+                (None, Decision::Exists) => {
+                    let why = "an object that shoal did not write has this name";
+                    return Err(Error::new(Kind::Exists, why).on(&name.to_string()));
+                }
             }
-            Some(Owner::Leftover) | None => {}
         }
         let born = store.clock;
         store.objects.insert(name.as_bytes().to_vec(), Stored { born, bytes });
@@ -91,15 +98,19 @@ impl Sink for MemorySink {
     fn start(&self, start: &Start) -> Result<Started> {
         let mut store = self.store();
         store.clock += 1;
-        let session = store.clock;
-        let first = start.first_began.unwrap_or(session);
-        store.began = Some(Began { first, session, clock_went_back: false });
+        start.lease.saw(store.clock);
+        let rules = Rules { twice: start.twice, overwrite: Overwrite::Never };
+        store.started = Some((Sessions::new(start.sessions.clone(), start.lease.clone()), rules));
         Ok(Started {
-            began: session,
+            began: Some(store.clock),
             durability: "none: in memory".into(),
             publish: "in memory".into(),
-            notes: Vec::new(),
+            ..Started::default()
         })
+    }
+
+    fn clock(&self) -> Result<Option<i64>> {
+        Ok(Some(self.store().clock))
     }
 
     fn blocks(&self) -> bool {
@@ -138,7 +149,7 @@ impl MemoryWriter {
 }
 
 impl Writer for MemoryWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, _modes: Modes) -> Result<()> {
         let fresh = Slot { seq: partition.seq, mode, objects: 0, bytes: 0 };
         match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
             None => Ok(()),

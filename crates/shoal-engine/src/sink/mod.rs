@@ -18,12 +18,14 @@ pub mod null;
 
 use std::any::Any;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
 pub use crate::object::{ObjectWriter, Put};
 use crate::partition::Partition;
+use crate::session::{Interval, Lease, Twice};
 
 /// Whether leftovers of an earlier try may be in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +34,38 @@ pub enum Mode {
     Fresh,
     /// May have been written in part by a run that was cut off: what is there is replaced.
     Again,
+    /// Handed out before in this session too, to a process that died over it (`generate`).
+    Reissued,
 }
 
-/// What a run tells a sink before the first write.
-#[derive(Clone, Copy, Debug)]
+/// What a run tells a sink before the first write. The default: a run of its own, which no journal knows.
+#[derive(Clone, Debug)]
 pub struct Start {
-    /// When the first of the joined runs began, in nanoseconds since 1970 on the destination's clock; `None`: it begins now.
-    pub first_began: Option<i128>,
+    /// The earlier sessions of this run.
+    pub sessions: Vec<Interval>,
+    /// What an object means if a file of this run has its name.
+    pub twice: Twice,
+    /// Files get the time of their source.
+    pub keep_times: bool,
+    /// Until when may be written.
+    pub lease: Arc<Lease>,
+}
+
+impl Default for Start {
+    fn default() -> Start {
+        let (sessions, twice) = (Vec::new(), Twice::default());
+        Start { sessions, twice, keep_times: false, lease: Arc::new(Lease::unbounded()) }
+    }
 }
 
 /// What a sink tells a run.
 #[derive(Clone, Debug, Default)]
 pub struct Started {
-    /// Now, on the destination's clock, in nanoseconds since 1970; kept in the journal as `first_began`.
-    pub began: i128,
+    /// Now, on the destination's clock, in nanoseconds since 1970: the journal keeps when each session may have written.
+    /// `None`: the destination has no clock, and nothing of an earlier session is told apart there.
+    pub began: Option<i64>,
+    /// What is written lasts until a reboot at the longest, so that no barrier can fail.
+    pub volatile: bool,
     /// The barrier that will really run, in words.
     pub durability: String,
     /// How objects are published, in words.
@@ -103,8 +123,20 @@ pub trait Sink: Send + Sync {
     /// The directory whose `.shoal/` holds the journal unless the user says otherwise; `None`: none, so that the run
     /// cannot be resumed.
     fn journal_dir(&self) -> Option<PathBuf>;
-    /// Prepares the destination: leftovers of dead runs are swept, limits looked at.
+    /// Whether an earlier session left its traces here; a sink that keeps nothing says yes.
+    fn has_begun(&self) -> bool {
+        true
+    }
+    /// Prepares the destination: leftovers of dead runs are swept, limits looked at. Nothing is written before the lease
+    /// is granted.
     fn start(&self, start: &Start) -> Result<Started>;
+    /// The destination's clock now, if it has one: what a file made now would be stamped with.
+    ///
+    /// # Errors
+    /// Of class `Run`, where it cannot be read any more.
+    fn clock(&self) -> Result<Option<i64>> {
+        Ok(None)
+    }
     /// The part that lives on one lane.
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>>;
     /// Makes sealed partitions durable. `last`: no more will come, so nothing may be held back.
@@ -131,8 +163,8 @@ pub trait Sink: Send + Sync {
 
 /// Writes the objects of one lane.
 pub trait Writer {
-    /// Opens a slot for a partition.
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()>;
+    /// Opens a slot for a partition; `modes` has the permission bits of the directories that its objects need.
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()>;
     /// Writes a complete object.
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put>;
     /// Writes a complete object that `read` puts at the end of memory of the sink's, which has room for
@@ -145,6 +177,12 @@ pub trait Writer {
         read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Option<u64>> {
         let _ = (slot, name, read);
+        Ok(None)
+    }
+    /// The size of the object, if an earlier session of this run has left it here, whole, unchanged since, of the size and
+    /// with the time that `meta` says. That is called only where something is there: most often nothing is.
+    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        let _ = (slot, name, meta);
         Ok(None)
     }
     /// Begins an object that comes in pieces.

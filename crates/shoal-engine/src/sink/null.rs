@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
 /// What arrived, in partitions that were completed.
@@ -62,15 +62,13 @@ impl Sink for NullSink {
     }
 
     fn start(&self, _start: &Start) -> Result<Started> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(Started {
-            began: now.map_or(0, |since| since.as_nanos() as i128),
             durability: "none: nothing is kept".into(),
             publish: match self.hashing {
                 true => "counted, hashed and thrown away".into(),
                 false => "counted and thrown away".into(),
             },
-            notes: Vec::new(),
+            ..Started::default()
         })
     }
 
@@ -119,7 +117,7 @@ impl NullWriter {
 }
 
 impl Writer for NullWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode) -> Result<()> {
+    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<()> {
         let fresh = Slot { seq: partition.seq, tally: RefCell::default() };
         match self.slots.insert(slot, Rc::new(fresh)) {
             None => Ok(()),

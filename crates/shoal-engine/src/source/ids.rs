@@ -23,6 +23,7 @@ use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture,
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload, Put};
 use crate::partition::{Cursor, Key, Partition};
+use crate::session::Twice;
 
 /// Ids on a page: the names that the listing asks for at a time.
 pub const PAGE_IDS: u64 = 1000;
@@ -210,6 +211,10 @@ impl Source for Ids {
         Ok(partition(locators))
     }
 
+    fn twice(&self) -> Twice {
+        Twice::Reissued
+    }
+
     fn lanes_max(&self) -> Option<usize> {
         Some(1) // it only keeps account
     }
@@ -392,6 +397,6 @@ impl Entries for Located {
 
     fn get(&self, index: u32) -> Entry<'_> {
         let locator = &self.0[index as usize];
-        Entry { name: locator.get(INDEX..).unwrap_or_default(), locator, host: HostId(0), skip: None }
+        Entry { name: locator.get(INDEX..).unwrap_or_default(), locator, host: HostId(0), skip: None, unlisted: None }
     }
 }

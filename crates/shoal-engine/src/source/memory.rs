@@ -5,17 +5,21 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
-use super::{BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take};
+use super::{Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::{Cursor, Key, Partition};
+use crate::session::Twice;
 
 /// How one fetch is answered.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The whole object at once.
     Whole,
+    /// These bytes instead.
+    Other(Vec<u8>),
     /// The object in pieces of this many bytes.
     Pieces(usize),
     /// Some pieces, then this error.
@@ -31,6 +35,7 @@ pub enum Answer {
 /// Names and bytes.
 type Page = Vec<(Vec<u8>, Vec<u8>)>;
 type Script = dyn Fn(&[u8], u32) -> Answer + Send + Sync;
+type Times = dyn Fn(&[u8]) -> SystemTime + Send + Sync;
 
 /// Pages of named objects.
 #[derive(Clone)]
@@ -39,7 +44,10 @@ pub struct MemorySource {
     pages: Arc<Vec<Page>>,
     per_partition: usize,
     directories: bool,
-    repeats_fail: bool,
+    twice: Twice,
+    behind: Behind,
+    numbered: bool,
+    times: Option<Arc<Times>>,
     script: Arc<Script>,
     fetches: Arc<Mutex<HashMap<Vec<u8>, u32>>>,
 }
@@ -52,7 +60,10 @@ impl MemorySource {
             pages: Arc::new(pages),
             per_partition: per_partition.max(1),
             directories: false,
-            repeats_fail: false,
+            twice: Twice::SameObject,
+            behind: Behind::Trusted,
+            numbered: false,
+            times: None,
             script: Arc::new(|_, _| Answer::Whole),
             fetches: Arc::default(),
         }
@@ -72,10 +83,38 @@ impl MemorySource {
         self
     }
 
-    /// A name that comes again is a failure.
+    /// What a name means that is taken by a file of this run.
     #[must_use]
-    pub fn failing_repeats(mut self) -> MemorySource {
-        self.repeats_fail = true;
+    pub fn twice(mut self, twice: Twice) -> MemorySource {
+        self.twice = twice;
+        self
+    }
+
+    /// How it is known that what lies behind a cursor is the same.
+    #[must_use]
+    pub fn behind(mut self, behind: Behind) -> MemorySource {
+        self.behind = behind;
+        self
+    }
+
+    /// Another identity than that of every other one.
+    #[must_use]
+    pub fn named(mut self, identity: &str) -> MemorySource {
+        self.identity = identity.to_owned();
+        self
+    }
+
+    /// A name ends before its NUL: what follows tells objects apart that have the same name.
+    #[must_use]
+    pub fn numbered(mut self) -> MemorySource {
+        self.numbered = true;
+        self
+    }
+
+    /// Objects have these times; the argument is the name with its number.
+    #[must_use]
+    pub fn with_times(mut self, times: impl Fn(&[u8]) -> SystemTime + Send + Sync + 'static) -> MemorySource {
+        self.times = Some(Arc::new(times));
         self
     }
 
@@ -137,8 +176,16 @@ impl Source for MemorySource {
         Ok(partition(&locators.iter().map(|locator| &**locator).collect::<Vec<_>>()))
     }
 
-    fn repeats_fail(&self) -> bool {
-        self.repeats_fail
+    fn twice(&self) -> Twice {
+        self.twice
+    }
+
+    fn behind(&self) -> Behind {
+        self.behind
+    }
+
+    fn has_times(&self) -> bool {
+        self.times.is_some()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
@@ -158,6 +205,7 @@ impl Listing for MemoryListing {
 struct Names {
     names: Vec<Box<[u8]>>,
     directories: bool,
+    numbered: bool,
 }
 
 impl Entries for Names {
@@ -167,9 +215,13 @@ impl Entries for Names {
 
     fn get(&self, index: u32) -> Entry<'_> {
         let locator = &*self.names[index as usize];
-        match locator.strip_suffix(b"/").filter(|_| self.directories) {
-            None => Entry { name: locator, locator, host: HostId(0), skip: None },
-            Some(name) => Entry { name, locator, host: HostId(0), skip: Some(Skip::Directory { make: true }) },
+        let end = locator.iter().position(|&byte| byte == 0).filter(|_| self.numbered);
+        let full = &locator[..end.unwrap_or(locator.len())];
+        match full.strip_suffix(b"/").filter(|_| self.directories) {
+            None => Entry { name: full, locator, host: HostId(0), skip: None, unlisted: None },
+            Some(name) => {
+                Entry { name, locator, host: HostId(0), skip: Some(Skip::Directory { make: true }), unlisted: None }
+            }
         }
     }
 }
@@ -183,7 +235,7 @@ impl Fetcher for MemorySource {
             names.push(name.into());
             rest = tail;
         }
-        let entries = Rc::new(Names { names, directories: self.directories });
+        let entries = Rc::new(Names { names, directories: self.directories, numbered: self.numbered });
         Box::pin(async move { Ok(entries as Rc<dyn Entries>) })
     }
 
@@ -205,7 +257,7 @@ impl Fetcher for MemorySource {
 
 impl MemorySource {
     async fn answer(&self, lane: &dyn Lane, job: super::Job) {
-        let name = job.entry().name.to_vec();
+        let name = job.entry().locator.to_vec();
         let count = {
             let mut fetches = self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             let count = fetches.entry(name.clone()).or_default();
@@ -215,9 +267,18 @@ impl MemorySource {
         let Some(data) = self.find(&name) else {
             return lane.failed(job, Error::new(Kind::Vanished, "not there any more"));
         };
-        let meta = ObjectMeta { size: Some(data.len() as u64), ..ObjectMeta::default() };
+        let last_modified = self.times.as_ref().map(|times| times(&name));
+        let meta = ObjectMeta { size: Some(data.len() as u64), last_modified, ..ObjectMeta::default() };
+        let job = match job.is_again() {
+            false => job,
+            true => match lane.is_there(job, &mut |_| Some(meta.clone())) {
+                Some(wanted) => wanted,
+                None => return,
+            },
+        };
         match (self.script)(&name, count) {
             Answer::Whole => lane.whole(job, &meta, Payload::Borrowed(data)),
+            Answer::Other(data) => lane.whole(job, &ObjectMeta::default(), Payload::Owned(data)),
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
             Answer::GivenBack => lane.given_back(job),
             Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None).await,

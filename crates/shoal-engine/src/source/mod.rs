@@ -29,8 +29,10 @@ use std::time::Duration;
 
 use crate::error::{Error, HostId, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, ObjectWriter, Payload};
+use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload};
 use crate::partition::{Cursor, Partition};
+use crate::report::Reason;
+use crate::session::Twice;
 
 /// A future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -38,6 +40,17 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use crate::object::WHOLE_MAX;
+
+/// What is known of the part of a listing that lies behind a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The service's own token says where to go on; `relist` checks it.
+    Trusted,
+    /// Names are listed from the start and compared with the chain in the journal.
+    Names,
+    /// `list` compares by itself and answers [`crate::Kind::CursorRefused`] where it has changed.
+    Proven,
+}
 
 /// Where objects come from.
 pub trait Source: Send + Sync {
@@ -74,10 +87,21 @@ pub trait Source: Send + Sync {
     fn is_whole(&self) -> bool {
         true
     }
-    /// Whether a name that this run has written before is a failure (the source should hold each name once) and not just
-    /// skipped.
-    fn repeats_fail(&self) -> bool {
+    /// What an object means if a file that the same run has written has its name.
+    fn twice(&self) -> Twice {
+        Twice::SameObject
+    }
+    /// Whether its objects have times that files usually keep.
+    fn has_times(&self) -> bool {
         false
+    }
+    /// How a resumed listing knows that what lies behind its cursor is still what was committed.
+    fn behind(&self) -> Behind {
+        Behind::Trusted
+    }
+    /// Values that make it the same source, but must not be stored or shown (of parameters in addresses).
+    fn secrets(&self) -> Vec<u8> {
+        Vec::new()
     }
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
@@ -88,6 +112,11 @@ pub trait Source: Send + Sync {
     fn lists_below(&self, directory: &Path) -> bool {
         let _ = directory;
         false
+    }
+    /// Permission bits of the directory that all of it is the contents of, if that is so: a destination that is made for it
+    /// gets them.
+    fn root_mode(&self) -> Option<u32> {
+        None
     }
 }
 
@@ -120,6 +149,18 @@ pub trait Entries {
         let _ = index;
         None
     }
+    /// Permission bits of the directory that names of these entries begin with, where the source has such. Where it had
+    /// them and they cannot be told any more: 0o700, so that nothing is open that was not.
+    fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
+        let _ = directory;
+        None
+    }
+}
+
+impl DirectoryModes for Rc<dyn Entries> {
+    fn mode_of(&self, directory: &[u8]) -> Option<u32> {
+        self.directory_mode(directory)
+    }
 }
 
 /// One listed object.
@@ -133,6 +174,17 @@ pub struct Entry<'a> {
     pub host: HostId,
     /// Why it is not to be fetched, if it is not.
     pub skip: Option<Skip>,
+    /// It stands for objects that could not be listed. What is filtered may not be among them, so it fails all the same.
+    pub unlisted: Option<Unlisted>,
+}
+
+/// What is known of the names of objects that could not be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// They lie below the name of the entry.
+    Below,
+    /// Nothing.
+    Anywhere,
 }
 
 /// Why a listed object is not fetched.
@@ -140,8 +192,8 @@ pub struct Entry<'a> {
 pub enum Skip {
     /// Its name stood earlier in the same page.
     Duplicate,
-    /// What has this name is no object: a link, a device, a pipe.
-    NoObject,
+    /// What has this name is no object: a link, a device, a pipe, as the reason says.
+    NoObject(Reason),
     /// It belongs to another part of the source.
     Elsewhere,
     /// It is a directory. With `make` the sink is to have it (`Writer::directory`), since no object would bring it along.
@@ -149,6 +201,18 @@ pub enum Skip {
         /// Nothing lies in it.
         make: bool,
     },
+}
+
+impl Skip {
+    /// As the journal counts it.
+    pub fn reason(self) -> Reason {
+        match self {
+            Skip::Duplicate => Reason::Duplicate,
+            Skip::NoObject(reason) => reason,
+            Skip::Elsewhere => Reason::Elsewhere,
+            Skip::Directory { .. } => Reason::Directory,
+        }
+    }
 }
 
 /// One object to fetch. Answered exactly once.
@@ -212,6 +276,13 @@ pub trait Lane {
     /// answered. The job: it is not, `read` said no or was not called.
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
         let _ = read;
+        Some(job)
+    }
+    /// Whether an earlier session of this run has left the object at the destination, with the size and time that `meta`
+    /// says: then it need not be fetched, and the job is answered. `meta` is called only where there is something to
+    /// compare with.
+    fn is_there(&self, job: Job, meta: &mut dyn FnMut(&Job) -> Option<ObjectMeta>) -> Option<Job> {
+        let _ = meta;
         Some(job)
     }
     /// The object is complete.

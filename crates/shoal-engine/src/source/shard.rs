@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source};
+use super::{Behind, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source};
 use crate::error::{Error, Kind, Result};
 use crate::partition::{Cursor, Partition};
+use crate::session::Twice;
 
 /// Part `index` of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +74,26 @@ impl Source for Shard {
     fn remarks(&self) -> Vec<String> {
         self.inner.remarks()
     }
-    fn repeats_fail(&self) -> bool {
-        self.inner.repeats_fail()
+    fn twice(&self) -> Twice {
+        self.inner.twice()
+    }
+    fn has_times(&self) -> bool {
+        self.inner.has_times()
+    }
+    fn behind(&self) -> Behind {
+        self.inner.behind()
+    }
+    fn secrets(&self) -> Vec<u8> {
+        self.inner.secrets()
     }
     fn is_network(&self) -> bool {
         self.inner.is_network()
     }
     fn lists_below(&self, directory: &Path) -> bool {
         self.inner.lists_below(directory)
+    }
+    fn root_mode(&self) -> Option<u32> {
+        self.inner.root_mode()
     }
     fn is_whole(&self) -> bool {
         self.inner.is_whole()
@@ -117,12 +130,17 @@ impl Entries for EntriesOfPart {
 
     fn get(&self, index: u32) -> Entry<'_> {
         let entry = self.inner.get(index);
-        let elsewhere = (!self.part.has(entry.name)).then_some(Skip::Elsewhere);
+        // What could not be listed is missing in every part.
+        let elsewhere = (entry.unlisted.is_none() && !self.part.has(entry.name)).then_some(Skip::Elsewhere);
         Entry { skip: entry.skip.or(elsewhere), ..entry }
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {
         self.inner.within(index)
+    }
+
+    fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
+        self.inner.directory_mode(directory)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Settled, Sink, Start, Started, Writer};
 
@@ -52,8 +52,14 @@ impl Sink for FailingSink {
     fn journal_dir(&self) -> Option<PathBuf> {
         self.inner.journal_dir()
     }
+    fn has_begun(&self) -> bool {
+        self.inner.has_begun()
+    }
     fn start(&self, start: &Start) -> Result<Started> {
         self.inner.start(start)
+    }
+    fn clock(&self) -> Result<Option<i64>> {
+        self.inner.clock()
     }
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
         Ok(Box::new(FailingWriter { inner: self.inner.writer(lane)?, fuse: self.fuse.clone() }))
@@ -81,11 +87,14 @@ struct FailingWriter {
 }
 
 impl Writer for FailingWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
-        self.inner.open(slot, partition, mode)
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
+        self.inner.open(slot, partition, mode, modes)
     }
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
         self.fuse.run(|| self.inner.put(slot, name, meta, payload))
+    }
+    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        self.inner.has(slot, name, meta)
     }
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let inner = self.fuse.run(|| self.inner.begin(slot, name, meta))?;

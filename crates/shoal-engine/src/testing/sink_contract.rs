@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::name::Name;
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::{Cursor, Key, Partition};
+use crate::session::Interval;
 use crate::sink::{Mode, Put, Sealed, Sink, Start, Writer};
 use crate::testing::names::LEGAL;
 
@@ -70,11 +71,19 @@ impl Suite<'_> {
         }
     }
 
-    fn begin(&self, path: &Path, first_began: Option<i128>) -> (Arc<dyn Sink>, i128) {
+    fn begin(&self, path: &Path, earlier: Option<Interval>) -> (Arc<dyn Sink>, Option<i64>) {
         let sink = (self.make)(path);
-        let started = sink.start(&Start { first_began }).expect("start");
+        let sessions = Vec::from_iter(earlier);
+        let started = sink.start(&Start { sessions, ..Start::default() }).expect("start");
         assert!(!started.durability.is_empty() && !started.publish.is_empty(), "the barrier is named");
+        assert!(!self.keeps(path) || started.began.is_some(), "what keeps objects has a clock");
         (sink, started.began)
+    }
+
+    /// The session of a sink that is cut off now, as the journal would know it.
+    fn cut_off(&self, sink: &dyn Sink, began: Option<i64>) -> Option<Interval> {
+        let (low, seen) = (began?, sink.clock().expect("clock")?);
+        Some(Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: true, volatile: true })
     }
 
     fn expect(&self, path: &Path, wanted: &[(&[u8], &[u8])]) {
@@ -96,7 +105,7 @@ fn sizes(objects: &Objects) -> Vec<(String, usize)> {
 fn whole_objects_arrive(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(7), Mode::Fresh).expect("open");
+    writer.open(0, &partition(7), Mode::Fresh, Box::new(())).expect("open");
     assert_eq!(put(&mut *writer, 0, b"a", b"alpha"), Put::Written);
     assert_eq!(put(&mut *writer, 0, b"deep/er/b", b""), Put::Written);
     let owned = Payload::Owned(vec![9; 100_000]);
@@ -111,7 +120,7 @@ fn whole_objects_arrive(suite: &Suite<'_>, path: &Path) {
 fn objects_in_pieces_arrive(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(3, &partition(0), Mode::Fresh).expect("open");
+    writer.open(3, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     let meta = ObjectMeta { size: Some(1_000_000), ..ObjectMeta::default() };
     let mut object = writer.begin(3, &name(b"d/large"), &meta).expect("begin");
     for _ in 0..10 {
@@ -130,7 +139,7 @@ fn objects_in_pieces_arrive(suite: &Suite<'_>, path: &Path) {
 fn an_unfinished_object_leaves_nothing(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     let mut object = writer.begin(0, &name(b"broken"), &ObjectMeta::default()).expect("begin");
     object.write(b"the first half").expect("write");
     drop(object);
@@ -145,8 +154,8 @@ fn an_unfinished_object_leaves_nothing(suite: &Suite<'_>, path: &Path) {
 fn two_slots_are_open_at_once(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(10), Mode::Fresh).expect("open");
-    writer.open(1, &partition(11), Mode::Fresh).expect("open");
+    writer.open(0, &partition(10), Mode::Fresh, Box::new(())).expect("open");
+    writer.open(1, &partition(11), Mode::Fresh, Box::new(())).expect("open");
     put(&mut *writer, 0, b"x", b"1");
     put(&mut *writer, 1, b"y", b"22");
     put(&mut *writer, 0, b"z", b"333");
@@ -161,10 +170,10 @@ fn two_slots_are_open_at_once(suite: &Suite<'_>, path: &Path) {
 fn a_discarded_slot_is_gone_and_its_number_free(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     put(&mut *writer, 0, b"given-up", b"1");
     writer.discard(0);
-    writer.open(0, &partition(1), Mode::Fresh).expect("the number is free again");
+    writer.open(0, &partition(1), Mode::Fresh, Box::new(())).expect("the number is free again");
     put(&mut *writer, 0, b"kept", b"22");
     let sealed = writer.seal(0).expect("seal");
     assert_eq!((sealed.seq, sealed.objects, sealed.bytes), (1, 1, 2));
@@ -179,7 +188,7 @@ fn parts_of_a_partition_are_written_by_two_writers(suite: &Suite<'_>, path: &Pat
                 let sink = &sink;
                 scope.spawn(move || {
                     let mut writer = sink.writer(lane).expect("writer");
-                    writer.open(0, &partition(5), Mode::Fresh).expect("open");
+                    writer.open(0, &partition(5), Mode::Fresh, Box::new(())).expect("open");
                     for at in 0..50 {
                         let name = format!("shared/{}/{lane}-{at}", at % 7);
                         assert_eq!(put(&mut *writer, 0, name.as_bytes(), name.as_bytes()), Put::Written);
@@ -202,7 +211,7 @@ fn parts_of_a_partition_are_written_by_two_writers(suite: &Suite<'_>, path: &Pat
 fn odd_legal_names_are_kept_byte_for_byte(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     for (at, raw) in LEGAL().iter().enumerate() {
         if at % 2 == 0 {
             assert_eq!(put(&mut *writer, 0, raw, raw), Put::Written);
@@ -222,7 +231,7 @@ fn odd_legal_names_are_kept_byte_for_byte(suite: &Suite<'_>, path: &Path) {
 fn a_directory_counts_as_nothing_and_is_in_nobodys_way(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     for raw in [&b"empty"[..], b"a/b/c", b"a/b/c", b"a"] {
         writer.directory(0, &name(raw)).expect("a directory, also one that is there");
     }
@@ -246,16 +255,24 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
     let (sink, _) = suite.begin(path, None);
     let (mut one, mut two) = (sink.writer(0).expect("writer"), sink.writer(1).expect("writer"));
     let (second, third) = if suite.across { (1, 2) } else { (0, 0) }; // or other parts of the same partition
-    one.open(0, &partition(0), Mode::Fresh).expect("open");
-    two.open(0, &partition(second), Mode::Fresh).expect("open");
-    one.open(1, &partition(third), Mode::Again).expect("open");
+    one.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
+    two.open(0, &partition(second), Mode::Fresh, Box::new(())).expect("open");
+    one.open(1, &partition(third), Mode::Again, Box::new(())).expect("open");
     assert_eq!(put(&mut *one, 0, b"same", b"first"), Put::Written);
-    assert_eq!(put(&mut *one, 0, b"same", b"within a partition"), Put::Duplicate);
-    assert_eq!(put(&mut *two, 0, b"same", b"across partitions"), Put::Duplicate);
-    assert_eq!(put(&mut *one, 1, b"same", b"in one that is redone"), Put::Duplicate);
-    if let Ok(mut object) = two.begin(0, &name(b"same"), &ObjectMeta::default()) {
-        object.write(b"in pieces").expect("write");
-        assert_eq!(object.finish().expect("finish"), Put::Duplicate);
+    assert_eq!(put(&mut *one, 0, b"same", b"first"), Put::Duplicate, "the same bytes again");
+    second_fails(&mut *one, 0, b"within a partition");
+    second_fails(&mut *two, 0, b"across partitions");
+    second_fails(&mut *one, 1, b"in one that is redone");
+    for (bytes, wanted) in [(&b"first"[..], Some(Put::Duplicate)), (b"in pieces", None)] {
+        if let Ok(mut object) = two.begin(0, &name(b"same"), &ObjectMeta::default()) {
+            object.write(bytes).expect("write");
+            let put = object.finish();
+            assert_eq!(
+                put.as_ref().err().map(crate::Error::kind),
+                wanted.is_none().then_some(crate::Kind::NameConflict)
+            );
+            assert_eq!(put.ok(), wanted);
+        }
     }
     let sealed = vec![one.seal(0).expect("seal"), two.seal(0).expect("seal"), one.seal(1).expect("seal")];
     assert_eq!(sealed.iter().map(|part| part.objects).collect::<Vec<_>>(), [1, 0, 0]);
@@ -266,23 +283,24 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
 fn leftovers_of_a_run_that_was_cut_off_are_replaced(suite: &Suite<'_>, path: &Path) {
     let (sink, first_began) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     put(&mut *writer, 0, b"d/left", b"half");
     put(&mut *writer, 0, b"d/left-in-pieces", b"half");
     drop(writer); // cut off: neither sealed nor synced
+    let earlier = suite.cut_off(&*sink, first_began);
     drop(sink);
 
-    let (sink, began) = suite.begin(path, Some(first_began));
-    assert!(!suite.keeps(path) || began > first_began, "the second run begins later than the first");
+    let (sink, began) = suite.begin(path, earlier);
+    assert!(!suite.keeps(path) || began > first_began, "the second session begins later than the first");
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Again).expect("open");
+    writer.open(0, &partition(0), Mode::Again, Box::new(())).expect("open");
     assert_eq!(put(&mut *writer, 0, b"d/left", b"the whole"), Put::Written);
     let mut object = writer.begin(0, &name(b"d/left-in-pieces"), &ObjectMeta::default()).expect("begin");
     object.write(b"the ").and_then(|()| object.write(b"whole")).expect("write");
     assert_eq!(object.finish().expect("finish"), Put::Written);
     if suite.keeps(path) {
-        let twice = put(&mut *writer, 0, b"d/left", b"a duplicate, not a leftover");
-        assert_eq!(twice, Put::Duplicate);
+        let again = writer.put(0, &name(b"d/left"), &ObjectMeta::default(), Payload::Borrowed(b"not a leftover"));
+        assert_eq!(again.expect_err("the first of this session stays").kind(), crate::Kind::NameConflict);
     }
     let sealed = writer.seal(0).expect("seal");
     settle(&*sink, vec![sealed], &[0]);
@@ -295,27 +313,28 @@ fn what_another_run_finished_is_not_replaced(suite: &Suite<'_>, path: &Path) {
     }
     let (sink, first_began) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Fresh).expect("open");
+    writer.open(0, &partition(0), Mode::Fresh, Box::new(())).expect("open");
     put(&mut *writer, 0, b"done", b"committed");
     let sealed = writer.seal(0).expect("seal");
     settle(&*sink, vec![sealed], &[0]);
+    let earlier = suite.cut_off(&*sink, first_began);
     drop((writer, sink));
 
     if suite.across {
-        // The same name again, in a partition never handed out before: a duplicate of the joined run.
-        let (sink, _) = suite.begin(path, Some(first_began));
+        // The same object again, in a later session of this run.
+        let (sink, _) = suite.begin(path, earlier);
         let mut writer = sink.writer(0).expect("writer");
-        writer.open(0, &partition(9), Mode::Fresh).expect("open");
-        assert_eq!(put(&mut *writer, 0, b"done", b"listed again"), Put::Duplicate);
+        writer.open(0, &partition(9), Mode::Fresh, Box::new(())).expect("open");
+        assert_eq!(put(&mut *writer, 0, b"done", b"committed"), Put::Kept);
         writer.discard(0);
     }
 
-    // A run of its own, which did not write it: a stranger's object.
+    // A run of its own, which did not write it.
     let (sink, _) = suite.begin(path, None);
     let mut writer = sink.writer(0).expect("writer");
-    writer.open(0, &partition(0), Mode::Again).expect("open");
+    writer.open(0, &partition(0), Mode::Again, Box::new(())).expect("open");
     let refused = writer.put(0, &name(b"done"), &ObjectMeta::default(), Payload::Borrowed(b"another"));
-    assert_eq!(refused.expect_err("a stranger's object stays").kind(), crate::Kind::Exists);
+    assert_eq!(refused.expect_err("another run's object stays").kind(), crate::Kind::Exists);
     suite.expect(path, &[(b"done", b"committed")]);
 }
 
@@ -324,7 +343,7 @@ fn sync_names_what_was_sealed(suite: &Suite<'_>, path: &Path) {
     let mut writer = sink.writer(0).expect("writer");
     let mut durable = Vec::new();
     for seq in 0..20 {
-        writer.open(0, &partition(seq), Mode::Fresh).expect("open");
+        writer.open(0, &partition(seq), Mode::Fresh, Box::new(())).expect("open");
         put(&mut *writer, 0, format!("{seq}/x").as_bytes(), b"x");
         let sealed = writer.seal(0).expect("seal");
         let settled = sink.sync(vec![sealed], false).expect("sync");
@@ -344,6 +363,11 @@ fn settle(sink: &dyn Sink, sealed: Vec<Sealed>, wanted: &[u64]) {
     durable.dedup();
     assert_eq!(durable, wanted);
     sink.finish().expect("finish");
+}
+
+fn second_fails(writer: &mut dyn Writer, slot: u32, bytes: &[u8]) {
+    let refused = writer.put(slot, &name(b"same"), &ObjectMeta::default(), Payload::Borrowed(bytes));
+    assert_eq!(refused.expect_err("other bytes fail").kind(), crate::Kind::NameConflict);
 }
 
 fn put(writer: &mut dyn Writer, slot: u32, raw: &[u8], bytes: &[u8]) -> Put {

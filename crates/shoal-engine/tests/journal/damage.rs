@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Resume, Retried, status};
+use shoal_engine::journal::{Commit, Durable, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled, status};
 use shoal_engine::{Error, Key, Kind};
 use tempfile::TempDir;
 
@@ -13,7 +13,7 @@ use crate::{commit, done, failed, fast_dir, fold, key_of, open, open_with, refus
 /// Folded: 0, 1 with failures `a` (for good) and `b` (deferred). In the window: 3 with failure `c`, and 5.
 fn sample_journal(dir: &Path) {
     let (mut journal, _) = open(dir);
-    journal.began(1).unwrap();
+    journal.begin_session(Some(1), false).unwrap();
     journal.mark(8).unwrap();
     journal.sample(1_000, 1, 1);
     let folded = vec![done(0, vec![failed("a", None)]), done(1, vec![failed("b", Some(1))])];
@@ -21,7 +21,7 @@ fn sample_journal(dir: &Path) {
     journal.commit(&commit(vec![done(3, vec![failed("c", None)]), done(5, vec![])]), Durable::All).unwrap();
 }
 
-fn execute(dir: &Path, sql: &str) {
+pub(crate) fn execute(dir: &Path, sql: &str) {
     let database = Connection::open(dir.join(".shoal/journal.db")).unwrap();
     assert_eq!(database.execute(sql, []).unwrap(), 1, "{sql}");
 }
@@ -82,7 +82,7 @@ fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
         assert!(error.line().contains("1 records of failed objects"), "{error}");
         assert!(error.advice().unwrap().contains("--again"), "{error}");
         let (journal, resume) = open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap();
-        assert_eq!((resume.frontier, resume.mark, resume.totals.listed), (0, 8, 0));
+        assert_eq!((resume.frontier, resume.mark, resume.totals.listed), (0, MARK_ALL, 0));
         drop(journal);
         open(dir.path());
     }
@@ -90,7 +90,16 @@ fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
 
 #[test]
 fn a_damaged_run_or_prefix_is_refused_with_advice() {
-    let columns = ["source = 'x'", "options = '[]'", "options = '{'", "started = 1", "sum = 1", "id = 1"];
+    let columns = [
+        "source = 'x'",
+        "options = '[]'",
+        "options = '{'",
+        "started = 1",
+        "salt = zeroblob(16)",
+        "secrets = zeroblob(32)",
+        "sum = 1",
+        "id = 1",
+    ];
     let runs = columns.map(|change| format!("UPDATE run SET {change}"));
     let columns = [
         "epoch = 1",
@@ -104,7 +113,6 @@ fn a_damaged_run_or_prefix_is_refused_with_advice() {
         "bytes = 0",
         "mark = 0",
         "sessions = 9",
-        "began = '2'",
         "completed = 1",
         "boot = 'x'",
         "sum = 0",
@@ -149,7 +157,7 @@ fn another_format_and_foreign_databases_are_refused() {
         database.execute_batch(sql).unwrap();
     };
     let cases = [
-        ("PRAGMA user_version = 2", Kind::JournalMismatch, "format 2"),
+        ("PRAGMA user_version = 1", Kind::JournalMismatch, "format 1"),
         ("PRAGMA user_version = 0", Kind::JournalMismatch, "format 0"),
         ("PRAGMA application_id = 7", Kind::Journal, "not a journal of shoal"),
         ("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM failure; END", Kind::Journal, "tables"),
@@ -240,8 +248,10 @@ fn history() -> History {
         for partition in &partitions {
             keys.entry(partition.seq).or_default().push(partition.key);
         }
-        let retried =
-            vec![Retried { locator: format!("{}/0", 3 * step / 2).into_bytes().into(), outcome: Ok(Some(1)) }];
+        let retried = vec![Retried {
+            locator: format!("{}/0", 3 * step / 2).into_bytes().into(),
+            outcome: Ok(Settled::Written { bytes: 1, kept: false }),
+        }];
         let fold = fold(frontier).filter(|_| frontier > 0);
         journal.commit(&Commit { done: partitions, retried, fold }, Durable::All).unwrap();
         state(frontier, mark);

@@ -1,7 +1,7 @@
 //! Objects that failed: deferred, taken, answered, taken up again.
 
-use shoal_engine::Counts;
-use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Retried};
+use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Retried, Settled};
+use shoal_engine::{Counts, Reason};
 
 use crate::{commit, done, failed, fast_dir, fold, open, open_with};
 
@@ -15,7 +15,7 @@ fn answer(journal: &mut Journal, retried: Vec<Retried>) {
 }
 
 fn written(locator: &str, bytes: u64) -> Retried {
-    Retried { locator: locator.as_bytes().into(), outcome: Ok(Some(bytes)) }
+    Retried { locator: locator.as_bytes().into(), outcome: Ok(Settled::Written { bytes, kept: false }) }
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_deferred_object_is_handed_out_once_until_it_is_answered() {
     answer(&mut journal, vec![later, written("b", 70)]);
     assert_eq!(journal.totals(), Counts { listed: 10, written: 7, failed: 1, unfinished: 2, bytes: 112, skipped: 0 });
     assert_eq!(take(&mut journal, 9_999, 9), ["c", "a"]);
-    let skipped = Retried { locator: b"c".as_slice().into(), outcome: Ok(None) };
+    let skipped = Retried { locator: b"c".as_slice().into(), outcome: Ok(Settled::Skipped(Reason::Vanished)) };
     let lost = Retried { locator: b"a".as_slice().into(), outcome: Err(failed("a", None)) };
     answer(&mut journal, vec![skipped, lost, written("nobody", 1)]);
     let end = Counts { listed: 10, written: 7, skipped: 1, failed: 2, unfinished: 0, bytes: 112 };
@@ -99,6 +99,18 @@ fn an_object_that_failed_in_two_places_is_written_once() {
 }
 
 #[test]
+fn a_later_try_that_is_an_hour_ahead_was_planned_before_the_clock_was_set_back_and_is_due() {
+    let dir = fast_dir();
+    let (mut journal, _) = open(dir.path());
+    const NOW: u64 = 1_800_000_000_000;
+    let planned = [("an hour", 3_600_000), ("two minutes", 120_000), ("a second", 1_000)];
+    let failures = planned.map(|(locator, ahead)| failed(locator, Some(NOW + ahead))).to_vec();
+    journal.commit(&commit(vec![done(0, failures)]), Durable::All).unwrap();
+    assert_eq!(take(&mut journal, NOW, 9), ["an hour"], "no host asks for so long a wait");
+    assert_eq!(take(&mut journal, NOW + 120_000, 9), ["a second", "two minutes"]);
+}
+
+#[test]
 fn retry_failed_takes_every_failure_up_again() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
@@ -123,7 +135,10 @@ fn retry_failed_takes_every_failure_up_again() {
         }
         assert!(due.iter().all(|due| due.tries == 0 && due.tried_ms == 0));
         taken += due.len();
-        let retried = due.into_iter().map(|due| Retried { locator: due.locator, outcome: Ok(Some(1)) }).collect();
+        let retried = due
+            .into_iter()
+            .map(|due| Retried { locator: due.locator, outcome: Ok(Settled::Written { bytes: 1, kept: false }) })
+            .collect();
         answer(&mut journal, retried);
     }
     assert_eq!(taken, FAILURES);

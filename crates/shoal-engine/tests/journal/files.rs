@@ -184,13 +184,14 @@ fn a_forked_child_neither_keeps_nor_drops_its_parents_lock() {
     assert!(reopened.is_ok(), "the child's copy of the lock does not count");
 }
 
-/// A small file system in memory, gone with this value; `None` where that needs more rights than we have.
+/// A small file system in memory, gone with this value.
 struct Mount(tempfile::TempDir);
 
 impl Mount {
-    fn new(options: &str) -> Option<Mount> {
+    fn new(options: &str) -> Mount {
         let mount = Mount(tempfile::tempdir().unwrap());
-        mount.call(0, options).then_some(mount)
+        assert!(mount.call(0, options), "needs root, to mount: {}", std::io::Error::last_os_error());
+        mount
     }
 
     fn call(&self, flags: libc::c_ulong, options: &str) -> bool {
@@ -212,14 +213,6 @@ impl Drop for Mount {
     }
 }
 
-fn mounted(options: &str) -> Option<Mount> {
-    let mount = Mount::new(options);
-    if mount.is_none() {
-        eprintln!("skipped: mounting a small tmpfs needs root");
-    }
-    mount
-}
-
 /// Takes all the room there is.
 fn fill(path: &Path) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
@@ -229,10 +222,9 @@ fn fill(path: &Path) {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn on_a_full_disk_the_ballast_lets_the_last_commit_through() {
-    let Some(mount) = mounted("size=4m") else {
-        return;
-    };
+    let mount = Mount::new("size=4m");
     let root = mount.0.path();
     let (mut journal, _) = open(root);
     let many = |seq, failures: usize| {
@@ -265,10 +257,9 @@ fn on_a_full_disk_the_ballast_lets_the_last_commit_through() {
 }
 
 #[test]
+#[ignore = "needs root, to mount"]
 fn a_read_only_disk_can_be_looked_at_but_not_resumed() {
-    let Some(mount) = mounted("size=8m") else {
-        return;
-    };
+    let mount = Mount::new("size=8m");
     let root = mount.0.path();
     let (mut journal, _) = open(root);
     journal
@@ -283,4 +274,24 @@ fn a_read_only_disk_can_be_looked_at_but_not_resumed() {
     let error = refused(open_with(root, &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::DestinationReadOnly, "{error}");
     assert_eq!(status(root).unwrap().runs[0].totals.failed, 1);
+}
+
+#[test]
+fn a_destination_moved_away_leaves_the_journal_of_its_successor_whole() {
+    let root = fast_dir();
+    let (here, away) = (root.path().join("out"), root.path().join("old"));
+    let (mut first, _) = open(&here);
+    first.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
+    std::fs::rename(&here, &away).unwrap();
+    let (mut second, _) = open(&here);
+    second.commit(&commit(vec![done(0, vec![]), done(1, vec![])]), Durable::All).unwrap();
+    let log = here.join(".shoal/journal.db-wal");
+    assert!(log.exists(), "this is about the write-ahead log");
+    drop(first);
+    assert!(log.exists(), "the log of the second is not the first one's to remove");
+    std::mem::forget(second); // killed: all there is of it is in its files
+    for (root, listed) in [(&here, 2), (&away, 1)] {
+        let totals = status(root).unwrap().runs[0].totals;
+        assert_eq!(totals.listed, listed * done(0, vec![]).listed, "{}", root.display());
+    }
 }

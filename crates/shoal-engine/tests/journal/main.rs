@@ -1,12 +1,14 @@
 //! The journal's promises: what was committed is there after any end of the process, and nothing else is.
 //!
-//! Here: fixtures, resume, partitions done again, options. Elsewhere: `deferred.rs`, `files.rs` (places, links, locks, full
-//! disks), `damage.rs` (cut and flipped bytes), `status.rs`, `model.rs` (random operations against a dictionary).
+//! Here: fixtures, resume, partitions done again, options. Elsewhere: `sessions.rs`, `deferred.rs`, `files.rs` (places, links, locks, full
+//! disks), `damage.rs` (cut and flipped bytes), `skipped.rs`, `status.rs`, `model.rs` (random operations against a dictionary).
 
 mod damage;
 mod deferred;
 mod files;
 mod model;
+mod sessions;
+mod skipped;
 mod status;
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,9 +16,9 @@ mod support;
 use std::path::Path;
 
 use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, Machine, OpenOptions, Place, Resume, RunKey,
+    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, Machine, OpenOptions, Place, Resume, RunKey,
 };
-use shoal_engine::{Counts, Cursor, Error, Key, Kind};
+use shoal_engine::{Counts, Cursor, Error, Key, Kind, Reason, Skips};
 use tempfile::TempDir;
 
 /// A directory in memory where there is one, so that a thousand syncs take no time.
@@ -28,6 +30,7 @@ fn run_key() -> RunKey {
     RunKey {
         source: "http://127.0.0.1:8080".to_owned(),
         options: vec![("layout".to_owned(), "names".to_owned()), ("cut".to_owned(), "100".to_owned())],
+        secrets: Vec::new(),
     }
 }
 
@@ -56,10 +59,15 @@ fn chain_to(frontier: u64) -> Key {
     (0..frontier).fold(Key::default(), |chain, seq| chain.chain(key_of(seq)))
 }
 
+/// So many that were filtered.
+fn skips(count: u64) -> Skips {
+    [(Reason::Filtered, count)].into_iter().collect()
+}
+
 /// A partition of ten objects of 7 bytes, all written but those that failed.
 fn done(seq: u64, failures: Vec<Failed>) -> Done {
     let written = 10 - failures.len() as u64;
-    Done { seq, key: key_of(seq), listed: 10, written, skipped: 0, bytes: 7 * written, failures }
+    Done { seq, key: key_of(seq), listed: 10, written, bytes: 7 * written, failures, ..Done::default() }
 }
 
 fn failed(locator: &str, due_ms: Option<u64>) -> Failed {
@@ -89,15 +97,15 @@ fn a_new_journal_starts_at_the_beginning() {
     let (_journal, resume) = open(dir.path());
     assert_eq!((resume.frontier, resume.mark, resume.cursor), (0, 0, None));
     assert_eq!(resume.totals, Counts::default());
-    assert_eq!((resume.completed_at, resume.first_began), (None, None));
-    assert!(resume.done.is_empty() && resume.notes.is_empty());
+    assert_eq!(resume.completed_at, None);
+    assert!(resume.sessions.is_empty() && resume.done.is_empty() && resume.notes.is_empty());
 }
 
 #[test]
 fn what_was_committed_is_resumed() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
-    journal.began(-5).unwrap();
+    journal.begin_session(Some(-5), false).unwrap();
     journal.mark(8).unwrap();
     let first = Commit {
         done: vec![done(0, vec![]), done(1, vec![failed("a", None)]), done(4, vec![failed("b", Some(9))])],
@@ -110,12 +118,12 @@ fn what_was_committed_is_resumed() {
     drop(journal);
 
     let (mut journal, resume) = open(dir.path());
-    journal.began(77).unwrap();
+    journal.begin_session(Some(77), false).unwrap();
     assert_eq!(resume.frontier, 2);
     assert_eq!(resume.cursor, Some(Cursor(b"token 2".as_slice().into())));
     assert_eq!(resume.chain, chain_to(2));
     assert_eq!(resume.done, [(4, key_of(4)), (6, key_of(6))].into());
-    assert_eq!((resume.mark, resume.first_began, resume.deferred), (8, Some(-5), 1));
+    assert_eq!((resume.mark, resume.sessions[0].low, resume.deferred), (8, -5, 1));
     let expected = Counts { listed: 40, written: 38, failed: 1, unfinished: 1, bytes: 266, skipped: 0 };
     assert_eq!(resume.totals, expected);
     assert_eq!(totals, expected);
@@ -138,7 +146,7 @@ fn a_partition_done_again_replaces_its_counts_and_failures() {
     let before = vec![failed("a", None), failed("b", Some(5)), failed("c", None)];
     journal.commit(&commit(vec![done(3, before), done(4, vec![failed("x", None)])]), Durable::All).unwrap();
     let again =
-        Done { key: Key(99), listed: 4, written: 2, skipped: 1, bytes: 50, ..done(3, vec![failed("d", None); 1]) };
+        Done { key: Key(99), listed: 4, written: 2, skips: skips(1), bytes: 50, ..done(3, vec![failed("d", None); 1]) };
     for _ in 0..2 {
         journal.commit(&commit(vec![again.clone()]), Durable::All).unwrap();
         let expected = Counts { listed: 14, written: 11, skipped: 1, failed: 2, unfinished: 0, bytes: 113 };
@@ -166,7 +174,7 @@ fn a_commit_that_makes_no_sense_leaves_nothing_behind() {
     let totals = journal.totals();
     let wrong = [
         commit(vec![done(5, vec![]), Done { listed: 11, ..done(2, vec![]) }]), // does not balance
-        commit(vec![done(5, vec![]), Done { written: u64::MAX, skipped: 11, ..done(2, vec![]) }]), // overflows
+        commit(vec![done(5, vec![]), Done { written: u64::MAX, skips: skips(11), ..done(2, vec![]) }]), // overflows
         commit(vec![done(5, vec![]), done(0, vec![])]),                        // behind the frontier
         Commit { done: vec![done(5, vec![])], fold: fold(4), ..Commit::default() }, // a gap
         Commit { done: vec![done(5, vec![])], fold: fold(0), ..Commit::default() }, // back
@@ -197,11 +205,19 @@ fn other_options_are_refused_with_the_difference() {
 
     let force = OpenOptions { force_resume: true, ..OpenOptions::default() };
     let (journal, resume) = Journal::open(&place, &other, &force).unwrap();
-    assert_eq!(resume.done.len(), 1);
+    assert_eq!((resume.done.len(), resume.mark), (0, MARK_ALL), "it was done under other options");
     assert!(resume.notes[0].contains("layout: names -> partition"), "{:?}", resume.notes);
     drop(journal);
     let (_journal, resume) = Journal::open(&place, &other, &OpenOptions::default()).unwrap();
     assert!(resume.notes.is_empty(), "the new options are the run's own now");
+    drop(_journal);
+
+    let mut long = other;
+    long.options[0].1 = "x".repeat(300);
+    drop(Journal::open(&place, &long, &force).unwrap());
+    long.options[0].1.replace_range(299.., "y");
+    let error = refused(Journal::open(&place, &long, &OpenOptions::default()));
+    assert!(error.line().ends_with("(they differ further on)"), "{error}");
 }
 
 #[test]
@@ -223,10 +239,10 @@ fn another_source_is_another_run() {
 }
 
 #[test]
-fn again_forgets_everything_but_the_mark() {
+fn again_forgets_everything_but_the_sessions() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
-    journal.began(42).unwrap();
+    journal.begin_session(Some(42), false).unwrap();
     journal.mark(9).unwrap();
     journal
         .commit(
@@ -242,7 +258,7 @@ fn again_forgets_everything_but_the_mark() {
     let (journal, resume) = open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap();
     assert_eq!((resume.frontier, resume.cursor, resume.chain), (0, None, Key::default()));
     assert_eq!((resume.totals, resume.done.len(), resume.deferred), (Counts::default(), 0, 0));
-    assert_eq!((resume.mark, resume.first_began), (9, Some(42)));
+    assert_eq!((resume.mark, resume.sessions[0].low), (MARK_ALL, 42));
     assert_eq!(journal.failures(9).count(), 0);
     drop(journal);
     assert_eq!(open(dir.path()).1.totals, Counts::default());
@@ -280,7 +296,7 @@ fn what_was_never_durable_is_done_again_after_a_reboot() {
     assert_eq!((resume.frontier, resume.totals.listed), (1, 20));
     drop(journal);
     let (journal, resume) = open_with(dir.path(), &booted("two")).unwrap();
-    assert_eq!((resume.frontier, resume.done.len(), resume.mark), (0, 0, 3));
+    assert_eq!((resume.frontier, resume.done.len(), resume.mark), (0, 0, MARK_ALL));
     assert_eq!(resume.totals, Counts::default());
     assert!(resume.notes[0].contains("restarted"), "{:?}", resume.notes);
     drop(journal);

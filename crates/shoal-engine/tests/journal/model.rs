@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use shoal_engine::journal::{Commit, Done, Durable, Failed, Fold, Journal, OpenOptions, Resume, Retried};
-use shoal_engine::{Counts, Cursor, Key};
+use shoal_engine::journal::{
+    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled,
+};
+use shoal_engine::{Counts, Cursor, Key, Reason};
 
 use crate::{booted, failed, fast_dir, open_with};
 
@@ -45,7 +47,7 @@ impl Model {
     fn commit(&mut self, commit: &Commit, durable: Durable, boot: u64) {
         for done in &commit.done {
             self.rows.retain(|row| row.seq != done.seq);
-            let mut skipped = done.skipped;
+            let mut skipped = done.skips.total();
             for (at, failure) in done.failures.iter().enumerate() {
                 if done.failures[..at].iter().any(|other| other.locator == failure.locator) {
                     skipped += 1;
@@ -80,7 +82,7 @@ impl Model {
             let partition = self.partitions.get_mut(&row.seq).unwrap();
             match &retried.outcome {
                 Err(failed) => row.due_ms = failed.due_ms,
-                Ok(Some(bytes)) if first => {
+                Ok(Settled::Written { bytes, .. }) if first => {
                     partition.written += 1;
                     partition.bytes += bytes;
                 }
@@ -94,7 +96,7 @@ impl Model {
     }
 
     fn reset(&mut self) {
-        *self = Model { mark: self.mark, ..Model::default() };
+        *self = Model { mark: MARK_ALL, ..Model::default() };
     }
 
     fn totals(&self) -> Counts {
@@ -164,7 +166,16 @@ impl Pair {
             .collect();
         let (written, skipped) = (random.u64(..100), random.u64(..3));
         let listed = written + skipped + failures.len() as u64;
-        Done { seq, key: Key(random.u128(..)), listed, written, skipped, bytes: written * random.u64(..9), failures }
+        Done {
+            seq,
+            key: Key(random.u128(..)),
+            listed,
+            written,
+            skips: super::skips(skipped),
+            bytes: written * random.u64(..9),
+            failures,
+            ..Done::default()
+        }
     }
 
     fn commit(&mut self) {
@@ -182,10 +193,10 @@ impl Pair {
                 let locator = row.locator.clone();
                 let text = String::from_utf8(locator.to_vec()).unwrap();
                 let outcome = match self.random.u8(..4) {
-                    0 => Ok(None),
+                    0 => Ok(Settled::Skipped(Reason::Vanished)),
                     1 => Err(failed(&text, None)),
                     2 => Err(failed(&text, Some(self.random.u64(..2_000)))),
-                    _ => Ok(Some(self.random.u64(..50))),
+                    _ => Ok(Settled::Written { bytes: self.random.u64(..50), kept: self.random.bool() }),
                 };
                 retried.push(Retried { locator, outcome });
             }

@@ -9,7 +9,7 @@ use crate::{commit, done, failed, fast_dir, fold, open, open_with};
 fn status_shows_a_run_that_is_going_on() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
-    journal.began(1).unwrap();
+    journal.begin_session(Some(1), false).unwrap();
     journal.sample(1_000, 0, 0);
     let failures = vec![failed("a", None), failed("b", Some(5))];
     journal

@@ -5,3 +5,5 @@ mod life;
 mod objects;
 mod pages;
 mod refusals;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,15 +1,20 @@
 //! Objects: bytes, versions, ranges, pipelined requests, ids.
 
 use crate::client::{Client, GRACE, serve, serve_with, synthetic, tree};
+use crate::support::{ext4_in_seconds, in_private_mounts};
 use shoal_engine::serve::Options;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read as _;
-use std::time::Duration;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 #[test]
 fn head_conditions_and_ranges_follow_the_standard() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("digits"), "0123456789").unwrap();
+    std::thread::sleep(Duration::from_millis(50)); // a file that has just changed has another tag in each answer
     let directory = serve_with(root.path(), Options::default());
     let objects = synthetic(3, 10);
     for (server, target, whole) in
@@ -47,6 +52,43 @@ fn head_conditions_and_ranges_follow_the_standard() {
     let after = client.get("/get/digits");
     assert_eq!(after.text(), "9876543210");
     assert_ne!(after.header("etag"), before.as_deref());
+}
+
+#[test]
+fn no_two_answers_with_one_tag_have_different_bytes_however_fast_a_file_changes() {
+    let temp = tempfile::tempdir().unwrap();
+    in_private_mounts(|| {
+        // Where change times have long steps: a change within one shows in none of them.
+        let root = ext4_in_seconds(temp.path());
+        let path = root.join("file");
+        fs::write(&path, [0; 40_000]).unwrap();
+        let (_server, mut client) = serve(&root);
+        let over = AtomicBool::new(false);
+        let (mut told, mut versions) = (HashMap::new(), HashSet::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = fs::File::options().write(true).open(&path).unwrap();
+                for (version, block) in (1..128).cycle().flat_map(|v: u8| (0..40).map(move |block| (v, block))) {
+                    file.write_all_at(&[version; 1000], block * 1000).unwrap();
+                    if over.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let until = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < until {
+                let answer = client.get("/get/file");
+                if answer.status == 200 {
+                    let (tag, text) = (answer.header("etag").unwrap().to_owned(), answer.text().to_owned());
+                    versions.insert(text.clone());
+                    told.entry(tag).or_insert_with(HashSet::new).insert(text);
+                }
+            }
+            over.store(true, Relaxed);
+        });
+        assert!(versions.len() > 1, "the file did not change fast enough for this test");
+        assert!(told.values().all(|texts| texts.len() == 1), "one tag, several contents");
+    });
 }
 
 #[test]

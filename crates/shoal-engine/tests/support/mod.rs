@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use shoal_engine::options::{Durability, Overwrite};
+use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, ObjectWriter, Put, Sealed, Sink, Start, Started, Writer};
 use shoal_engine::{Cursor, Key, Name, ObjectMeta, Partition, Payload, Result};
@@ -23,15 +24,29 @@ pub struct Run {
 
 impl Run {
     pub fn new(path: &Path) -> Run {
-        Run::with(path, DirOptions::default(), None, Mode::Fresh).unwrap()
+        Run::with(path, DirOptions::default(), &[], Mode::Fresh).unwrap()
     }
 
-    pub fn with(path: &Path, options: DirOptions, first_began: Option<i128>, mode: Mode) -> Result<Run> {
-        let sink = DirSink::new(path, options)?;
-        let started = sink.start(&Start { first_began })?;
+    /// A session of a run that has had these earlier ones.
+    pub fn with(path: &Path, options: DirOptions, earlier: &[Interval], mode: Mode) -> Result<Run> {
+        Run::started(path, options, &Start { sessions: earlier.to_vec(), ..Start::default() }, mode)
+    }
+
+    pub fn started(path: &Path, options: DirOptions, start: &Start, mode: Mode) -> Result<Run> {
+        Run::into(DirSink::new(path, options)?, start, mode)
+    }
+
+    pub fn into(sink: DirSink, start: &Start, mode: Mode) -> Result<Run> {
+        let started = sink.start(start)?;
         let mut writer = sink.writer(0)?;
-        writer.open(0, &partition(0), mode)?;
+        writer.open(0, &partition(0), mode, Box::new(()))?;
         Ok(Run { sink, started, writer, seq: 0 })
+    }
+
+    /// Ends the session as a kill would, and says what the journal knows of it.
+    pub fn cut_off(self) -> Interval {
+        let (low, seen) = (self.started.began.unwrap(), self.sink.clock().unwrap().unwrap());
+        Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: true, volatile: true }
     }
 
     pub fn put(&mut self, name: &str, bytes: &[u8]) -> Result<Put> {
@@ -56,7 +71,7 @@ impl Run {
     pub fn seal(&mut self) -> Sealed {
         let sealed = self.writer.seal(0).unwrap();
         self.seq += 1;
-        self.writer.open(0, &partition(self.seq), Mode::Fresh).unwrap();
+        self.writer.open(0, &partition(self.seq), Mode::Fresh, Box::new(())).unwrap();
         sealed
     }
 
@@ -66,6 +81,10 @@ impl Run {
         Ok(self.sink.sync(vec![sealed], false)?.durable)
     }
 }
+
+/// A session in which every file that is there may have been written.
+pub const EVER: Interval =
+    Interval { low: 0, seen: 0, high: i64::MAX, barrier: None, same_boot: true, sound: true, volatile: true };
 
 pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {
     DirOptions { durability, overwrite, ..DirOptions::default() }
@@ -112,26 +131,20 @@ pub fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Runs `test` on a thread whose mounts nobody else sees; they vanish with it, also when it panics or is killed. Whether
-/// that was possible: it takes root.
-pub fn in_private_mounts(test: impl FnOnce() + Send) -> bool {
+/// Runs `test` on a thread with mounts of its own; they vanish with it, also when it panics or is killed. This takes
+/// root: such a test is marked `#[ignore = "needs root, to mount"]`, and `scripts/test_rust.sh` runs it where it can.
+pub fn in_private_mounts(test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY: unshare changes only the calling thread, which ends with this closure.
-            if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0
-                || !mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")
-            {
-                eprintln!("skipped: mounting takes root");
-                return false;
-            }
+            let own = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+            assert!(own && mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, ""), "needs root, to mount");
             test();
-            true
         });
-        match thread.join() {
-            Ok(ran) => ran,
-            Err(panic) => std::panic::resume_unwind(panic),
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
         }
-    })
+    });
 }
 
 /// Mounts something, within [`in_private_mounts`].
@@ -164,6 +177,29 @@ pub fn tmpfs(path: &Path, data: &str) {
     assert!(mount("tmpfs", path.to_str().unwrap(), "tmpfs", 0, data), "{}", std::io::Error::last_os_error());
 }
 
+/// A small ext4 of its own on a loop device, made with these further arguments, within [`in_private_mounts`].
+pub fn ext4(base: &Path, on: &Path, made_with: &[&str]) {
+    let image = base.join("image");
+    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).args(made_with).arg(&image).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    std::fs::create_dir_all(on).unwrap();
+    mount_loop(&image, on, "loop");
+}
+
+/// Mounts an image with these options, within [`in_private_mounts`].
+pub fn mount_loop(image: &Path, on: &Path, data: &str) {
+    let mounted = Command::new("mount").args(["-o", data]).arg(image).arg(on).output().unwrap();
+    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+}
+
+/// A small file system that has change times without nanoseconds and remembers no births.
+pub fn ext4_in_seconds(base: &Path) -> PathBuf {
+    let disk = base.join("disk");
+    ext4(base, &disk, &["-I", "128"]);
+    disk
+}
+
 /// In a process that [`child`] started: where it works.
 pub fn as_child() -> Option<PathBuf> {
     std::env::var_os("SHOAL_TEST_CHILD").map(PathBuf::from)
@@ -181,7 +217,7 @@ pub fn child(name: &str, path: &Path, before: &[&str]) -> Output {
             command
         }
     };
-    let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
+    let arguments = ["--include-ignored", "--exact", name, "--nocapture", "--test-threads=1"];
     command.args(arguments).env("SHOAL_TEST_CHILD", path).output().unwrap()
 }
 

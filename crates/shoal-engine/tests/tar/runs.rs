@@ -3,10 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use shoal_engine::options::Workers;
 use shoal_engine::sink::Sink;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
-use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::source::archive::ArchiveOptions;
 use shoal_engine::testing::faults::FailingSink;
 use shoal_engine::testing::source_contract;
@@ -14,7 +12,7 @@ use shoal_engine::transfer::Transfer;
 use shoal_engine::{Kind, TransferOptions};
 
 use crate::writer::Tar;
-use crate::{Objects, archives, failures, gzip, packings, read, support, unpack, zstd};
+use crate::{Objects, archives, failures, gzip, packings, read, support, unpack, unpacks_whole, zstd};
 
 #[test]
 fn what_goes_beyond_a_limit_is_refused_before_anything_is_written() {
@@ -64,18 +62,7 @@ fn a_packed_archive_too_large_to_be_kept_is_read_forward_by_any_number_of_lanes(
     }
     let bytes = tar.end();
     assert!(bytes.len() > 40 << 20);
-    let temp = tempfile::tempdir().unwrap();
-    let path = temp.path().join("x.tar.zst");
-    std::fs::write(&path, zstd(&bytes)).unwrap();
-    for workers in [1, 3] {
-        let sink = MemorySink::new();
-        let options = TransferOptions { workers: Workers::Fixed(workers), ..TransferOptions::default() };
-        let source = archives(std::slice::from_ref(&path), ArchiveOptions::default());
-        let outcome = Transfer::new(source, Arc::new(sink.clone()), options).run(&mut |_| ControlFlow::Continue(()));
-        assert!(outcome.error.is_none(), "{:?}", outcome.error);
-        assert_eq!(outcome.report.run.failed, 0, "{:?}", outcome.report.failures);
-        assert!(sink.objects() == expected, "with {workers} workers");
-    }
+    unpacks_whole(&zstd(&bytes), &expected);
 }
 
 #[test]

@@ -297,7 +297,7 @@ fn directories_modes_times_and_links_on_disk() {
     let temp = tempfile::tempdir().unwrap();
     std::fs::write(temp.path().join("x.zip"), zip.done()).unwrap();
     let out = temp.path().join("out");
-    let options = TransferOptions { keep_times: true, ..TransferOptions::default() };
+    let options = TransferOptions { keep_times: Some(true), ..TransferOptions::default() };
     let sink = DirSink::new(&out, DirOptions::of(&options)).unwrap();
     let source = archives(temp.path(), "x.zip", ArchiveOptions::default());
     let outcome = Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()));

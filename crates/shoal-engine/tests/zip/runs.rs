@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shoal_engine::options::Workers;
+use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::sink::null::NullSink;
@@ -188,7 +189,7 @@ fn urls_and_null() {
     let expected = several(temp.path());
     let url = format!("zip:{}/*.zip", temp.path().to_str().unwrap());
     let source = source_from_url(&url, &SourceOptions::default()).unwrap();
-    assert!(source.identity().starts_with("zip:") && !source.is_network() && source.repeats_fail());
+    assert!(source.identity().starts_with("zip:") && !source.is_network() && source.twice() == Twice::Repeated);
     let outcome = Transfer::new(source, Arc::new(NullSink::new()), TransferOptions::default())
         .run(&mut |_| ControlFlow::Continue(()));
     assert_eq!(outcome.report.run.written, expected.len() as u64);

@@ -14,8 +14,10 @@ use crate::errors::records_error;
 /// Longest wait for others that append: they need milliseconds, so that one who holds the lock for longer has lost it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Appends whole records. The place of the first new one, how many there are, and the bytes of half a record that were cut
-/// off before.
+/// How to go on where a file ends within a record; a reader's hint is another.
+const CUT_HINT: &str = "look at the end of the file first; tail=\"cut\" cuts off what is behind the last whole record";
+
+/// Appends whole records. How many there are, the place of the first new one, and the bytes that were cut off before.
 #[pyfunction]
 pub fn append_records(
     py: Python<'_>,
@@ -24,16 +26,23 @@ pub fn append_records(
     format: &Bound<'_, RecordFormat>,
     offset: u64,
     durable: bool,
+    cut: bool,
 ) -> PyResult<(u64, u64, u64)> {
     let (rows, format) = (records.as_bytes(), format.get().format());
     let begun = Instant::now();
     loop {
-        let options = AppendOptions { offset, durable, wait: TICK };
+        let options = AppendOptions { offset, durable, wait: TICK, cut };
         match py.detach(|| append(&path, rows, format, options)) {
-            Ok(done) => return Ok((done.first, done.records, done.cut)),
+            Ok(done) => return Ok((done.records, done.first, done.cut)),
             // Nothing was written yet: between two looks for the lock there is time for one for signals.
             Err(error) if error.kind() == ErrorKind::Locked && begun.elapsed() < PATIENCE => py.check_signals()?,
-            Err(error) => return Err(records_error(py, &error)),
+            Err(error) => {
+                let told = records_error(py, &error);
+                if error.kind() == ErrorKind::Torn {
+                    told.value(py).setattr("hint", CUT_HINT)?;
+                }
+                return Err(told);
+            }
         }
     }
 }

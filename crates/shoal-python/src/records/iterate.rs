@@ -13,7 +13,7 @@
 
 use std::mem::ManuallyDrop;
 use std::os::raw::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -266,13 +266,16 @@ unsafe fn next_block(py: Python<'_>, state: *mut State) -> PyResult<bool> {
         let Some(mut blocks) = (*state).blocks.take() else { return Ok(false) };
         (*state).reading = Some(Owner::here());
         let turnstile = (*state).turnstile.clone();
-        let (blocks, read) = py.detach(move || {
+        let work = AssertUnwindSafe(move || {
             let _held = turnstile.lock().unwrap_or_else(PoisonError::into_inner);
             // Where the bytes are, without the loan: they stay there until the next call of `next_block`.
             let read = blocks.next_block().map(|block| block.map(|bytes| (bytes.as_ptr() as usize, bytes.len())));
             (blocks, read)
         });
+        let done = py.detach(|| catch_unwind(work));
+        // Also after a panic: other threads would wait for ever.
         (*state).reading = None;
+        let (blocks, read) = done.unwrap_or_else(|panic| resume_unwind(panic));
         match read.map_err(|error| records_error(py, &error))? {
             None => Ok(false),
             Some((start, length)) => {

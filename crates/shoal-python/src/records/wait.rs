@@ -7,6 +7,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::errors::no_thread;
+
 /// Signals are looked for at least every 100 ms.
 pub const TICK: Duration = Duration::from_millis(50);
 
@@ -27,8 +29,7 @@ pub fn run<T: Send>(
             result
         };
         let worker = thread::Builder::new().name("shoal-records".to_owned()).spawn_scoped(scope, body);
-        let worker =
-            worker.map_err(|error| PyRuntimeError::new_err(format!("a thread could not be started: {error}")))?;
+        let worker = worker.map_err(|refused| no_thread(py, &refused))?;
         let mut raised = None;
         // A panic of the work ends its thread without saying so.
         while !done.load(Ordering::Acquire) && !worker.is_finished() {

@@ -41,13 +41,35 @@ fn a_file_that_is_not_there_is_made() {
 }
 
 #[test]
-fn half_a_record_that_a_crash_left_is_cut_off() {
+fn bytes_behind_the_last_whole_record_are_refused_and_kept_unless_the_caller_has_them_cut_off() {
     let header = b"header";
-    let file = Written::new(&[header.as_slice(), &[1; 16], &[2; 9]].concat());
+    let before = [header.as_slice(), &[1; 16], &[2; 9]].concat();
+    let file = Written::new(&before);
     let with_header = AppendOptions { offset: 6, ..options() };
-    let done = append(&file.path, &[3; 32], &index_format(), with_header).unwrap();
+    let error = append(&file.path, &[3; 32], &index_format(), with_header).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Torn);
+    assert!(error.to_string().contains("1 whole ones and 9 bytes more"), "{error}");
+    assert_eq!(std::fs::read(&file.path).unwrap(), before);
+    let done = append(&file.path, &[3; 32], &index_format(), AppendOptions { cut: true, ..with_header }).unwrap();
     assert_eq!((done.first, done.records, done.cut), (1, 2, 9));
     assert_eq!(std::fs::read(&file.path).unwrap(), [header.as_slice(), &[1; 16], &[3; 32]].concat());
+}
+
+#[test]
+fn records_of_another_size_outlive_an_append_with_the_wrong_format() {
+    let records = [7; 30]; // three of ten bytes
+    let file = Written::new(&records);
+    let refused = |file: &Written| {
+        let error = append(&file.path, &[3; 16], &index_format(), options()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Torn);
+        std::fs::read(&file.path).unwrap()
+    };
+    assert_eq!(refused(&file), records);
+    // Also where an append of the right format was killed: not even its own bytes are touched by another's.
+    let killed = Written::new(&[records.as_slice(), &[8; 4]].concat());
+    if mark(&killed, 30, 40) {
+        assert_eq!(refused(&killed), [records.as_slice(), &[8; 4]].concat());
+    }
 }
 
 /// Marks a file as an append does that is under way; false where the file system has no extended attributes.

@@ -157,8 +157,9 @@ impl LaneState {
             self.shared.queue.opened(entries.len());
             self.shared.counters.listed.fetch_add(u64::from(entries.len()), Relaxed);
         }
+        let directories = Box::new(entries.clone());
         let number = self.add_slot(Slot::new(open.clone(), entries));
-        self.writer.borrow_mut().open(number, &open.partition, open.mode)?;
+        self.writer.borrow_mut().open(number, &open.partition, open.mode, directories)?;
         self.close_if_settled(number);
         self.jobs.notify_waiters();
         Ok(())
@@ -296,6 +297,16 @@ impl Lane for Handle {
         };
         self.0.spend(bytes);
         self.0.stored(job, result, bytes, false);
+        None
+    }
+
+    fn is_there(&self, job: Job, meta: &mut dyn FnMut(&Job) -> Option<ObjectMeta>) -> Option<Job> {
+        let there = self.0.timed(|writer| writer.has(job.slot, &job.name, &mut || meta(&job)));
+        match there {
+            Ok(None) => return Some(job),
+            Ok(Some(size)) => self.0.stored(job, Ok(crate::sink::Put::Kept), size, false),
+            Err(error) => self.0.stored(job, Err(error), 0, false),
+        }
         None
     }
 

@@ -12,6 +12,7 @@ use super::super::retry::{HOLD_MAX, Verdict};
 use super::super::slot::Slot;
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Result};
+use crate::report::Reason;
 use crate::sink::Put;
 use crate::source::{Job, WHOLE_MAX};
 
@@ -57,22 +58,17 @@ impl LaneState {
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) {
         let probe = self.take_probe(&job);
         match result {
-            Ok(Put::Duplicate) if self.shared.source.repeats_fail() => {
-                self.shared.retry.succeeded(job.entry().host, probe);
-                self.give_up(job, repeated(), None);
-            }
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
                 let counters = self.counters();
-                if put == Put::Written {
+                if put != Put::Duplicate {
+                    add(&counters.kept, u64::from(put == Put::Kept));
                     add(&counters.written, 1);
                     add(&counters.bytes, bytes);
                     add(&counters.unverified, u64::from(unverified));
-                    self.settle(&job, |slot| slot.written(job.index, bytes));
+                    self.settle(&job, |slot| slot.written(job.index, bytes, put == Put::Kept));
                 } else {
-                    self.count_skipped(true);
-                    self.leave_out(&job);
-                    self.settle(&job, |slot| slot.skipped(job.index));
+                    self.skip(&job, Reason::Duplicate);
                 }
             }
             Err(error) => {
@@ -96,9 +92,7 @@ impl LaneState {
                     self.shared.retry.succeeded(error.host_id(), true);
                 }
                 if error.kind() == Kind::Vanished && self.shared.options.ignore_vanished {
-                    self.count_skipped(false);
-                    self.leave_out(&job);
-                    self.settle(&job, |slot| slot.skipped(job.index));
+                    self.skip(&job, Reason::Vanished);
                 } else {
                     self.give_up(job, error, None);
                 }
@@ -194,16 +188,18 @@ impl LaneState {
         }
     }
 
-    pub(super) fn count_skipped(&self, duplicate: bool) {
+    fn skip(&self, job: &Job, reason: Reason) {
+        self.count_skipped(reason);
+        self.leave_out(job);
+        self.settle(job, |slot| slot.skipped(job.index, reason));
+    }
+
+    pub(super) fn count_skipped(&self, reason: Reason) {
         add(&self.counters().skipped, 1);
-        add(&self.counters().duplicates, u64::from(duplicate));
+        add(&self.counters().duplicates, u64::from(reason == Reason::Duplicate));
     }
 
     pub(super) fn count_failed(&self) {
         add(&self.counters().failed, 1);
     }
-}
-
-fn repeated() -> Error {
-    Error::new(Kind::Repeated, "an object of this name was written before in this run; the first stays")
 }

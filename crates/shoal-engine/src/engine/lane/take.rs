@@ -11,8 +11,9 @@ use super::super::retry::Gate;
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind};
 use crate::name::Name;
+use crate::report::Reason;
 use crate::sink::Place;
-use crate::source::{Job, Skip, Take, WHOLE_MAX};
+use crate::source::{Entry, Job, Skip, Take, Unlisted, WHOLE_MAX};
 
 impl LaneState {
     pub(super) fn take(&self) -> Take {
@@ -150,7 +151,7 @@ impl LaneState {
                 return None;
             };
             let entry = slot.entries.get(index);
-            match self.admit(entry.name, entry.skip) {
+            match self.admit(&entry) {
                 Admit::Fetch(name) => {
                     let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
                     if gate == Gate::Closed {
@@ -180,9 +181,9 @@ impl LaneState {
                     }
                     continue;
                 }
-                Admit::Skip { duplicate } => {
-                    slot.skipped(index);
-                    self.count_skipped(duplicate);
+                Admit::Skip(reason) => {
+                    slot.skipped(index, reason);
+                    self.count_skipped(reason);
                     self.writer.borrow_mut().left_out(number, index);
                 }
                 Admit::Refuse(error) => {
@@ -209,8 +210,8 @@ impl LaneState {
         let Some(slot) = slots[number as usize].as_mut() else { return };
         match made {
             Ok(()) => {
-                slot.skipped(index);
-                self.count_skipped(false);
+                slot.skipped(index, Reason::Directory);
+                self.count_skipped(Reason::Directory);
             }
             Err(error) => match error.class() {
                 Class::Object => {
@@ -237,10 +238,19 @@ impl LaneState {
         self.close_if_settled(number);
     }
 
-    fn admit(&self, raw: &[u8], skip: Option<Skip>) -> Admit {
+    fn admit(&self, &Entry { name: raw, skip, unlisted, .. }: &Entry<'_>) -> Admit {
+        let admits = match unlisted {
+            None => self.shared.filter.admits(raw),
+            Some(Unlisted::Below) => self.shared.filter.may_admit_below(raw),
+            Some(Unlisted::Anywhere) => true,
+        };
         let directory = is_directory(skip);
-        if skip.is_some() && !directory || !self.shared.filter.admits(raw) {
-            return Admit::Skip { duplicate: skip == Some(Skip::Duplicate) };
+        match skip {
+            Some(Skip::Elsewhere) => return Admit::Skip(Reason::Elsewhere),
+            // Whatever it is: that it is left out was asked for.
+            _ if !admits => return Admit::Skip(Reason::Filtered),
+            Some(skip) if !directory => return Admit::Skip(skip.reason()),
+            _ => {}
         }
         match Name::parse(raw) {
             Ok(name) if directory => Admit::Make(name),
@@ -262,6 +272,6 @@ fn is_directory(skip: Option<Skip>) -> bool {
 enum Admit {
     Fetch(Name),
     Make(Name),
-    Skip { duplicate: bool },
+    Skip(Reason),
     Refuse(Error),
 }

@@ -1,41 +1,78 @@
 //! The memory that objects are handed over in: chunks of many small ones, or of one large one, in buffers that are used
 //! again. Memory that was never touched before costs 8 to 30 µs for 100 kB in page faults; that is the price of reading.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fs::read::{ALIGNED, lead};
 
-/// Free buffers kept for the next chunks, at the most: beyond, a consumer that keeps nothing has too many of them anyway.
-const FREE_MAX: u64 = 32 << 20;
-/// Smaller ones are not worth keeping.
+/// So many bytes of free buffers are kept although none of them fits: objects of mixed sizes find theirs again.
+const FEW: u64 = 32 << 20;
+/// Smaller buffers are not worth keeping.
 const KEPT_MIN: usize = 16 << 10;
 
-/// Free buffers.
-pub(super) struct Pool {
-    free: Mutex<Free>,
-    most: u64,
-}
+/// Free buffers, for whichever lane wants one next. Left to the allocator they would go back to the lane that asked for
+/// them, and the share of each lane would grow to the whole budget.
+pub(super) struct Pool(Mutex<Free>);
 
 #[derive(Default)]
 struct Free {
-    buffers: Vec<Vec<u8>>,
+    /// Bytes to keep, at the most.
+    most: u64,
+    /// By capacity.
+    buffers: BTreeMap<usize, Vec<Vec<u8>>>,
     bytes: u64,
+}
+
+impl Free {
+    fn pop(&mut self, capacity: usize) -> Option<Vec<u8>> {
+        let alike = self.buffers.get_mut(&capacity)?;
+        let buffer = alike.pop()?;
+        if alike.is_empty() {
+            self.buffers.remove(&capacity);
+        }
+        self.bytes -= capacity as u64;
+        Some(buffer)
+    }
+
+    /// Takes out as much as a buffer of another capacity needs, unless few are kept.
+    fn make_room(&mut self, bytes: usize) -> Vec<Vec<u8>> {
+        let left = self.bytes.saturating_sub(bytes as u64).max(FEW.min(self.most / 4));
+        let mut out = Vec::new();
+        while self.bytes > left
+            && let Some((&capacity, _)) = self.buffers.first_key_value()
+        {
+            out.extend(self.pop(capacity));
+        }
+        out
+    }
 }
 
 impl Pool {
     pub fn new(memory: u64) -> Arc<Pool> {
-        Arc::new(Pool { free: Mutex::default(), most: FREE_MAX.min(memory / 4) })
+        Arc::new(Pool(Mutex::new(Free { most: memory, ..Free::default() })))
+    }
+
+    /// Keeps nothing from now on: no lane wants a buffer any more, but the caller may keep one.
+    pub fn end(&self) {
+        let kept = std::mem::take(&mut *self.free());
+        drop(kept); // unmapped without the lock
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An empty buffer that takes `bytes`, and at most twice that.
     pub fn take(&self, bytes: usize) -> Vec<u8> {
         let wanted = ALIGNED + if bytes < KEPT_MIN { bytes } else { bytes.next_power_of_two() };
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = free.buffers.iter().rposition(|buffer| buffer.capacity() == wanted) {
-            free.bytes -= wanted as u64;
-            return free.buffers.swap_remove(at);
+        let mut free = self.free();
+        if let Some(buffer) = free.pop(wanted) {
+            return buffer;
         }
+        let others = free.make_room(wanted);
         drop(free);
+        drop(others); // unmapped without the lock
         Vec::with_capacity(wanted)
     }
 
@@ -47,15 +84,15 @@ impl Pool {
     }
 
     fn give(&self, mut buffer: Vec<u8>) {
-        let bytes = buffer.capacity() as u64;
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffer.capacity() < KEPT_MIN || free.bytes + bytes > self.most {
+        let capacity = buffer.capacity();
+        let mut free = self.free();
+        if capacity < KEPT_MIN || free.bytes + capacity as u64 > free.most {
             drop(free);
             return; // unmapped without the lock
         }
         buffer.clear();
-        free.bytes += bytes;
-        free.buffers.push(buffer);
+        free.bytes += capacity as u64;
+        free.buffers.entry(capacity).or_default().push(buffer);
     }
 }
 
@@ -216,5 +253,46 @@ impl Builder {
     pub fn finish(self) -> Chunk {
         let data = Arc::new(Buffer { bytes: self.data, pool: self.pool });
         Chunk { names: self.names, name_ends: self.name_ends, data, data_ends: self.data_ends, offset: self.offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pool: &Pool) -> u64 {
+        pool.free().buffers.values().flatten().map(|buffer| buffer.capacity() as u64).sum()
+    }
+
+    #[test]
+    fn the_pool_keeps_at_most_its_memory_and_of_what_does_not_fit_a_quarter() {
+        let memory = 4 << 20;
+        let pool = Pool::new(memory);
+        let take_and_give = |count, bytes| {
+            let buffers: Vec<_> = (0..count).map(|_| pool.take(bytes)).collect();
+            buffers.into_iter().for_each(|buffer| pool.give(buffer));
+            assert_eq!(kept(&pool), pool.free().bytes);
+        };
+        take_and_give(50, 100_000);
+        assert!((memory - (1 << 18)..=memory).contains(&kept(&pool)), "{}", kept(&pool));
+
+        let others: Vec<_> = (0..20).map(|_| pool.take(300_000)).collect();
+        assert!((memory / 4 - (1 << 18)..=memory / 4).contains(&kept(&pool)), "{}", kept(&pool));
+        drop(others);
+        take_and_give(1, 50_000);
+        assert!(kept(&pool) <= memory / 4 + (1 << 17), "one more, and room made for it");
+    }
+
+    #[test]
+    fn after_the_end_of_a_run_an_object_that_is_kept_keeps_no_other_memory() {
+        let pool = Pool::new(1 << 20);
+        let [free, late] = [pool.take(100_000), pool.take(100_000)];
+        pool.give(free);
+        assert!(kept(&pool) > 0);
+
+        pool.end();
+        pool.give(late);
+
+        assert_eq!((kept(&pool), pool.free().bytes), (0, 0));
     }
 }

@@ -238,6 +238,7 @@ impl DeliverSink {
     pub fn end(&self) {
         self.0.state().ended = true;
         self.0.ready.notify_all();
+        self.0.pool.end();
     }
 }
 
@@ -339,12 +340,10 @@ impl Sink for DeliverSink {
     }
 
     fn start(&self, _start: &Start) -> Result<Started> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(Started {
-            began: now.map_or(0, |since| since.as_nanos() as i128),
             durability: "none: handed to the caller".into(),
             publish: "handed to the caller".into(),
-            notes: Vec::new(),
+            ..Started::default()
         })
     }
 

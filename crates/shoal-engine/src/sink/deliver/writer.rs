@@ -10,7 +10,7 @@ use super::chunk::Builder;
 use super::{Chunk, Filling, Shared, State};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload, WHOLE_MAX};
+use crate::object::{Modes, ObjectMeta, Payload, WHOLE_MAX};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Writer};
 
@@ -81,7 +81,7 @@ impl DeliverWriter {
 }
 
 impl Writer for DeliverWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode) -> Result<()> {
+    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<()> {
         let fresh = Slot { seq: partition.seq, objects: Cell::new(0), bytes: Cell::new(0) };
         if self.slots.insert(slot, Rc::new(fresh)).is_some() {
             return Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice")));

@@ -1,37 +1,32 @@
-//! What a file gets besides its bytes. Of what a source says, nothing else is believed: no owner, no other permission.
+//! What a file gets besides its bytes: the permission bits of its source less the umask, and its time. Nothing else is
+//! believed: no owner, no set-id bit.
 
 use std::time::SystemTime;
 
-use super::DirOptions;
 use crate::fs::dir::Access;
 use crate::object::ObjectMeta;
 
 /// What a file of an object gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
-    executable: bool,
+    /// Permission bits; `None`: as any program makes it.
+    bits: Option<u32>,
     /// `None`: as it comes.
     pub modified: Option<SystemTime>,
 }
 
 impl Attributes {
-    pub(super) fn of(meta: &ObjectMeta, options: DirOptions) -> Attributes {
-        Attributes { executable: meta.executable, modified: meta.last_modified.filter(|_| options.keep_times) }
+    pub(super) fn of(meta: &ObjectMeta, keep_times: bool) -> Attributes {
+        Attributes { bits: meta.mode, modified: meta.last_modified.filter(|_| keep_times) }
     }
 
-    /// With which it is created under its own name.
+    /// With which it is created under its own name: the kernel takes the umask off.
     pub(super) fn access(self) -> Access {
-        match self.executable {
-            true => Access::Executable,
-            false => Access::Usual,
-        }
+        self.bits.map_or(Access::Usual, Access::Bits)
     }
 
-    /// Its mode where it was made for its owner alone; `most`: what a file that may be run has here.
+    /// Its mode where it was made for its owner alone; `most`: what a file made with all bits has here.
     pub(super) fn mode(self, most: u32) -> u32 {
-        match self.executable {
-            true => most,
-            false => most & 0o666,
-        }
+        self.bits.unwrap_or(0o666) & most
     }
 }

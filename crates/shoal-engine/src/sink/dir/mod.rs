@@ -7,11 +7,13 @@
 //! objects are created in a directory in `.shoal/tmp/`, which is renamed as a whole before the barrier.
 //!
 //! Here: the sink and its barrier. `session.rs`: what `start` finds out. `writer.rs`: a lane's part. `stream.rs`:
-//! objects in pieces. `attributes.rs`: times and permissions. `partition.rs`: the directory of a partition. `temp.rs`:
+//! objects in pieces. `existing.rs`: names that are taken. `clock.rs`: the destination's clock. `attributes.rs`: times and permissions. `partition.rs`: the directory of a partition. `temp.rs`:
 //! temporary files. `sweep.rs`: how they go. `parents.rs`: directories below the destination. Not here: the journal and
 //! its lock, which also live in `.shoal`.
 
 mod attributes;
+mod clock;
+mod existing;
 mod parents;
 mod partition;
 mod session;
@@ -19,17 +21,21 @@ mod stream;
 mod sweep;
 mod temp;
 mod writer;
+mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use self::clock::Warp;
 use self::partition::Part;
-use self::session::Session;
+use self::session::{Session, WRITER};
 use self::writer::DirWriter;
 use super::{Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
+use crate::fs::private::PrivateDir;
 use crate::options::{Durability, Layout, Overwrite, TransferOptions};
+use crate::session::Interval;
 
 /// Where journal and temporary files live in a destination.
 const SHOAL_DIR: &str = ".shoal";
@@ -43,33 +49,37 @@ pub struct DirOptions {
     pub overwrite: Overwrite,
     /// Where objects lie.
     pub layout: Layout,
-    /// Files get the time at which their source says they were last changed.
-    pub keep_times: bool,
 }
 
 impl DirOptions {
     /// Those that a run has.
     pub fn of(options: &TransferOptions) -> DirOptions {
-        let TransferOptions { durability, overwrite, layout, keep_times, .. } = *options;
-        DirOptions { durability, overwrite, layout, keep_times }
+        let TransferOptions { durability, overwrite, layout, .. } = *options;
+        DirOptions { durability, overwrite, layout }
     }
 }
 
 /// What a process must know of a run to write for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// When the first of the joined runs began, in nanoseconds since 1970 on the destination's clock.
-    pub first: i128,
-    /// The mode of a new file that may be run; any other lacks those bits.
+    /// The earlier sessions of the run.
+    pub sessions: Vec<Interval>,
+    /// When this one began, in nanoseconds since 1970 on the destination's clock.
+    pub began: i64,
+    /// The mode of a file that is made with all permission bits there; any other has a part of those.
     pub file_mode: u32,
+    /// The destination says when a file came into being.
+    pub births: bool,
+    /// Names that differ may mean the same file there.
+    pub folds: bool,
 }
 
 /// A directory as destination.
-#[derive(Debug)]
 pub struct DirSink {
     path: PathBuf,
     options: DirOptions,
     session: OnceLock<Arc<Session>>,
+    warp: Option<Warp>,
 }
 
 /// The directories, as paths below the destination, whose entries a slot has changed; `""` is the destination. Paths,
@@ -93,12 +103,12 @@ impl DirSink {
         // Absolute now: the program around us may change its working directory.
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
-        Ok(DirSink { path, options, session: OnceLock::new() })
+        Ok(DirSink { path, options, session: OnceLock::new(), warp: None })
     }
 
     /// The part of a process that works for a run which another one has started here: it writes, and its objects are
     /// told to that run's own sink as [`Payload::Elsewhere`](crate::Payload::Elsewhere). Neither started nor synced. What
-    /// has a name already is replaced in mode *again*, whoever wrote it since the run began.
+    /// has a name already is replaced in mode *again*, if a session of the run wrote it.
     ///
     /// # Errors
     /// [`Kind::Config`] for another layout than `names`; what opening the directory answers.
@@ -117,7 +127,15 @@ impl DirSink {
 
     /// What another process needs to [`join`](DirSink::join); `None` before the run has started.
     pub fn joining(&self) -> Option<Joined> {
-        self.session.get().map(|session| session.joining())
+        self.session.get().and_then(|session| session.joining())
+    }
+
+    /// For tests: all times of the destination are seen through `warp`, as if its clock had jumped.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_clock(mut self, warp: Warp) -> DirSink {
+        self.warp = Some(warp);
+        self
     }
 
     /// Where it is, absolute.
@@ -144,12 +162,21 @@ impl Sink for DirSink {
         Some(self.path.clone())
     }
 
+    fn has_begun(&self) -> bool {
+        let writer = PrivateDir::open(&self.path).ok().flatten().map(|shoal| shoal.has_file(WRITER.as_ref()));
+        matches!(writer, Some(Ok(true)))
+    }
+
     fn start(&self, start: &Start) -> Result<Started> {
-        let (session, started) = Session::start(&self.path, self.options, start)?;
+        let (session, started) = Session::start(&self.path, self.options, start, self.warp.clone())?;
         match self.session.set(Arc::new(session)) {
             Ok(()) => Ok(started),
             Err(_) => Err(Error::new(Kind::Internal, "a directory sink was started twice")),
         }
+    }
+
+    fn clock(&self) -> Result<Option<i64>> {
+        self.session()?.now()
     }
 
     fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {

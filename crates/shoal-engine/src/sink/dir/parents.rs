@@ -1,7 +1,9 @@
 //! The directories below the destination (or below one of its own), made and opened one component at a time, some of them kept open.
 //!
 //! What is kept is the fd, never the knowledge that a path is safe: a directory that was checked once and replaced by a
-//! link afterwards is simply not looked up again. Not here: files.
+//! link afterwards is simply not looked up again. So a directory that another program moves elsewhere while a run is under
+//! way takes later objects with it: a look at each name for each object would cost a system call each, and the documents
+//! say that nothing else should change the destination meanwhile. Not here: files.
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use crate::error::Result;
 use crate::fs::dir::Access;
 use crate::fs::error::Doing;
 use crate::name::Name;
+use crate::object::DirectoryModes;
 
 /// Directories kept open by one writer: what a few open partitions touch at a time, and cheap in fds.
 pub(super) const KEPT_BY_WRITER: usize = 64;
@@ -37,11 +40,12 @@ impl Parents {
         &self.base
     }
 
-    /// The directory `path` below the base, made where it is missing; errors are those of `name`, which is to lie there.
+    /// The directory `path` below the base, made where it is missing, with the bits that `modes` has for it; errors are
+    /// those of `name`, which is to lie there.
     ///
     /// # Errors
     /// [`crate::Kind::NameConflict`] where a component is a file or a link; what making a directory may answer.
-    pub(super) fn of(&mut self, path: Option<&[u8]>, name: &Name) -> Result<Arc<Parent>> {
+    pub(super) fn of(&mut self, path: Option<&[u8]>, name: &Name, modes: &dyn DirectoryModes) -> Result<Arc<Parent>> {
         let Some(path) = path else {
             return Ok(self.base.clone());
         };
@@ -54,7 +58,7 @@ impl Parents {
             let prefix = &path[..end];
             parent = match self.recall(prefix) {
                 Some(next) => next,
-                None => self.enter(&parent, prefix, name)?,
+                None => self.enter(&parent, prefix, name, modes)?,
             };
         }
         Ok(parent)
@@ -81,16 +85,23 @@ impl Parents {
         }
     }
 
-    /// Opens the last component of `path`, which lies in `parent`.
-    fn enter(&mut self, parent: &Parent, path: &[u8], name: &Name) -> Result<Arc<Parent>> {
+    /// Opens the last component of `path`, which lies in `parent`. One that is there keeps the permissions it has.
+    fn enter(&mut self, parent: &Parent, path: &[u8], name: &Name, modes: &dyn DirectoryModes) -> Result<Arc<Parent>> {
         let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let opened = match parent.dir.open(component) {
             Err(Errno::NOENT) => parent
                 .dir
-                .make(component, Access::Usual)
+                .make(component, modes.mode_of(path).map_or(Access::Usual, Access::Bits))
                 .map_err(Doing::MakeDirectory.failed())
                 .and_then(|()| parent.dir.open(component).map_err(Doing::Open.failed())),
-            other => other.map_err(Doing::Open.failed()),
+            other => other.map_err(Doing::Open.failed()).and_then(|dir| {
+                // Two directories of the source would become one, and their files would take each other's names.
+                let stored = || Ok(!parent.folds(&self.session)? || parent.dir.has_entry(component)?);
+                match stored().map_err(Doing::Look.failed())? {
+                    true => Ok(dir),
+                    false => Err(Doing::Open.failed()(Errno::NOTDIR)),
+                }
+            }),
         };
         let path = joined(&self.base.path, path);
         let mut next = opened

@@ -1,9 +1,8 @@
 //! Layout `partition`: a partition's own directory, filled in `.shoal/tmp/` and published whole by one rename.
 //!
-//! Partition 1234 becomes `00/0012/34`. A directory that is there already is replaced only where it may be a leftover
-//! (the partition is redone, and the directory was born since the first session of this run), is empty, or
-//! `overwrite="always"` is set; any other is not touched, and the partition's objects are failures. Replaced means
-//! exchanged, and deleted after the barrier.
+//! Partition 1234 becomes `00/0012/34`. A directory that is there already is replaced only where each file in it is an
+//! unmodified one of earlier sessions of this run, or `overwrite="always"` is set; any other is not touched, and the
+//! partition's objects are failures. Replaced means exchanged, and deleted after the barrier.
 //!
 //! Objects that are tried again later do not know their partition. They are written as in the layout `names`, below
 //! `retried/`: in one of 10,000 directories, by the hash of the name, so that what a killed run left is found and
@@ -27,9 +26,12 @@ use crate::fs::dir::{Access, Dir};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::sync::Barrier;
 use crate::name::Name;
+use crate::object::DirectoryModes;
 use crate::options::Overwrite;
-use crate::sink::Mode;
-use crate::sink::collision::Owner;
+use crate::session::Whose;
+
+/// How deep a directory is searched for files that may not be replaced; one that is deeper is not replaced.
+const DEPTH_MAX: u32 = 128;
 
 /// Directories below `retried/`, in two steps of as many: at most 100 objects in each for the first million.
 const RETRIED_STEP: u64 = 100;
@@ -48,6 +50,15 @@ pub(super) fn retried_place(directory: Option<&[u8]>, name: &Name) -> Vec<u8> {
         path.extend_from_slice(directory);
     }
     path
+}
+
+/// The modes of directories below a [`retried_place`]: those above are not the source's.
+pub(super) struct RetriedModes<'m>(pub &'m dyn DirectoryModes);
+
+impl DirectoryModes for RetriedModes<'_> {
+    fn mode_of(&self, directory: &[u8]) -> Option<u32> {
+        self.0.mode_of(directory.get("retried/00/00/".len()..)?)
+    }
 }
 
 /// Partitions that are in work on some lane, or sealed and not published. Bounded by the objects of a batch.
@@ -100,13 +111,13 @@ struct Made {
 
 impl Part {
     /// Opens the directory for one lane, after making it where this is its first object. Errors are those of `name`.
-    pub(super) fn enter(&self, parents: &mut Parents, name: &Name, mode: Mode) -> Result<Arc<Parent>> {
+    pub(super) fn enter(&self, parents: &mut Parents, name: &Name) -> Result<Arc<Parent>> {
         let (session, path) = (&self.session, self.path.as_bytes());
         let mut made = self.lock();
         let Made { name: temporary, .. } = match *made {
             Some(made) => made,
             None => {
-                let replace = self.may_replace(parents, name, mode)?;
+                let replace = self.may_replace(parents, name)?;
                 let fresh = Made { name: random_directory_name(), replace };
                 session
                     .tmp
@@ -123,14 +134,14 @@ impl Part {
             .map_err(|errno| Doing::Open.failed()(errno))
             .map_err(|trouble| session.directory_error(trouble, &session.root, path, name))?;
         let barrier = session.root.barrier;
-        Ok(Arc::new(Parent { dir, path: path.into(), barrier, elsewhere: false, ours: true }))
+        Ok(Arc::new(Parent { ours: true, ..Parent::new(dir, path, barrier, session.root.births) }))
     }
 
     /// Looks at its final place, making the directories above: whether what stands there may be replaced.
-    fn may_replace(&self, parents: &mut Parents, name: &Name, mode: Mode) -> Result<bool> {
+    fn may_replace(&self, parents: &mut Parents, name: &Name) -> Result<bool> {
         let (session, path) = (&self.session, self.path.as_bytes());
         let (above, leaf) = self.split();
-        let above = parents.of(Some(above), name)?;
+        let above = parents.of(Some(above), name, &())?;
         let failed = |trouble: Trouble| session.directory_error(trouble, &above, path, name);
         if above.elsewhere {
             return Err(failed(Doing::MakeDirectory.failed()(Errno::XDEV)));
@@ -143,19 +154,19 @@ impl Part {
         if !look.kind.is_dir() {
             return Err(failed(Doing::MakeDirectory.failed()(Errno::NOTDIR)));
         }
-        // A partition that was never handed out has left nothing.
-        let leftover = mode == Mode::Again && session.began.owner(look.born, mode) != Owner::Stranger;
-        if leftover || session.options.overwrite == Overwrite::Always {
+        if session.options.overwrite == Overwrite::Always {
             return Ok(true);
         }
-        let is_empty = above.dir.open(leaf).and_then(|dir| dir.names(|_| Err(Errno::NOTEMPTY)));
-        match is_empty {
-            Ok(()) => Ok(false), // counts as ours: a rename replaces it
-            Err(Errno::NOTEMPTY) => {
-                let why = format!("a directory that shoal did not write stands at \"{}\"", session.shown(path));
+        match above.dir.open(leaf).and_then(|dir| holds_only_leftovers(session, &dir, DEPTH_MAX)) {
+            Ok(empty_or_leftovers) if empty_or_leftovers => Ok(true),
+            Ok(_) => {
+                let why = format!(
+                    "a directory with files that this run did not write, or that were changed since, stands at \"{}\"",
+                    session.shown(path)
+                );
                 Err(Error::new(Kind::Exists, why)
                     .on(&name.to_string())
-                    .hint("with layout=\"partition\" each job takes a directory of its own; overwrite=\"always\" replaces such directories whole"))
+                    .hint("move it away and run again with --retry-failed, or replace it whole with --retry-failed --overwrite always"))
             }
             Err(errno) => Err(failed(Doing::Look.failed()(errno))),
         }
@@ -203,6 +214,24 @@ impl Drop for Part {
         if let Some(made) = *self.lock() {
             let _ = remove_whole(&self.session.tmp, &made.name);
         }
+    }
+}
+
+/// Whether every file below a directory may be replaced: this run's sessions made it, and nothing changed it since.
+fn holds_only_leftovers(session: &Session, dir: &Dir, depth: u32) -> rustix::io::Result<bool> {
+    let searched = dir.names(|name| {
+        let look = dir.look(name)?;
+        let leftover = if look.kind.is_dir() && depth > 0 {
+            holds_only_leftovers(session, &dir.open(name)?, depth - 1)?
+        } else {
+            let times = session.times(&look);
+            look.kind.is_file() && matches!(session.sessions.whose(times.born, times.changed), Whose::Earlier(_))
+        };
+        if leftover { Ok(()) } else { Err(Errno::NOTEMPTY) }
+    });
+    match searched {
+        Err(Errno::NOTEMPTY) => Ok(false),
+        result => result.map(|()| true),
     }
 }
 

@@ -1,34 +1,38 @@
 //! What a run knows of its destination: the directory held open, its clock, its file systems, the barrier.
 //!
-//! Here: all that `start` finds out, whose file it is that has a name already, the barrier itself, and the path in
-//! errors. Not here: writing objects.
+//! Here: all that `start` finds out, the barrier itself, and the path in errors. `clock.rs`: the destination's clock.
+//! `existing.rs`: names that are taken. Not here: writing objects.
 
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::clock::{self, Clock, First, Warp};
 use super::partition::Parts;
 use super::sweep::sweep;
+use super::writing::Writing;
 use super::{DirOptions, Joined, SHOAL_DIR, Touched, temp};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Access, Dir, Place, has_mounts_below, make_path, resolved};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file::survive_size_limit;
+use crate::fs::lock::Lock;
+use crate::fs::private::PrivateDir;
 use crate::fs::sync::{Barrier, FileSystem, file_system, free, sync_directory, syncfs};
 use crate::name::Name;
-use crate::options::{Durability, Layout, Overwrite};
-use crate::sink::collision::{Began, Owner};
-use crate::sink::{Mode, Reach, Start, Started};
+use crate::options::{Durability, Layout};
+use crate::session::{Lease, Sessions, Twice, Whose};
+use crate::sink::collision::Rules;
+use crate::sink::{Reach, Start, Started};
 
 /// Where temporary files live, in [`SHOAL_DIR`].
 const TMP: &[u8] = b"tmp";
-/// Longest wait for the destination's clock to move on. A kernel's moves every 1–10 ms, a coarse file system's every 2 s;
-/// on those a file made just before the run counts as ours.
-const CLOCK_STEP_MAX: Duration = Duration::from_millis(50);
+/// In [`SHOAL_DIR`]; locked by the run that writes to the destination, wherever its journal is.
+pub(super) const WRITER: &str = "writer";
 /// Fewer free inodes than this deserve a remark: one batch of objects needs 20,000.
 const FEW_INODES: u64 = 20_000;
 /// Likewise for free bytes: one batch is at most 64 MiB.
@@ -49,6 +53,52 @@ pub(super) struct Parent {
     pub elsewhere: bool,
     /// It lies in a partition's directory that is not published yet: all files in it are of this session.
     pub ours: bool,
+    /// It was made in this session: no earlier one has left anything in it.
+    pub made: bool,
+    /// Its file system says when a file came into being. Where it does not, no file has its final name before it is whole.
+    pub births: bool,
+    /// Names that differ may mean the same file here; found out when a name proves to be taken.
+    pub folds: OnceLock<bool>,
+}
+
+impl Parent {
+    pub(super) fn new(dir: Dir, path: &[u8], barrier: Barrier, births: bool) -> Parent {
+        let (path, folds) = (path.into(), OnceLock::new());
+        Parent { dir, path, barrier, elsewhere: false, ours: false, made: false, births, folds }
+    }
+
+    /// Whether names that differ may mean the same file here: in another case, or composed of other characters.
+    pub(super) fn folds(&self, session: &Session) -> rustix::io::Result<bool> {
+        if let Some(folds) = self.folds.get() {
+            return Ok(*folds);
+        }
+        let folds = match self.elsewhere {
+            false => session.folds || self.dir.is_marked_folding(),
+            true => folds(&self.dir)?,
+        };
+        Ok(*self.folds.get_or_init(|| folds))
+    }
+}
+
+/// Whether a name in another spelling finds the same file, tried with a file of our own.
+fn folds(dir: &Dir) -> rustix::io::Result<bool> {
+    // One letter with an accent, as one character and as two.
+    const SPELLINGS: [[&str; 2]; 2] = [[".shoal-é", ".shoal-e\u{301}"], [".shoal-a", ".SHOAL-A"]];
+    for [one, other] in SPELLINGS {
+        let random = temp::random_name();
+        let named = |text: &str| [text.as_bytes(), &random].concat();
+        match dir.create(&named(one), Access::Owner) {
+            Ok(file) => drop(file),
+            Err(Errno::INVAL | Errno::ILSEQ) => continue, // takes no such character, and so no such name
+            Err(errno) => return Err(errno),
+        }
+        let found = dir.look(&named(other)).is_ok();
+        dir.remove(&named(one))?;
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A mount below the destination on which something was written.
@@ -69,75 +119,102 @@ pub(super) struct Session {
     /// The destination, opened before the first write and kept: only such a fd reports what write-back lost.
     pub root: Arc<Parent>,
     place: Place,
+    /// That of `.shoal`, which no object may lie in by whatever name.
+    pub private: Place,
+    /// Names that differ may mean the same file, everywhere on the destination's file system.
+    folds: bool,
     /// Earlier sessions may have written where the barrier of this one does not reach.
     mounts_below: bool,
-    /// `.shoal/tmp`; a lock on it tells other runs that these temporary files have an owner.
+    /// `.shoal/tmp`.
     pub tmp: Dir,
-    /// The mode of a new file that may be run: 0777 less the umask, or as the directory's default ACL has it.
+    /// The mode of a file made with all bits: 0777 less the umask, or as the directory's default ACL has it.
     pub file_mode: u32,
-    pub began: Began,
+    pub sessions: Sessions,
+    pub rules: Rules,
+    /// Files get the time of their source.
+    pub keep_times: bool,
+    /// `None` in a process that works for a session of another one.
+    pub clock: Option<Clock>,
+    /// Keeps other runs out.
+    _lock: Option<Lock>,
     mounts: Mutex<Vec<Mount>>,
+    /// Held while a file is replaced, where several objects may have its name.
+    pub replacing: Mutex<()>,
+    /// What is being written, where several objects may have one name and all lanes are of this process.
+    pub writing: Option<Writing>,
     /// Partitions whose directories are not published yet.
     pub parts: Parts,
-    /// A forked child has copies of the fds; dropping those must not unlock for the parent.
-    pid: u32,
-}
-
-/// What to do where a name is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// It is free again.
-    Free,
-    /// The joined runs wrote it before; the first stays.
-    Duplicate,
-    /// Replace what is there.
-    Replace,
 }
 
 impl Session {
     /// Opens the destination, making it where it is missing, and looks around.
-    pub(super) fn start(path: &Path, options: DirOptions, start: &Start) -> Result<(Session, Started)> {
+    pub(super) fn start(
+        path: &Path,
+        options: DirOptions,
+        start: &Start,
+        warp: Option<Warp>,
+    ) -> Result<(Session, Started)> {
         survive_size_limit();
         let dir = open_destination(path)?;
         let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
-        let place = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let (_, place) = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
         let system = file_system(&dir).map_err(at)?;
         let barrier = barrier(options.durability, system);
 
         let shoal = private(&dir, SHOAL_DIR.as_bytes(), &path.join(SHOAL_DIR))?;
+        let lock = match PrivateDir::open(path)? {
+            Some(private) => Lock::take_where_possible(&private, WRITER.as_ref())?,
+            None => None,
+        };
         let tmp_path = path.join(SHOAL_DIR).join("tmp");
         let tmp = private(&shoal, TMP, &tmp_path)?;
         let mut notes = Vec::new();
         notes.extend(sweep(&tmp, &tmp_path)?);
-        let (session_began, file_mode) = read_clock(&tmp, &tmp_path)?;
-        let clock_went_back = newest(&shoal) > session_began;
-        if clock_went_back {
-            notes.push("the destination's clock has gone back since the last run: duplicates within redone partitions are not told apart".into());
+        let (clock, First { now, file_mode, births }) =
+            Clock::start(&shoal, &path.join(SHOAL_DIR), &start.sessions, warp)?;
+        start.lease.saw(now);
+        if let Some(file) = clock.handle() {
+            start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
+        }
+        if start.sessions.iter().any(|session| session.seen >= now) {
+            notes.push("the destination's clock has gone back since the last session: files that both may have made count as leftovers".into());
+        }
+        if !births && !one_step(&tmp).map_err(|errno| at(Doing::Rename.failed()(errno)))? {
+            notes.push("the destination says neither when a file was made nor can it name one in one step: a kill can leave an empty file, which counts as a failure \"exists\" then".into());
         }
         notes.extend(remarks(&dir, options, system));
         if barrier == Barrier::Each {
             sync_above(path);
         }
 
-        let first = start.first_began.unwrap_or(session_began);
         let started = Started {
-            began: session_began,
+            began: Some(now),
+            volatile: barrier == Barrier::Nothing,
             durability: durability_words(options.durability, barrier, system),
-            publish: publish_words(options.layout).into(),
+            publish: publish_words(options.layout, births).into(),
             notes,
         };
+        let (_, private) = shoal.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let folds = folds(&tmp).map_err(Doing::Create.failed()).map_err(at)?;
         let session = Session {
             path: path.to_owned(),
             options,
-            root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false, ours: false }),
+            root: Arc::new(Parent::new(dir, b"", barrier, births)),
             place,
+            private,
+            folds,
             mounts_below: has_mounts_below(&resolved(path)),
             tmp,
             file_mode,
-            began: Began { first, session: session_began, clock_went_back },
+            sessions: Sessions::new(start.sessions.clone(), start.lease.clone()),
+            rules: Rules { twice: start.twice, overwrite: options.overwrite },
+            keep_times: start.keep_times,
+            clock: Some(clock),
+            _lock: lock,
             mounts: Mutex::default(),
+            replacing: Mutex::default(),
+            writing: matches!(start.twice, Twice::Repeated | Twice::Conflict).then(Writing::new),
             parts: Parts::default(),
-            pid: std::process::id(),
         };
         Ok((session, started))
     }
@@ -151,46 +228,77 @@ impl Session {
         })?;
         let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
         let open = |parent: &Dir, name: &[u8]| parent.open(name).map_err(Doing::Open.failed()).map_err(at);
-        let tmp = open(&open(&dir, SHOAL_DIR.as_bytes())?, TMP)?;
-        let place = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let shoal = open(&dir, SHOAL_DIR.as_bytes())?;
+        let tmp = open(&shoal, TMP)?;
+        let (_, place) = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let (_, private) = shoal.place().map_err(Doing::Look.failed()).map_err(at)?;
         let barrier = barrier(options.durability, file_system(&dir).map_err(at)?);
-        // Of a name that was handed out before, no file is known to be whole: whoever wrote it, perhaps just now, may have
-        // been killed over it. Only its first writer, in mode fresh, can have come across a duplicate.
-        let began = Began { first: joined.first, session: joined.first, clock_went_back: true };
+        let clock = clock::of_another(&shoal).map_err(Doing::Open.failed()).map_err(at)?;
+        let lease = Lease::following(move || clock::told(clock.as_fd()));
+        lease.saw(joined.began);
         Ok(Session {
             path: path.to_owned(),
             options,
-            root: Arc::new(Parent { dir, path: Box::default(), barrier, elsewhere: false, ours: false }),
+            root: Arc::new(Parent::new(dir, b"", barrier, joined.births)),
             place,
+            private,
+            folds: joined.folds,
             mounts_below: false, // the barrier is the other process's
             tmp,
             file_mode: joined.file_mode,
-            began,
+            sessions: Sessions::new(joined.sessions, Arc::new(lease)),
+            rules: Rules { twice: Twice::Reissued, overwrite: options.overwrite },
+            keep_times: false,
+            clock: None,
+            _lock: None,
             mounts: Mutex::default(),
+            replacing: Mutex::default(),
+            writing: None,
             parts: Parts::default(),
-            pid: std::process::id(),
         })
     }
 
     /// What another process needs to join.
-    pub(super) fn joining(&self) -> Joined {
-        Joined { first: self.began.first, file_mode: self.file_mode }
+    pub(super) fn joining(&self) -> Option<Joined> {
+        self.clock.as_ref()?;
+        Some(Joined {
+            sessions: self.sessions.earlier().to_vec(),
+            began: self.sessions.lease().began(),
+            file_mode: self.file_mode,
+            births: self.root.births,
+            folds: self.folds,
+        })
+    }
+
+    /// The destination's clock.
+    pub(super) fn now(&self) -> Result<Option<i64>> {
+        let Some(clock) = &self.clock else { return Ok(None) };
+        clock
+            .now()
+            .map(Some)
+            .map_err(|trouble| trouble.of_run(&self.below(SHOAL_DIR.as_bytes()), self.root.dir.as_fd()))
     }
 
     /// Takes in a directory that was just opened: what makes it durable depends on where it lies.
     pub(super) fn parent(&self, dir: Dir, path: &[u8]) -> Result<Parent, Trouble> {
-        let place = dir.place().map_err(Doing::Look.failed())?;
-        let elsewhere = place != self.place;
-        let barrier = match elsewhere {
-            false => self.root.barrier,
-            true => self.barrier_elsewhere(&dir, place)?,
+        let (look, place) = dir.place().map_err(Doing::Look.failed())?;
+        if place.is(&self.private) {
+            // Some file systems find `.shoal` by other names too: in another case, with a dot at the end.
+            return Err(Doing::Open.failed()(Errno::LOOP));
+        }
+        let elsewhere = !place.is_on_mount_of(&self.place);
+        let (barrier, births) = match elsewhere {
+            false => (self.root.barrier, self.root.births),
+            true => (self.barrier_elsewhere(&dir, place)?, look.born.is_some()),
         };
-        Ok(Parent { dir, path: path.into(), barrier, elsewhere, ours: false })
+        let born = self.times(&look).born;
+        let made = born.is_some_and(|born| self.sessions.whose(Some(born), born) == Whose::This);
+        Ok(Parent { elsewhere, made, ..Parent::new(dir, path, barrier, births) })
     }
 
     fn barrier_elsewhere(&self, dir: &Dir, place: Place) -> Result<Barrier, Trouble> {
         let mut mounts = self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = mounts.iter().find(|mount| mount.place == place) {
+        if let Some(mount) = mounts.iter().find(|mount| mount.place.is_on_mount_of(&place)) {
             return Ok(mount.barrier);
         }
         let barrier = barrier(self.options.durability, file_system(dir)?);
@@ -201,42 +309,6 @@ impl Session {
         };
         mounts.push(Mount { place, barrier, kept });
         Ok(barrier)
-    }
-
-    /// What to do about the file that has this name.
-    ///
-    /// # Errors
-    /// [`Kind::Exists`], or [`Kind::NameConflict`] for what is not a file.
-    pub(super) fn taken(&self, parent: &Parent, name: &Name, mode: Mode) -> Result<Taken> {
-        let look = match parent.dir.look(name.split().1) {
-            Ok(look) => look,
-            Err(Errno::NOENT) => return Ok(Taken::Free),
-            Err(errno) => return Err(self.error(Doing::Look.failed()(errno), parent, name, 0)),
-        };
-        let refused = |kind, why: &str| {
-            let path = self.shown(&joined(&parent.path, name.split().1));
-            Err(Error::new(kind, format!("cannot create \"{path}\": {why}")).on(&name.to_string()))
-        };
-        if look.kind.is_symlink() {
-            // Neither followed nor replaced: somebody meant something by it.
-            return refused(Kind::NameConflict, "a symbolic link stands in its place");
-        }
-        if look.kind.is_dir() {
-            return refused(Kind::NameConflict, "a directory stands in its place");
-        }
-        if !look.kind.is_file() {
-            return refused(Kind::NameConflict, "something that is not a file stands in its place");
-        }
-        if parent.ours {
-            return Ok(Taken::Duplicate);
-        }
-        match self.began.owner(look.born, mode) {
-            Owner::Ours => Ok(Taken::Duplicate),
-            Owner::Leftover => Ok(Taken::Replace),
-            Owner::Stranger if self.options.overwrite == Overwrite::Always => Ok(Taken::Replace),
-            Owner::Stranger => refused(Kind::Exists, "a file that shoal did not write has this name")
-                .map_err(|error| error.hint("overwrite=\"always\" replaces such files")),
-        }
     }
 
     /// Makes all that was written before this call, and the names in the touched directories, durable.
@@ -322,6 +394,10 @@ impl Session {
         if matches!(trouble.errno, Errno::NOTDIR | Errno::LOOP) {
             let what = match parent.dir.look(component) {
                 Ok(look) if look.kind.is_symlink() => "a symbolic link",
+                Ok(look) if look.kind.is_dir() && trouble.errno == Errno::LOOP => {
+                    "shoal's own directory, by another name,"
+                }
+                Ok(look) if look.kind.is_dir() => "a directory that is spelled in another way",
                 _ => "a file",
             };
             let why = format!("{what} stands where the directory \"{}\" should be", self.shown(path));
@@ -359,15 +435,6 @@ pub(super) fn joined(directory: &[u8], rest: &[u8]) -> Vec<u8> {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            // Closing is not enough where a forked child still has the fd.
-            self.tmp.unlock();
-        }
-    }
-}
-
 fn open_destination(path: &Path) -> Result<Dir> {
     let failed = |doing: Doing, errno: Errno| {
         let nearby = Dir::root(Path::new("/")).map_err(|_| Error::new(Kind::DestinationFailed, "cannot open \"/\""))?;
@@ -402,39 +469,13 @@ fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
     })
 }
 
-/// What the destination's clock says, and the mode that new files get. Waits until the clock has moved, so that
-/// whatever was there before is older than the answer and whatever this run makes is not.
-fn read_clock(tmp: &Dir, path: &Path) -> Result<(i128, u32)> {
-    let probe = || -> Result<(i128, u32), Trouble> {
-        let name = temp::random_name();
-        drop(tmp.create(&name, Access::Executable).map_err(Doing::Create.failed())?);
-        let look = tmp.look(&name).map_err(Doing::Look.failed());
-        tmp.remove(&name).map_err(Doing::Create.failed())?;
-        look.map(|look| (look.born, look.mode & 0o777))
-    };
-    let at = |trouble: Trouble| trouble.at_start(path, tmp.as_fd());
-    let (first, _) = probe().map_err(at)?;
-    let waiting = Instant::now();
-    loop {
-        let (now, mode) = probe().map_err(at)?;
-        if now != first || waiting.elapsed() > CLOCK_STEP_MAX {
-            return Ok((now, mode));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// The newest file in `.shoal`, where each commit of an earlier run left its time.
-fn newest(shoal: &Dir) -> i128 {
-    let mut newest = 0;
-    let _ = shoal.names(|name| {
-        // Directories change whenever a temporary file is made, so also just now.
-        if let Some(look) = shoal.look(name).ok().filter(|look| look.kind.is_file()) {
-            newest = newest.max(look.written);
-        }
-        Ok(())
-    });
-    newest
+/// Whether a temporary file can be given a name that nothing has in one step.
+fn one_step(tmp: &Dir) -> rustix::io::Result<bool> {
+    let (from, to) = (temp::random_name(), temp::random_name());
+    drop(tmp.create(&from, Access::Owner)?);
+    let one_step = tmp.rename_new(&from, tmp, &to)?;
+    tmp.remove(&to)?;
+    Ok(one_step)
 }
 
 fn barrier(durability: Durability, system: FileSystem) -> Barrier {
@@ -454,8 +495,9 @@ fn durability_words(asked: Durability, barrier: Barrier, system: FileSystem) -> 
     }
 }
 
-fn publish_words(layout: Layout) -> &'static str {
+fn publish_words(layout: Layout, births: bool) -> &'static str {
     match layout {
+        Layout::Names if !births => "by temporary file and rename",
         Layout::Names => "new names directly; objects in pieces and replacements by temporary file and rename",
         Layout::Partition => {
             "partitions whole, each by one rename of its directory; objects tried again later directly, under retried/"
@@ -487,10 +529,10 @@ fn remarks(dir: &Dir, options: DirOptions, system: FileSystem) -> Vec<String> {
 /// cannot be opened was not made by us.
 fn sync_above(path: &Path) {
     let path = resolved(path);
-    let Ok(place) = Dir::root(&path).and_then(|dir| dir.place()) else { return };
+    let Ok((_, place)) = Dir::root(&path).and_then(|dir| dir.place()) else { return };
     for above in path.ancestors().skip(1) {
         match Dir::root(above) {
-            Ok(dir) if dir.place().is_ok_and(|other| other == place) => {
+            Ok(dir) if dir.place().is_ok_and(|(_, other)| other.is_on_mount_of(&place)) => {
                 let _ = sync_directory(&dir);
             }
             _ => return,

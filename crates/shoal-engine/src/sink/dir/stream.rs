@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::session::{Parent, Session, Taken};
+use super::existing::{Content, Existing, TURNS};
+use super::session::{Parent, Session};
 use super::temp::Temp;
 use super::writer::{Slot, check_length};
 use crate::error::Result;
@@ -28,8 +29,11 @@ pub(super) fn begin(
     name: &Name,
     meta: &ObjectMeta,
 ) -> Result<Box<dyn ObjectWriter>> {
+    if !session.sessions.lease().wait() {
+        return Err(session.over());
+    }
     if parent.ours {
-        match parent.dir.create(name.split().1, Attributes::of(meta, session.options).access()) {
+        match parent.dir.create(name.split().1, Attributes::of(meta, session.keep_times).access()) {
             Ok(file) => return Ok(Box::new(Direct::new(session, slot.clone(), parent, name, meta, file))),
             Err(Errno::EXIST) => {} // told apart when its last piece is there
             Err(errno) => {
@@ -60,9 +64,9 @@ impl Stream {
         meta: &ObjectMeta,
     ) -> Result<Stream> {
         // Refused before it is fetched, where that can be told already. The answer may be another when it is published.
-        let mode = slot.borrow().mode;
-        session.taken(&parent, name, mode)?;
-        let temp = Temp::create(session, &parent, Attributes::of(meta, session.options))
+        let (mode, attributes) = (slot.borrow().mode, Attributes::of(meta, session.keep_times));
+        session.existing(&parent, name, mode, Content::Unfetched(meta.size), attributes.modified.is_some())?;
+        let temp = Temp::create(session, &parent, attributes)
             .map_err(|trouble| session.error(trouble, &parent, name, meta.size.unwrap_or(0)))?;
         Ok(Stream { session: session.clone(), slot, parent, name: name.clone(), meta: meta.clone(), temp, bytes: 0 })
     }
@@ -71,21 +75,30 @@ impl Stream {
         let (parent, leaf) = (&self.parent, self.name.split().1);
         let at = |trouble: Trouble| self.session.error(trouble, parent, &self.name, 0);
         let mode = self.slot.borrow().mode;
-        loop {
+        let timed = Attributes::of(&self.meta, self.session.keep_times).modified.is_some();
+        for _ in 0..TURNS {
+            if !self.session.sessions.lease().wait() {
+                return Err(self.session.over());
+            }
             match self.temp.publish(parent, leaf) {
                 Ok(()) => return Ok(Put::Written),
                 Err(trouble) if trouble.errno == Errno::EXIST => {}
                 Err(trouble) => return Err(at(trouble)),
             }
-            match self.session.taken(parent, &self.name, mode)? {
-                Taken::Free => {}
-                Taken::Duplicate => return Ok(Put::Duplicate),
-                Taken::Replace => {
-                    self.temp.replace(parent, leaf).map_err(at)?;
-                    return Ok(Put::Written);
+            let look = |temp: &Temp| self.session.existing(parent, &self.name, mode, Content::Temp(temp), timed);
+            let existing = match look(&self.temp)? {
+                Existing::Replace => {
+                    let temp = RefCell::new(&mut self.temp);
+                    let replace = || temp.borrow_mut().replace(parent, leaf).map_err(at);
+                    self.session.replace_alone(|| look(&temp.borrow()), replace)?
                 }
+                existing => existing,
+            };
+            if let Existing::There(put) = existing {
+                return Ok(put);
             }
         }
+        Err(self.session.undecided(parent, &self.name))
     }
 }
 
@@ -105,7 +118,7 @@ impl ObjectWriter for Stream {
             .seal(self.parent.barrier == Barrier::Each)
             .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
         let put = self.put_in_place()?;
-        if put == Put::Written {
+        if put != Put::Duplicate {
             self.slot.borrow_mut().wrote(&self.parent, self.bytes);
         }
         Ok(put)
@@ -152,7 +165,7 @@ impl ObjectWriter for Direct {
     fn finish(mut self: Box<Self>) -> Result<Put> {
         check_length(&self.name, &self.meta, self.bytes)?;
         let file = self.file.take().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
-        let modified = Attributes::of(&self.meta, self.session.options).modified;
+        let modified = Attributes::of(&self.meta, self.session.keep_times).modified;
         file.and_then(|file| file::fill(file, &[], modified, self.parent.barrier == Barrier::Each))
             .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
         self.whole = true;

@@ -16,32 +16,26 @@ use crate::fs::error::Doing;
 const READS: u32 = 4;
 
 /// Removes what dead runs left in the directory of temporary files, under names of our patterns: regular files, and the
-/// directories of partitions that were not published. The journal's lock keeps other runs out, but only of the same
-/// journal, so a lock on the directory itself decides.
+/// directories of partitions that were not published. The lock on the destination keeps living runs out.
 pub(super) fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
-    let alone = tmp.lock_alone(); // where a file system has no locks, the journal's must do
     let (mut files, mut directories) = (0u64, Vec::new());
-    if alone {
-        tmp.names(|name| {
-            let is = |ours: fn(&[u8]) -> bool| ours(name).then(|| tmp.look(name).ok()).flatten();
-            if is(temp::is_ours).is_some_and(|look| look.kind.is_file()) {
-                tmp.remove(name)?;
-                files += 1;
-            } else if is(temp::is_our_directory).is_some_and(|look| look.kind.is_dir()) {
-                directories.push(name.to_owned());
-            }
-            Ok(())
-        })
-        .map_err(|errno| Doing::Look.failed()(errno).at_start(path, tmp.as_fd()))?;
-    }
-    // One that cannot be removed (replaced, and somebody else's) is only in nobody's way.
+    tmp.names(|name| {
+        let is = |ours: fn(&[u8]) -> bool| ours(name).then(|| tmp.look(name).ok()).flatten();
+        if is(temp::is_ours).is_some_and(|look| look.kind.is_file()) {
+            tmp.remove(name)?;
+            files += 1;
+        } else if is(temp::is_our_directory).is_some_and(|look| look.kind.is_dir()) {
+            directories.push(name.to_owned());
+        }
+        Ok(())
+    })
+    .map_err(|errno| Doing::Look.failed()(errno).at_start(path, tmp.as_fd()))?;
+    // One that cannot be removed (replaced by a directory of another user) is in no one's way.
     let partitions = directories.iter().filter(|name| remove_whole(tmp, name).is_ok()).count();
-    tmp.lock_together(); // until the session is dropped
-    Ok(match (alone, files, partitions) {
-        (false, ..) => Some("another run writes to this destination: temporary files were left alone".into()),
-        (true, 0, 0) => None,
-        (true, files, 0) => Some(format!("removed {files} temporary files of a run that was cut off")),
-        (true, files, partitions) => {
+    Ok(match (files, partitions) {
+        (0, 0) => None,
+        (files, 0) => Some(format!("removed {files} temporary files of a run that was cut off")),
+        (files, partitions) => {
             Some(format!("removed {files} temporary files and {partitions} partitions of a run that was cut off"))
         }
     })

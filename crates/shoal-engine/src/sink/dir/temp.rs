@@ -73,6 +73,7 @@ pub(super) struct Temp {
     /// Open until it is sealed.
     file: Option<OwnedFd>,
     attributes: Attributes,
+    bytes: u64,
 }
 
 impl Temp {
@@ -92,7 +93,7 @@ impl Temp {
         match parent.dir.nameless(Access::Owner) {
             Ok(file) => {
                 let (session, beside) = (session.clone(), Some(parent.clone()));
-                Ok(Temp { session, beside, name: None, file: Some(file), attributes })
+                Ok(Temp { session, beside, name: None, file: Some(file), attributes, bytes: 0 })
             }
             // Not every file system has files without a name; the answers differ.
             Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
@@ -103,7 +104,7 @@ impl Temp {
     }
 
     fn named(session: &Arc<Session>, beside: Option<Arc<Parent>>, attributes: Attributes) -> Result<Temp, Trouble> {
-        let mut temp = Temp { session: session.clone(), beside, name: None, file: None, attributes };
+        let mut temp = Temp { session: session.clone(), beside, name: None, file: None, attributes, bytes: 0 };
         for turn in 1.. {
             let name = random_name();
             match temp.dir().create(&name, Access::Owner) {
@@ -120,8 +121,15 @@ impl Temp {
     }
 
     /// Appends.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), Trouble> {
-        file::write_all(self.file()?, bytes)
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        file::write_all(self.file()?, bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes written.
+    pub(super) fn size(&self) -> u64 {
+        self.bytes
     }
 
     /// Ends writing: the mode becomes that of any new file, the time that of its source where it is kept, and it is
@@ -147,7 +155,7 @@ impl Temp {
 
     /// Gives a sealed file its final name, which nothing may have: `EEXIST` otherwise.
     pub(super) fn publish(&mut self, parent: &Arc<Parent>, leaf: &[u8]) -> Result<(), Trouble> {
-        self.moved(parent, |from, name| from.rename_new(name, &parent.dir, leaf))
+        self.moved(parent, |from, name| from.rename_new(name, &parent.dir, leaf).map(drop))
     }
 
     /// Gives a sealed file its final name in place of what has it.
@@ -180,8 +188,14 @@ impl Temp {
         let from = self.dir().read(&name).map_err(Doing::Open.failed())?;
         let mut copy = Self::beside(&self.session, parent, self.attributes)?;
         file::copy(from.as_fd(), copy.file()?)?;
+        copy.bytes = self.bytes;
         copy.seal(parent.barrier == crate::fs::sync::Barrier::Each)?;
         Ok(copy)
+    }
+
+    /// Opens what was written, to read it again; `None`: it cannot be.
+    pub(super) fn read(&self) -> Option<OwnedFd> {
+        self.dir().read(&self.name?).ok()
     }
 
     fn file(&self) -> Result<BorrowedFd<'_>, Trouble> {

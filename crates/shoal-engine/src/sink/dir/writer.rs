@@ -12,9 +12,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
+use super::existing::{Content, Existing, TURNS};
 use super::parents::{KEPT_BY_PARTITION, KEPT_BY_WRITER, Parents};
-use super::partition::{Part, retried_place};
-use super::session::{Parent, Session, Taken};
+use super::partition::{Part, RetriedModes, retried_place};
+use super::session::{Parent, Session};
 use super::stream;
 use super::temp::Temp;
 use super::{Held, Touched};
@@ -23,7 +24,7 @@ use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 use crate::fs::sync::Barrier;
 use crate::name::Name;
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload};
 use crate::options::Layout;
 use crate::partition::{Partition, RETRIED_FROM};
 use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
@@ -36,6 +37,8 @@ pub(super) struct Slot {
     bytes: u64,
     touched: Touched,
     home: Home,
+    /// Of the source's directories.
+    modes: Modes,
 }
 
 /// Where the objects of a slot lie.
@@ -91,13 +94,14 @@ impl DirWriter {
 
     /// The directory `path` where the objects of a slot lie, made where it is missing; errors are those of `name`.
     fn parent(&mut self, slot: &mut Slot, path: Option<&[u8]>, name: &Name) -> Result<Arc<Parent>> {
+        let modes = &*slot.modes;
         match &mut slot.home {
-            Home::Names => self.parents.of(path, name),
-            Home::Retried => self.parents.of(Some(&retried_place(path, name)), name),
-            Home::Partition { inside: Some(inside), .. } => inside.of(path, name),
+            Home::Names => self.parents.of(path, name, modes),
+            Home::Retried => self.parents.of(Some(&retried_place(path, name)), name, &RetriedModes(modes)),
+            Home::Partition { inside: Some(inside), .. } => inside.of(path, name, modes),
             Home::Partition { part, inside } => {
-                let base = part.enter(&mut self.parents, name, slot.mode)?;
-                inside.insert(Parents::new(self.session.clone(), base, KEPT_BY_PARTITION)).of(path, name)
+                let base = part.enter(&mut self.parents, name)?;
+                inside.insert(Parents::new(self.session.clone(), base, KEPT_BY_PARTITION)).of(path, name, modes)
             }
         }
     }
@@ -139,9 +143,9 @@ impl DirWriter {
 }
 
 impl Writer for DirWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode) -> Result<()> {
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
         let (seq, home) = (partition.seq, self.home(partition.seq));
-        let fresh = Slot { seq, mode, objects: 0, bytes: 0, touched: Touched::new(), home };
+        let fresh = Slot { seq, mode, objects: 0, bytes: 0, touched: Touched::new(), home, modes };
         match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
             None => Ok(()),
             Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
@@ -153,7 +157,7 @@ impl Writer for DirWriter {
         let slot = self.slot(slot)?.clone();
         if let Payload::Elsewhere { size, put } = payload {
             return self.with_parent(&slot, name.split().0, name, |_, parent| {
-                if put == Put::Written {
+                if put != Put::Duplicate {
                     slot.borrow_mut().wrote(&parent, size);
                 }
                 Ok(put)
@@ -161,11 +165,27 @@ impl Writer for DirWriter {
         }
         let bytes = payload.bytes()?;
         self.with_parent(&slot, name.split().0, name, |session, parent| {
-            let put = store(session, &parent, name, bytes, Attributes::of(meta, session.options), slot.borrow().mode)?;
-            if put == Put::Written {
+            let put =
+                store(session, &parent, name, bytes, Attributes::of(meta, session.keep_times), slot.borrow().mode)?;
+            if put != Put::Duplicate {
                 slot.borrow_mut().wrote(&parent, bytes.len() as u64);
             }
             Ok(put)
+        })
+    }
+
+    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        let slot = self.slot(slot)?.clone();
+        let by_name = matches!(slot.borrow().home, Home::Names); // a partition's directory is redone whole
+        if !by_name || !self.session.keep_times {
+            return Ok(None); // without a time a torn file cannot be told
+        }
+        self.with_parent(&slot, name.split().0, name, |session, parent| {
+            let done = session.is_done(&parent, name, meta)?;
+            if let Some(size) = done {
+                slot.borrow_mut().wrote(&parent, size);
+            }
+            Ok(done)
         })
     }
 
@@ -211,7 +231,8 @@ impl Writer for DirWriter {
     }
 }
 
-/// Writes an object that is complete: directly where nothing has the name.
+/// Writes an object that is complete: directly where nothing has the name, unless a kill could leave a part of it that
+/// nothing tells from a file of another program.
 fn store(
     session: &Arc<Session>,
     parent: &Arc<Parent>,
@@ -223,41 +244,60 @@ fn store(
     let leaf = name.split().1;
     let durable = parent.barrier == Barrier::Each;
     let at = |trouble: Trouble| session.error(trouble, parent, name, bytes.len() as u64);
-    loop {
-        match parent.dir.create(leaf, attributes.access()) {
-            Ok(file) => {
-                return match file::fill(file, bytes, attributes.modified, durable) {
-                    Ok(()) => Ok(Put::Written),
-                    Err(trouble) => {
-                        let error = at(trouble); // before the room is given back: it tells how much was left
-                        let _ = parent.dir.remove(leaf);
-                        Err(error)
-                    }
-                };
+    for _ in 0..TURNS {
+        if !session.sessions.lease().wait() {
+            return Err(session.over());
+        }
+        if !parent.births && !parent.ours {
+            let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
+            match temp.publish(parent, leaf) {
+                Ok(()) => return Ok(Put::Written),
+                Err(trouble) if trouble.errno == Errno::EXIST => {}
+                Err(trouble) => return Err(at(trouble)),
             }
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(at(Doing::Create.failed()(errno))),
+        } else {
+            let _writing = session.writing.as_ref().map(|writing| writing.begin(name));
+            match parent.dir.create(leaf, attributes.access()) {
+                Ok(file) => {
+                    return match file::fill(file, bytes, attributes.modified, durable) {
+                        Ok(()) => Ok(Put::Written),
+                        Err(trouble) => {
+                            let error = at(trouble); // before the room is given back: it tells how much was left
+                            let _ = parent.dir.remove(leaf);
+                            Err(error)
+                        }
+                    };
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(at(Doing::Create.failed()(errno))),
+            }
         }
-        match session.taken(parent, name, mode)? {
-            Taken::Free => {} // removed in this moment
-            Taken::Duplicate => return Ok(Put::Duplicate),
-            Taken::Replace => return replace(session, parent, leaf, bytes, attributes).map_err(at),
-        }
+        let look = || session.existing(parent, name, mode, Content::Bytes(bytes), attributes.modified.is_some());
+        let existing = match look()? {
+            Existing::Replace => {
+                let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
+                session.replace_alone(look, || temp.replace(parent, leaf).map_err(at))?
+            }
+            existing => existing,
+        };
+        if let Existing::There(put) = existing {
+            return Ok(put);
+        } // else it was removed in this moment
     }
+    Err(session.undecided(parent, name))
 }
 
-fn replace(
+/// A temporary file with all of an object.
+fn written(
     session: &Arc<Session>,
     parent: &Arc<Parent>,
-    leaf: &[u8],
     bytes: &[u8],
     attributes: Attributes,
-) -> Result<Put, Trouble> {
+) -> Result<Temp, Trouble> {
     let mut temp = Temp::create(session, parent, attributes)?;
     temp.write(bytes)?;
     temp.seal(parent.barrier == Barrier::Each)?;
-    temp.replace(parent, leaf)?;
-    Ok(Put::Written)
+    Ok(temp)
 }
 
 /// The last look before a name is given: as many bytes as were announced.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use super::keep::Keep;
-use super::plan::{Fault, What};
+use super::plan::{Fault, NoFile, What};
 use super::run::{Located, Run, changed};
 use super::{Archive, Unpacker};
 use crate::error::{Error, Kind, Result};
@@ -174,6 +174,14 @@ fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
             Error::new(Kind::Unsupported, format!("packed by method {method}{name}, which shoal does not unpack"))
         }
         Fault::Sparse => Error::new(Kind::Unsupported, "a sparse file, which shoal does not unpack"),
+        Fault::HardLink(to) => Error::new(
+            Kind::Unsupported,
+            match to {
+                NoFile::Outside => "a hard link to a place outside of the archive",
+                NoFile::Missing => "a hard link to a name that no entry before it has",
+                NoFile::Other => "a hard link to an entry that is no file, or one that has failed",
+            },
+        ),
         Fault::Backslash => {
             Error::new(Kind::UnsafeName, "its name has a backslash (--backslashes separator reads it as a slash)")
         }

@@ -29,6 +29,8 @@ pub enum ArchivesFrom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub size: u64,
+    /// When anything of it was last changed, in nanoseconds since 1970: a program cannot set it.
+    pub changed: i128,
     /// Absolute.
     pub path: Box<[u8]>,
 }
@@ -81,10 +83,11 @@ impl Find {
 
     /// What makes it the same again.
     pub fn identity(&self) -> String {
-        let shown = |path: &Path| escape(path.as_os_str().as_bytes());
+        // All bytes: what is cut for display would make two long paths one.
+        let shown = |path: &Path| path.as_os_str().as_bytes().escape_ascii().to_string().replace(' ', "\\ "); // options follow a space
         match &self.places[..] {
             [Place::One(path)] => shown(path),
-            [Place::Glob(glob)] => format!("{} glob={}", shown(glob.root()), escape(glob.text().as_bytes())),
+            [Place::Glob(glob)] => format!("{} glob={}", shown(glob.root()), glob.text().as_bytes().escape_ascii()),
             places => {
                 let mut hasher = Xxh3::new();
                 for place in places {
@@ -119,7 +122,7 @@ impl Find {
             }
         }
         found.sort_unstable_by(|a, b| a.rank().cmp(&b.rank()));
-        found.dedup(); // two globs may match it
+        found.dedup_by(|a, b| a.path == b.path); // two globs may match it
         Ok((found, unmatched))
     }
 
@@ -173,8 +176,8 @@ fn place(text: PathBuf) -> Result<Place> {
 
 /// What cannot be looked at is found all the same: opening it will say why.
 fn look(path: &Path) -> Found {
-    let size = facts_of(path).map_or(0, |facts| facts.size);
-    Found { size, path: path.as_os_str().as_bytes().into() }
+    let (size, changed) = facts_of(path).map_or((0, 0), |facts| (facts.size, facts.changed));
+    Found { size, changed, path: path.as_os_str().as_bytes().into() }
 }
 
 #[cfg(test)]

@@ -253,7 +253,7 @@ mod tests {
             rustix::io::write(&fd, &bytes).unwrap();
         }
         let find = Find::new(ArchivesFrom::Paths(paths.clone())).unwrap();
-        let keep = Keep::new(find, vec![Box::new(Tar)], ArchiveOptions::default());
+        let keep = Keep::new(find, vec![Box::new(Tar::default())], ArchiveOptions::default());
         let path = |number: usize| paths[number].as_os_str().as_bytes();
         let unpacked = |archive: &Archive| archive.plan.kept.len() >> 20;
         let listed = |number: usize| unpacked(&keep.listed(path(number), &Arc::default()).unwrap());

@@ -28,7 +28,7 @@ pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -
             "max-size",
         ));
     }
-    if bytes > RATIO_FROM && bytes > file.len().saturating_mul(options.max_ratio) {
+    if beyond_ratio(bytes, file, options) {
         let why = format!(
             "the archive has {} bytes and unpacks to {bytes} or more, over {} times as many",
             file.len(),
@@ -37,6 +37,26 @@ pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -
         return Err(beyond(why, "max-ratio"));
     }
     Ok(())
+}
+
+/// Whether so many bytes of a packed archive may be unpacked once more, for copies of files that lie before them.
+///
+/// # Errors
+/// [`Kind::Archive`] where not.
+pub(crate) fn again(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> Result<()> {
+    if !beyond_ratio(bytes, file, options) {
+        return Ok(());
+    }
+    let why = format!(
+        "the archive has {} bytes, and for its hard links {bytes} would be unpacked again, over {} times as many",
+        file.len(),
+        options.max_ratio
+    );
+    Err(beyond(why, "max-ratio"))
+}
+
+fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> bool {
+    bytes > RATIO_FROM && bytes > file.len().saturating_mul(options.max_ratio)
 }
 
 fn beyond(why: String, option: &str) -> Error {

@@ -1,6 +1,7 @@
 //! From archives to partitions: plans each archive in turn and cuts it, in pages at which a listing can go on.
 //!
-//! The cut depends on the archive alone. Entries that take long come first, each by itself, so that the rest is unpacked
+//! A listing goes on only where all archives up to its cursor are those that were listed, by path, size and time of change:
+//! any other would be passed over unseen. The cut depends on the archive alone. Entries that take long come first, each by itself, so that the rest is unpacked
 //! beside them; the others in runs as they lie in the archive, so that one read serves many.
 
 use std::iter::once;
@@ -16,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Archive;
 use super::find::Found;
 use super::keep::Keep;
-use super::plan::What;
+use super::plan::{Plan, What};
 use super::run::of_ranges;
 use super::seen::Seen;
 use crate::display::escape;
@@ -43,17 +44,26 @@ const FIRST: u64 = 8 << 20;
 struct Place {
     /// `seq` of its first partition.
     seq: u64,
-    /// The archive it begins in, and how many of its partitions come before; `None` at the start.
-    within: Option<(Found, u32)>,
+    /// `None` at the start.
+    within: Option<Within>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Within {
+    /// Which archive it begins in, and how many partitions of that come before.
+    at: u64,
+    done: u32,
+    /// Of all archives up to that one.
+    chain: u128,
 }
 
 impl Place {
     fn cursor(&self) -> Cursor {
         let mut bytes = self.seq.to_le_bytes().to_vec();
-        if let Some((found, done)) = &self.within {
-            bytes.extend_from_slice(&found.size.to_le_bytes());
+        if let Some(Within { at, done, chain }) = &self.within {
+            bytes.extend_from_slice(&at.to_le_bytes());
             bytes.extend_from_slice(&done.to_le_bytes());
-            bytes.extend_from_slice(&found.path);
+            bytes.extend_from_slice(&chain.to_le_bytes());
         }
         Cursor(bytes.into())
     }
@@ -65,10 +75,32 @@ impl Place {
         if rest.is_empty() {
             return Some(Place { seq, within: None });
         }
-        let (size, rest) = rest.split_first_chunk()?;
-        let (done, path) = rest.split_first_chunk()?;
-        let found = Found { size: u64::from_le_bytes(*size), path: path.into() };
-        Some(Place { seq, within: Some((found, u32::from_le_bytes(*done))) })
+        let (at, rest) = rest.split_first_chunk()?;
+        let (done, chain) = rest.split_first_chunk()?;
+        let (at, done) = (u64::from_le_bytes(*at), u32::from_le_bytes(*done));
+        Some(Place { seq, within: Some(Within { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }) })
+    }
+}
+
+/// What archives there are, from the first on.
+#[derive(Default)]
+struct Chain {
+    hasher: Xxh3,
+    /// How many are in it.
+    count: usize,
+}
+
+impl Chain {
+    /// The hash of all archives up to the one at `at`.
+    fn up_to(&mut self, at: usize, found: &[Found]) -> u128 {
+        for next in found.get(self.count..=at).unwrap_or_default() {
+            self.hasher.update(&(next.path.len() as u64).to_le_bytes());
+            self.hasher.update(&next.path);
+            self.hasher.update(&next.size.to_le_bytes());
+            self.hasher.update(&next.changed.to_le_bytes());
+            self.count += 1;
+        }
+        self.hasher.digest128()
     }
 }
 
@@ -103,7 +135,7 @@ impl Cut {
         };
         let (plan, count) = (&archive.plan, archive.plan.members.len() as u32);
         if plan.sequential {
-            return (count > 0 && !std::mem::replace(&mut self.ended, true)).then(|| once(0..count).collect());
+            return (count > 0 && !std::mem::replace(&mut self.ended, true)).then(|| forward(plan));
         }
         let is_large = |number: u32| {
             let member = &plan.members[number as usize];
@@ -136,6 +168,22 @@ impl Cut {
     }
 }
 
+/// All entries of an archive that is read from front to back: copies of what lies before them come last.
+fn forward(plan: &Plan) -> Vec<Range<u32>> {
+    let mut copies = plan.links.clone();
+    copies.sort_unstable();
+    let mut from = 0;
+    let mut ranges = Vec::with_capacity(2 * copies.len() + 1);
+    for copy in copies {
+        ranges.push(from..copy);
+        from = copy + 1;
+    }
+    ranges.push(from..plan.members.len() as u32);
+    ranges.retain(|range| !range.is_empty());
+    ranges.extend(plan.links.iter().map(|&link| link..link + 1));
+    ranges
+}
+
 /// The listing of archives.
 pub(super) struct OfArchives {
     keep: Arc<Keep>,
@@ -143,6 +191,7 @@ pub(super) struct OfArchives {
     /// Where it is to begin, until the archives were found.
     begin: Option<Place>,
     found: Vec<Found>,
+    chain: Chain,
     at: usize,
     cut: Option<Cut>,
     /// Of the archive at `at`: partitions that come before the cursor.
@@ -155,14 +204,13 @@ pub(super) struct OfArchives {
 
 impl OfArchives {
     pub fn new(keep: Arc<Keep>, seen: Arc<Seen>, after: Option<Cursor>) -> Result<OfArchives> {
-        let begin = Place::of(after.as_ref()).ok_or_else(|| {
-            Error::new(Kind::CursorRefused, "the journal's place in the listing is not one of this source")
-                .hint("list from the start and skip what is committed: --relist")
-        })?;
+        let begin = Place::of(after.as_ref())
+            .ok_or_else(|| refused("the journal's place in the listing is not one of this source"))?;
         seen.reset();
         let (seq, after) = (begin.seq, begin.cursor());
         let begin = Some(begin);
-        Ok(OfArchives { keep, seen, begin, found: Vec::new(), at: 0, cut: None, before: 0, seq, after, filled: 0 })
+        let (found, chain) = Default::default();
+        Ok(OfArchives { keep, seen, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -172,9 +220,13 @@ impl OfArchives {
                 return Err(Error::new(Kind::Config, "no file matches").on(&escape(glob.as_bytes())));
             }
             self.seen.unmatched(unmatched);
-            if let Some((place, done)) = &begin.within {
-                self.at = found.partition_point(|found| found.rank() < place.rank());
-                self.before = if found.get(self.at) == Some(place) { *done } else { 0 };
+            if let Some(within) = &begin.within {
+                let at = usize::try_from(within.at).unwrap_or(usize::MAX);
+                if at >= found.len() || self.chain.up_to(at, &found) != within.chain {
+                    let why = "the archives up to the journal's place in the listing are not those that were listed";
+                    return Err(refused(why));
+                }
+                (self.at, self.before) = (at, within.done);
             }
             (self.found, self.begin) = (found, None);
         }
@@ -192,8 +244,12 @@ impl OfArchives {
                 Err(error) if error.class() == Class::Object => None,
                 Err(error) => return Err(error),
             };
+            let facts = archive.as_ref().map(|archive| (archive.file.facts.size, archive.file.facts.changed));
+            if self.before > 0 && facts != Some((found.size, found.changed)) {
+                return Err(refused("the archive at the journal's place in the listing cannot be read as it was"));
+            }
             if let Some(archive) = &archive {
-                self.seen.archive(&archive.plan);
+                self.seen.archive(archive);
                 read::will_need(archive.file.fd.as_fd(), 0, FIRST.min(archive.file.len()));
             }
             self.cut = Some(Cut::new(archive));
@@ -216,7 +272,9 @@ impl OfArchives {
         if self.filled == PAGE {
             self.filled = 0;
             let done = cut.map_or(0, |cut| cut.done);
-            self.after = Place { seq: self.seq, within: Some((found.clone(), done)) }.cursor();
+            let chain = self.chain.up_to(self.at, &self.found);
+            let within = Some(Within { at: self.at as u64, done, chain });
+            self.after = Place { seq: self.seq, within }.cursor();
             partition.next = Some(self.after.clone());
         }
         partition
@@ -227,6 +285,10 @@ impl Listing for OfArchives {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
     }
+}
+
+fn refused(why: &str) -> Error {
+    Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: --relist")
 }
 
 /// An archive, planned. A large one by a thread of its own: a packed tar is unpacked for that, and whoever waits for the
@@ -269,14 +331,14 @@ impl Drop for Planning {
     }
 }
 
-/// The same archive with the same entries: path, size, time of its last change, and what each entry says of itself.
+/// The same archive with the same entries: path, size, time of change, and what each entry says of itself.
 fn key(found: &Found, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
     let mut hasher = Xxh3::new();
     hasher.update(&(found.path.len() as u64).to_le_bytes());
     hasher.update(&found.path);
     let Some(archive) = archive else { return Key(hasher.digest128()) };
     hasher.update(&archive.file.facts.size.to_le_bytes());
-    hasher.update(&archive.file.facts.written.to_le_bytes());
+    hasher.update(&archive.file.facts.changed.to_le_bytes());
     for member in ranges.iter().flat_map(|range| &archive.plan.members[range.start as usize..range.end as usize]) {
         let name = archive.plan.name(member);
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -294,8 +356,8 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back() {
-        let found = Found { size: 7, path: (*b"/a/b.zip").into() };
-        for place in [Place { seq: 0, within: None }, Place { seq: 300, within: Some((found, 17)) }] {
+        let within = Some(Within { at: 7, done: 17, chain: 1 << 100 });
+        for place in [Place { seq: 0, within: None }, Place { seq: 300, within }] {
             assert_eq!(Place::of(Some(&place.cursor())), Some(place));
         }
         assert_eq!(Place::of(Some(&Cursor([1, 2].as_slice().into()))), None);

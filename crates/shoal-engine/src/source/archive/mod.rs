@@ -1,9 +1,10 @@
 //! Source: archives. A glob or a list of zip and tar archives as one job; every entry is an object.
 //!
 //! Here: what can be named, the options, the source, and the seam behind which the formats live ([`Format`], [`Unpacker`]).
-//! `find.rs` finds the archives, `plan.rs` is what one holds, `names.rs` what its entries are called, `limits.rs` how much of
-//! it is too much, `listing.rs` cuts it into partitions, `run.rs` is what a partition holds, `fetch.rs` hands entries over,
-//! `decode.rs` decompresses streams, `windows.rs` has those that need much memory take turns. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
+//! `find.rs` finds the archives, `plan.rs` is what one holds, `modes.rs` the permissions of its directories, `names.rs` what
+//! its entries are called, `limits.rs` how much of it is too much, `listing.rs` cuts it into partitions, `run.rs` is what a
+//! partition holds, `fetch.rs` hands entries over, `decode.rs` decompresses streams, `windows.rs` has those that need much
+//! memory take turns. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
 //! (`Name`). No link, device or pipe is ever made of an entry, and nothing is mapped into memory.
 
 pub(crate) mod decode;
@@ -12,6 +13,7 @@ mod find;
 mod keep;
 pub(crate) mod limits;
 mod listing;
+mod modes;
 pub(crate) mod names;
 pub(crate) mod plan;
 mod run;
@@ -30,10 +32,11 @@ use self::plan::Plan;
 use self::seen::Seen;
 use super::tar::Tar;
 use super::zip::Zip;
-use super::{Fetcher, Job, Lane, Listing, LocalFuture, Source};
+use super::{Behind, Fetcher, Job, Lane, Listing, LocalFuture, Source};
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
 use crate::partition::{Cursor, Key, Partition};
+use crate::session::Twice;
 
 /// How archives are read, and how much of one is too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,8 +129,8 @@ impl FormatsIn {
     fn formats(self) -> Vec<Box<dyn Format>> {
         match self {
             FormatsIn::Zip => vec![Box::new(Zip::default())],
-            FormatsIn::Tar => vec![Box::new(Tar)],
-            FormatsIn::Any => vec![Box::new(Tar), Box::new(Zip::default())],
+            FormatsIn::Tar => vec![Box::new(Tar::default())],
+            FormatsIn::Any => vec![Box::new(Tar::default()), Box::new(Zip::default())],
         }
     }
 }
@@ -177,6 +180,10 @@ impl Source for Archives {
         Ok(Box::new(listing::OfArchives::new(self.keep.clone(), self.seen.clone(), after)?))
     }
 
+    fn behind(&self) -> Behind {
+        Behind::Proven
+    }
+
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         let payload = run::of_locators(locators.iter().map(|locator| &**locator)).into();
         let key = Key::of(locators.iter().map(|locator| &**locator));
@@ -192,7 +199,11 @@ impl Source for Archives {
         self.seen.remarks()
     }
 
-    fn repeats_fail(&self) -> bool {
+    fn twice(&self) -> Twice {
+        Twice::Repeated
+    }
+
+    fn has_times(&self) -> bool {
         true
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub text: Vec<u8>,
     /// The entries in the order of the archive; a member's number is its place here.
     pub members: Vec<Member>,
+    /// The numbers of the directories that have permission bits, by name, as [`find_conflicts`] sorts it.
+    pub(super) directories: Vec<u32>,
     /// Why members of [`Fault::Damaged`] are that.
     pub reasons: Vec<String>,
     /// Only readable from front to back: it is one partition.
@@ -31,6 +33,11 @@ pub(crate) struct Plan {
     pub kept: Vec<u8>,
     /// Bytes the entries unpack to, as declared.
     pub size: u64,
+    /// The hard links that became copies of what they lead to, by number. Their bytes lie before entries in front of them: a
+    /// sequential archive gives them after all others, in this order.
+    pub links: Vec<u32>,
+    /// Something that is not padding follows the end of the archive.
+    pub goes_on: bool,
     /// Looked up with the first name.
     table: Option<Option<&'static encoding_rs::Encoding>>,
 }
@@ -57,11 +64,16 @@ pub(crate) struct Member {
     /// The format's own.
     pub flags: u16,
     pub what: What,
-    /// Its owner may execute it.
-    pub executable: bool,
+    /// Permission bits, at most 0o777; 0: the archive has none for it.
+    pub mode: u16,
 }
 
 impl Member {
+    /// Its permission bits, where the archive has some.
+    pub fn mode(&self) -> Option<u32> {
+        (self.mode != 0).then_some(self.mode.into())
+    }
+
     /// When it was last changed.
     pub fn last_modified(&self) -> Option<SystemTime> {
         let seconds = Duration::from_secs(self.modified.unsigned_abs());
@@ -81,18 +93,12 @@ pub(crate) enum What {
     Directory {
         empty: bool,
     },
-    /// A symbolic or hard link: never made.
-    Link(Link),
+    /// A symbolic link: never made.
+    Link,
     /// A device, pipe or socket: never made.
     Special,
     /// It has failed before anything is unpacked.
     Fault(Fault),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
-    Symbolic,
-    Hard,
 }
 
 /// A failure that is known from what the archive says of an entry.
@@ -107,12 +113,25 @@ pub(crate) enum Fault {
     Method,
     /// A sparse file of a tar.
     Sparse,
+    /// A hard link that leads to no file of the archive.
+    HardLink(NoFile),
     /// A backslash in its name.
     Backslash,
     /// More components than `max_depth`.
     TooDeep,
     /// For the reason with this number in `Plan::reasons`.
     Damaged(u16),
+}
+
+/// What a hard link leads to instead of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoFile {
+    /// A name that is not safe.
+    Outside,
+    /// A name that no earlier entry has.
+    Missing,
+    /// A link, a directory, a device, or an entry that has failed.
+    Other,
 }
 
 impl Plan {
@@ -129,10 +148,7 @@ impl Plan {
         options: &ArchiveOptions,
     ) -> Result<bool> {
         limits::entries(self.members.len() as u64 + 1, options)?;
-        let table = match self.table {
-            Some(table) => table,
-            None => *self.table.insert(names::table(&options.encoding)?),
-        };
+        let table = self.table(options)?;
         // A name is at most three times its bytes (code page 437); room for all of it keeps numbers within 32 bits.
         if self.text.len() + 3 * raw.bytes.len() + file.prefix.len() > u32::MAX as usize {
             return Err(Error::new(Kind::Archive, "the archive has more than 4 GiB of names"));
@@ -165,6 +181,23 @@ impl Plan {
         Ok(!converted.changed)
     }
 
+    /// The name that an entry of this name has in a plan.
+    ///
+    /// # Errors
+    /// As of [`Plan::push`].
+    pub fn name_of(&mut self, raw: RawName<'_>, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Vec<u8>> {
+        let mut name = file.prefix.to_vec();
+        names::convert(raw, self.table(options)?, options, &mut name);
+        Ok(name)
+    }
+
+    fn table(&mut self, options: &ArchiveOptions) -> Result<Option<&'static encoding_rs::Encoding>> {
+        Ok(match self.table {
+            Some(table) => table,
+            None => *self.table.insert(names::table(&options.encoding)?),
+        })
+    }
+
     /// An entry that stands for what could not be read of the archive, named like it.
     pub fn push_damaged(&mut self, why: String, file: &ArchiveFile) {
         let start = self.text.len();
@@ -194,7 +227,13 @@ impl Plan {
         limits::output(self.size, file, options)?;
         self.text.shrink_to_fit();
         self.members.shrink_to_fit();
-        find_conflicts(&mut self.text, &mut self.members);
+        self.directories = find_conflicts(&mut self.text, &mut self.members);
+        let mut links = std::mem::take(&mut self.links);
+        links.retain(|&link| {
+            let member = &self.members[link as usize];
+            member.what == What::File && Name::parse(self.name(member)).is_ok()
+        });
+        self.links = links;
         Ok(self)
     }
 
@@ -205,7 +244,8 @@ impl Plan {
 
     /// What it takes in memory beside what is `kept`.
     pub fn weight(&self) -> usize {
-        self.text.len() + self.members.len() * size_of::<Member>()
+        let numbers = self.directories.len() + self.links.len();
+        self.text.len() + self.members.len() * size_of::<Member>() + numbers * size_of::<u32>()
     }
 }
 
@@ -222,14 +262,14 @@ impl Default for Member {
             method: 0,
             flags: 0,
             what: What::File,
-            executable: false,
+            mode: 0,
         }
     }
 }
 
 /// What stands for a slash while names are sorted: less than any other byte, so that what lies in a directory follows it
 /// before anything else does. No name of ours has it.
-const SLASH: u8 = 0;
+pub(super) const SLASH: u8 = 0;
 
 /// No entry: there are fewer.
 const NONE: u32 = u32::MAX;
@@ -258,7 +298,9 @@ struct Above<'t> {
 ///
 /// Names are sorted and held against their neighbours: 16 bytes for each, however deep it is. A name that is not safe
 /// claims nothing, since nothing comes of it.
-fn find_conflicts(text: &mut [u8], members: &mut [Member]) {
+///
+/// The numbers of the directories that have permission bits, in the order of the sorted names.
+pub(super) fn find_conflicts(text: &mut [u8], members: &mut [Member]) -> Vec<u32> {
     let mut sorted: Vec<Sorted> = Vec::with_capacity(members.len());
     for (number, member) in members.iter().enumerate() {
         let name = &mut text[member.name.start as usize..member.name.end as usize];
@@ -294,6 +336,8 @@ fn find_conflicts(text: &mut [u8], members: &mut [Member]) {
         let name = &members[one.number as usize].name;
         replace(&mut text[name.start as usize..name.end as usize], SLASH, b'/');
     }
+    let has_mode = |member: &Member| matches!(member.what, What::Directory { .. }) && member.mode != 0;
+    sorted.iter().map(|one| one.number).filter(|&number| has_mode(&members[number as usize])).collect()
 }
 
 /// Whether a name lies in a directory, slashes replaced.
@@ -360,7 +404,7 @@ fn settle(name: &Above<'_>, all: &[Sorted], members: &mut [Member], above: &mut 
         let is_below = is_below(member);
         let fault = match (&mut member.what, stands) {
             (_, false) if is_below => break,
-            (What::Link(_) | What::Special, _) => continue, // not made, whatever it clashes with
+            (What::Link | What::Special, _) => continue, // not made, whatever it clashes with
             (_, true) if number == name.object => continue,
             (What::File, true) if !is_below => Fault::Duplicate,
             (_, true) => Fault::Conflict,
@@ -385,7 +429,7 @@ mod tests {
         for name in names {
             let what = match name.as_bytes().last() {
                 Some(b'/') => What::Directory { empty: true },
-                Some(b'@') => What::Link(Link::Symbolic),
+                Some(b'@') => What::Link,
                 _ => What::File,
             };
             let start = text.len() as u32;
@@ -408,7 +452,7 @@ mod tests {
         assert_eq!(found(&["a", "a/b", "a/c", "a/b/c"]), [File, CONFLICT, CONFLICT, CONFLICT]);
         assert_eq!(found(&["x/y/a", "x", "x/y", "x/y/a/b"]), [File, CONFLICT, CONFLICT, CONFLICT]);
         assert_eq!(found(&["d/", "d", "d/", "d/e/f", "d/e"]), [FILLED, CONFLICT, FILLED, File, CONFLICT]);
-        assert_eq!(found(&["l@", "l/x", "l"]), [What::Link(Link::Symbolic), CONFLICT, DUPLICATE]);
+        assert_eq!(found(&["l@", "l/x", "l"]), [What::Link, CONFLICT, DUPLICATE]);
         assert_eq!(found(&["a/b", "c", "a/b"]), [File, File, DUPLICATE]);
     }
 
@@ -416,7 +460,7 @@ mod tests {
     fn directories_are_empty_until_something_lies_in_them() {
         use What::File;
         assert_eq!(found(&["d/", "e/", "e/f", "g/h/", "g/"]), [EMPTY, FILLED, File, EMPTY, FILLED]);
-        assert_eq!(found(&["d/", "d/l@"]), [FILLED, What::Link(Link::Symbolic)]);
+        assert_eq!(found(&["d/", "d/l@"]), [FILLED, What::Link]);
     }
 
     #[test]
@@ -453,7 +497,7 @@ mod tests {
                 }
             }
             all.push(match (is_link, is_directory) {
-                (true, _) => What::Link(Link::Symbolic),
+                (true, _) => What::Link,
                 (false, true) => EMPTY,
                 (false, false) => What::File,
             });

@@ -14,7 +14,8 @@ use super::keep::Keep;
 use super::plan::What;
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::fs::read::Facts;
-use crate::source::{Entries, Entry, Skip};
+use crate::report::Reason;
+use crate::source::{Entries, Entry, Skip, Unlisted};
 
 /// First byte of a payload: a run of an archive, or a locator each.
 const RUN: u8 = b'r';
@@ -226,21 +227,28 @@ impl Entries for Run {
         let place = &self.places[index as usize];
         let locator = self.slice(&place.locator);
         let Some((which, number)) = place.entry else {
-            return Entry { name: self.slice(&place.name), locator, host: HostId(0), skip: None };
+            let (name, unlisted) = (self.slice(&place.name), Some(Unlisted::Anywhere));
+            return Entry { name, locator, host: HostId(0), skip: None, unlisted };
         };
         let plan = &self.archives[which as usize].plan;
         let member = &plan.members[number as usize];
         let skip = match member.what {
             What::File | What::Fault(_) => None,
             What::Directory { empty } => Some(Skip::Directory { make: empty }),
-            What::Link(_) | What::Special => Some(Skip::NoObject),
+            What::Link => Some(Skip::NoObject(Reason::Link)),
+            What::Special => Some(Skip::NoObject(Reason::Special)),
         };
-        Entry { name: plan.name(member), locator, host: HostId(0), skip }
+        Entry { name: plan.name(member), locator, host: HostId(0), skip, unlisted: None }
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {
         let (which, _) = self.places[index as usize].entry?;
         Some(&self.archives[which as usize].file.path)
+    }
+
+    fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
+        let modes = self.archives.iter().filter_map(|archive| archive.plan.directory_mode(directory));
+        modes.reduce(|one, other| one & other)
     }
 }
 

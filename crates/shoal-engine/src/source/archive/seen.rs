@@ -3,15 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::plan::{Link, Plan, What};
+use super::Archive;
+use super::plan::What;
 use crate::display::escape;
 
 /// Counts of one listing.
 #[derive(Default)]
 pub(super) struct Seen {
-    symbolic: AtomicU64,
-    hard: AtomicU64,
+    links: AtomicU64,
     special: AtomicU64,
+    /// Hard links that became copies.
+    copies: AtomicU64,
+    /// Archives with something behind their end, and the first of them.
+    going_on: Mutex<(u64, Box<[u8]>)>,
     /// Globs that nothing matched.
     unmatched: Mutex<Vec<String>>,
 }
@@ -19,9 +23,10 @@ pub(super) struct Seen {
 impl Seen {
     /// A listing begins: what an earlier one met is not this one's.
     pub fn reset(&self) {
-        for count in [&self.symbolic, &self.hard, &self.special] {
+        for count in [&self.links, &self.special, &self.copies] {
             count.store(0, Relaxed);
         }
+        *self.going_on.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
         self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -29,31 +34,50 @@ impl Seen {
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = globs;
     }
 
-    pub fn archive(&self, plan: &Plan) {
+    pub fn archive(&self, archive: &Archive) {
+        let plan = &archive.plan;
         for member in &plan.members {
             let count = match member.what {
-                What::Link(Link::Symbolic) => &self.symbolic,
-                What::Link(Link::Hard) => &self.hard,
+                What::Link => &self.links,
                 What::Special => &self.special,
                 _ => continue,
             };
             count.fetch_add(1, Relaxed);
+        }
+        self.copies.fetch_add(plan.links.len() as u64, Relaxed);
+        if plan.goes_on {
+            let (count, first) = &mut *self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+            *count += 1;
+            if *count == 1 {
+                *first = archive.file.name.clone();
+            }
         }
     }
 
     pub fn remarks(&self) -> Vec<String> {
         let unmatched = self.unmatched.lock().unwrap_or_else(PoisonError::into_inner);
         let unmatched = unmatched.iter().map(|glob| format!("no file matches \"{}\"", escape(glob.as_bytes())));
-        let counts = [
-            (&self.symbolic, "symbolic link", "symbolic links"),
-            (&self.hard, "hard link", "hard links"),
-            (&self.special, "device or pipe", "devices or pipes"),
-        ];
+        let counts =
+            [(&self.links, "symbolic link", "symbolic links"), (&self.special, "device or pipe", "devices or pipes")];
         let left_out = counts.iter().filter_map(|(count, one, more)| match count.load(Relaxed) {
             0 => None,
             1 => Some(format!("1 {one} was left out: shoal makes none of an archive's")),
             count => Some(format!("{count} {more} were left out: shoal makes none of an archive's")),
         });
-        unmatched.chain(left_out).collect()
+        let copies = match self.copies.load(Relaxed) {
+            0 => None,
+            1 => Some("1 hard link became a copy of its file".to_owned()),
+            count => Some(format!("{count} hard links became copies of their files")),
+        };
+        let going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let going_on = match &*going_on {
+            (0, _) => None,
+            (1, name) => Some(format!("\"{}\" goes on behind its end: what follows was not read", escape(name))),
+            (count, name) => Some(format!(
+                "{count} archives go on behind their end, such as \"{}\": what follows was not read",
+                escape(name)
+            )),
+        };
+        unmatched.chain(left_out).chain(copies).chain(going_on).collect()
     }
 }

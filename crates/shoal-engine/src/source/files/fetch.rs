@@ -3,8 +3,10 @@
 //! A small file costs four system calls: open, read, fstat, close. That what was read is one state of the file is seen
 //! from its change time, which nobody can set: older than the moment before the open, nothing has changed since. A file
 //! changed just before is waited for, 20 ms at the most, and read a second time between two looks. A large one is read
-//! between two looks as well. Where another machine's clock sets the change time and lags by more than the file's age, a
-//! change that keeps the length can go unseen.
+//! between two looks as well. File systems with change times in steps of a second or two (FAT, ext4 with 128-byte inodes,
+//! servers over such disks) show it by a time without nanoseconds: there the wait is until the step has passed.
+//! Where another machine's clock sets the change time, a change that keeps the length can go unseen: if that clock lags by
+//! more than the file's age, or is ahead and has such steps.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -13,11 +15,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::run::{Run, parts};
+use super::modes::Opened;
+use super::run::{Mark, parts};
 use super::{Paths, Tree, What};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
-use crate::fs::read::{self, Facts, Space, unreadable};
+use crate::fs::read::{self, Facts, Space, TICK, unreadable};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
@@ -26,9 +29,6 @@ use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_
 const KEPT: usize = 4;
 /// Bytes of a large file read at once.
 const PIECE: usize = 256 << 10;
-/// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
-/// long.
-const TICK: i128 = 10_000_000;
 /// Objects and nanoseconds after which the lane's other work has its turn: it looks for a stop every 20 ms.
 const TURN_OBJECTS: u32 = 64;
 const TURN_TIME: i128 = 10_000_000;
@@ -47,8 +47,8 @@ impl Fetch {
 
 impl Fetcher for Fetch {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let run = Run::new(&partition.payload, &self.paths).map(|run| Rc::new(run) as Rc<dyn Entries>);
-        Box::pin(async move { run })
+        let opened = Opened::new(&partition.payload, &self.tree, &self.paths);
+        Box::pin(async move { Ok(Rc::new(opened?) as Rc<dyn Entries>) })
     }
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
@@ -99,6 +99,8 @@ enum First {
     Whole(Facts, usize),
     /// Larger: what was found, and how much of it was read.
     More(OwnedFd, Facts, usize),
+    /// Changed within the present step of a coarse change time: to be read once this long has passed.
+    Fresh(Facts, Duration),
 }
 
 /// Where a first read puts what it reads.
@@ -141,20 +143,37 @@ impl<'t> Reader<'t> {
     }
 
     /// Answers one job; `now`: the coarse time before anything is opened.
-    async fn fetch(&mut self, lane: &dyn Lane, job: Job, now: i128) {
-        let mut first = None;
-        let answer = lane.whole_in_place(job, &mut |job, space| {
-            let start = space.len();
-            let found = first.insert(self.opener.first(job, now, To::Place(space, start)));
-            matches!(found, Ok(First::Whole(..)))
-        });
-        let Some(job) = answer else { return };
-        match first.unwrap_or_else(|| self.opener.first(&job, now, To::Buffer(&mut self.buffer))) {
-            Ok(First::Whole(facts, length)) => {
-                lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+    async fn fetch(&mut self, lane: &dyn Lane, mut job: Job, mut now: i128) {
+        if job.is_again() {
+            job = match lane.is_there(job, &mut |job| self.opener.facts(job, now).as_ref().map(meta)) {
+                Some(wanted) => wanted,
+                None => return,
+            };
+        }
+        let mut waited: Option<Facts> = None;
+        loop {
+            let mut first = None;
+            let answer = lane.whole_in_place(job, &mut |job, space| {
+                let start = space.len();
+                let found = first.insert(self.opener.first(job, now, To::Place(space, start)));
+                matches!(found, Ok(First::Whole(..)))
+            });
+            job = match answer {
+                Some(job) => job,
+                None => return,
+            };
+            match first.unwrap_or_else(|| self.opener.first(&job, now, To::Buffer(&mut self.buffer))) {
+                Ok(First::Whole(facts, length)) => {
+                    return lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+                }
+                Ok(First::More(file, facts, held)) => return self.large(lane, job, &file, &facts, held).await,
+                Ok(First::Fresh(facts, wait)) => match waited.replace(facts) {
+                    None => tokio::time::sleep(wait).await,
+                    Some(before) => return lane.failed(job, changed(&before, &facts, facts.size)),
+                },
+                Err(error) => return lane.failed(job, error),
             }
-            Ok(First::More(file, facts, held)) => self.large(lane, job, &file, &facts, held).await,
-            Err(error) => lane.failed(job, error),
+            now = read::coarse_now();
         }
     }
 
@@ -221,8 +240,8 @@ impl<'t> Reader<'t> {
 impl Opener<'_> {
     /// Opens a file and reads it, if it is small.
     fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
-        let (path, reason) = parts(job.entry().locator);
-        if let Some(errno) = reason {
+        let (path, mark) = parts(job.entry().locator);
+        if let Mark::Unreadable(errno) = mark {
             let hint = "mend the cause, then list anew: --again";
             let error = unreadable(errno, None);
             let why = format!("this directory could not be read when it was listed: {}", error.why());
@@ -234,12 +253,18 @@ impl Opener<'_> {
         if !facts.regular {
             return Err(no_file());
         }
-        let calm = facts.changed + TICK < now;
+        let calm = read::settled(facts.changed, now);
         if calm && facts.size == held as u64 && held <= WHOLE_MAX {
             return Ok(First::Whole(facts, held));
         }
         if calm && facts.size > WHOLE_MAX as u64 && matches!(to, To::Buffer(_)) {
             return Ok(First::More(file, facts, held));
+        }
+        // A stamp ahead of this clock is another machine's, or the clock was set back: nothing says how long to wait.
+        let step = read::step(facts.changed);
+        if !calm && step > 0 && facts.changed <= now {
+            let wait = facts.changed + step + TICK + TICK - read::coarse_now();
+            return Ok(First::Fresh(facts, Duration::from_nanos(wait.max(0) as u64)));
         }
         // Read again from the start, now that there is something to compare with, and once the clock has passed what the
         // file is stamped with: from then on any change shows.
@@ -256,6 +281,13 @@ impl Opener<'_> {
             after if same(&facts, &after) && after.size == held as u64 => Ok(First::Whole(after, held)),
             after => Err(changed(&facts, &after, held as u64)),
         }
+    }
+
+    /// What is known of a file that has not changed a moment ago, without reading it; `None`: reading it will say more.
+    fn facts(&mut self, job: &Job, now: i128) -> Option<Facts> {
+        let (path, mark) = parts(job.entry().locator);
+        let file = (mark == Mark::File).then(|| self.open(path).ok())??;
+        read::facts(file.as_fd()).ok().filter(|facts| facts.regular && read::settled(facts.changed, now))
     }
 
     fn open(&mut self, path: &[u8]) -> Result<OwnedFd, Errno> {
@@ -292,7 +324,8 @@ fn meta(facts: &Facts) -> ObjectMeta {
     ObjectMeta {
         size: Some(facts.size),
         last_modified: facts.last_modified(),
-        executable: facts.executable,
+        changed: i64::try_from(facts.changed).ok(),
+        mode: Some(facts.mode),
         ..ObjectMeta::default()
     }
 }

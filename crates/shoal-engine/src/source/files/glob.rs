@@ -44,14 +44,14 @@ impl Glob {
     /// Calls `each` with every path that matches, links and directories that cannot be read among them.
     pub async fn each(&self, mut each: impl FnMut(PathBuf)) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
-        let mut walk = Walk::new(self.0.clone(), None, SLOW);
+        let mut walk = Walk::new(self.0.clone(), SLOW);
         let mut steps = 0u32;
         loop {
             match walk.step()? {
-                Step::Entry(Mark::File | Mark::NoObject | Mark::Unreadable(_)) => {
+                Step::Entry(Mark::File | Mark::NoObject(_) | Mark::Unreadable(_)) => {
                     each(self.0.path.join(std::ffi::OsStr::from_bytes(walk.path())));
                 }
-                Step::Nothing => {}
+                Step::Entry(Mark::Empty) | Step::Nothing => {}
                 Step::End => return Ok(()),
             }
             steps += 1;

@@ -1,7 +1,7 @@
 //! Source: files. A directory, one file, a glob, or a list of paths.
 //!
 //! Here: what can be named, the options and the source. `walk.rs` goes through a tree (`ahead.rs` reads ahead for it), `listing.rs` cuts what is found
-//! into partitions, `run.rs` is what a partition holds, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
+//! into partitions, `run.rs` is what a partition holds, `modes.rs` the permissions of directories, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
 //! `seen.rs` what was left out, `fetch.rs` reads. Not here: system calls (`fs/`), which name is safe (`Name`).
 //!
 //! Names: below a directory the path relative to it; of a glob the path relative to its longest part without glob
@@ -12,6 +12,7 @@ mod ahead;
 mod fetch;
 mod glob;
 mod listing;
+mod modes;
 mod paths;
 pub(super) mod pattern;
 mod run;
@@ -27,13 +28,14 @@ pub(super) use self::glob::Glob;
 pub use self::paths::Paths;
 use self::pattern::Pattern;
 use self::seen::Seen;
-use super::{Fetcher, Listing, Source};
+use super::{Behind, Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
 use crate::fs::read::unusable;
 use crate::fs::walk::{Kind as Found, kind_of};
 use crate::partition::{Cursor, Partition};
+use crate::session::Twice;
 
 /// The first component below the root that is not the user's: journals and temporary files.
 const OURS: &[u8] = b".shoal";
@@ -137,9 +139,10 @@ fn one(path: PathBuf) -> Result<(PathBuf, What, Paths)> {
 }
 
 fn identity(root: &Path, what: &What, paths: &Paths, follow: bool) -> String {
+    // No two say the same: what follows a path begins with a space, and an escaped byte with a backslash.
     let shown = |path: &OsStr| match path.to_str() {
-        Some(text) => text.to_owned(),
-        None => path.as_bytes().escape_ascii().to_string(),
+        Some(text) => text.replace('\\', "\\\\").replace(' ', "\\ "),
+        None => path.as_bytes().escape_ascii().to_string().replace(' ', "\\ "),
     };
     let mut identity = match what {
         What::List => "files:".to_owned(),
@@ -164,11 +167,12 @@ impl Source for Files {
         self.identity.clone()
     }
 
-    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
-        match self.tree.what {
-            What::Walk(_) => Ok(Box::new(listing::OfTree::new(self.tree.clone(), after)?)),
-            What::File | What::List => Ok(Box::new(listing::OfList::new(self.paths.clone(), after)?)),
-        }
+    fn list(&self, _after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        // From the start, whatever the cursor says: see `behind`.
+        Ok(match self.tree.what {
+            What::Walk(_) => Box::new(listing::OfTree::new(self.tree.clone())),
+            What::File | What::List => Box::new(listing::OfList::new(self.paths.clone())),
+        })
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
@@ -179,12 +183,32 @@ impl Source for Files {
         Ok(Box::new(fetch::Fetch::new(self.tree.clone(), self.paths.clone())))
     }
 
+    fn twice(&self) -> Twice {
+        match self.tree.what {
+            What::List => Twice::Conflict,
+            What::Walk(_) | What::File => Twice::SameObject,
+        }
+    }
+
+    fn has_times(&self) -> bool {
+        true
+    }
+
+    fn behind(&self) -> Behind {
+        Behind::Names
+    }
+
     fn remarks(&self) -> Vec<String> {
         self.tree.seen.remarks(self.tree.follow)
     }
 
     fn is_network(&self) -> bool {
         false
+    }
+
+    fn root_mode(&self) -> Option<u32> {
+        let is_directory = matches!(self.tree.what, What::Walk(None));
+        self.tree.root.mode(b"", true).ok().filter(|_| is_directory)
     }
 
     fn lists_below(&self, directory: &Path) -> bool {

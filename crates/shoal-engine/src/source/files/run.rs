@@ -1,7 +1,7 @@
 //! What a partition of files holds: a run of entries, grouped by directory, and what it looks like once opened.
 //!
-//! A locator is the path below the root (of a list: as given). A directory that could not be read is an entry too, so that
-//! it counts as a failure; its locator has the reason behind a NUL.
+//! A locator is the path below the root (of a list: as given). An empty directory is an entry too; its locator has a slash
+//! behind a NUL. So is a directory that could not be read, so that it counts as a failure; there it is the reason.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,21 +10,28 @@ use rustix::io::Errno;
 
 use super::Paths;
 use crate::error::{Error, HostId, Kind, Result};
-use crate::source::{Entries, Entry, Skip};
+use crate::partition::Key;
+use crate::report::Reason;
+use crate::source::{Entries, Entry, Skip, Unlisted};
 
 /// First byte of a payload: grouped by directory, or a locator each.
 const GROUPED: u8 = b'g';
 const LOCATORS: u8 = b'l';
-/// Between the path of an unreadable directory and the reason.
+/// Between the path of a directory and what is the matter with it.
 const REASON: u8 = 0;
+const EMPTY: &[u8] = b"/";
+/// Where the codes of what is no object begin, above all numbers of errors.
+const NO_OBJECT: u16 = 0x8000;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A file, as far as the directory says.
     File,
-    /// Neither a file nor a directory.
-    NoObject,
+    /// Neither a file nor a directory, but this.
+    NoObject(Reason),
+    /// A directory in which there is nothing.
+    Empty,
     /// A directory that could not be read.
     Unreadable(Errno),
 }
@@ -33,8 +40,28 @@ impl Mark {
     fn encoded(self) -> u16 {
         match self {
             Mark::File => 0,
-            Mark::NoObject => u16::MAX,
+            Mark::Empty => u16::MAX,
+            Mark::NoObject(reason) => NO_OBJECT + reason as u16,
             Mark::Unreadable(errno) => errno.raw_os_error() as u16, // 1 to 4,095
+        }
+    }
+
+    fn decoded(encoded: u32) -> Mark {
+        match encoded {
+            0 => Mark::File,
+            _ if encoded == u32::from(u16::MAX) => Mark::Empty,
+            _ => match encoded.checked_sub(NO_OBJECT.into()).and_then(|at| Reason::ALL.get(at as usize)) {
+                Some(reason) => Mark::NoObject(*reason),
+                None => Mark::Unreadable(Errno::from_raw_os_error(encoded as i32)),
+            },
+        }
+    }
+
+    fn skip(self) -> Option<Skip> {
+        match self {
+            Mark::File | Mark::Unreadable(_) => None,
+            Mark::NoObject(reason) => Some(Skip::NoObject(reason)),
+            Mark::Empty => Some(Skip::Directory { make: true }),
         }
     }
 }
@@ -90,13 +117,14 @@ pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> V
     payload
 }
 
-/// The path in a locator, and why it is a failure if it is one.
-pub(super) fn parts(locator: &[u8]) -> (&[u8], Option<Errno>) {
-    match memchr::memchr(REASON, locator) {
-        None => (locator, None),
-        Some(at) => {
-            let number = std::str::from_utf8(&locator[at + 1..]).ok().and_then(|text| text.parse().ok());
-            (&locator[..at], Some(number.map_or(Errno::IO, Errno::from_raw_os_error)))
+/// The path in a locator, and what it is the path of.
+pub(super) fn parts(locator: &[u8]) -> (&[u8], Mark) {
+    match memchr::memchr(REASON, locator).map(|at| (&locator[..at], &locator[at + 1..])) {
+        None => (locator, Mark::File),
+        Some((path, EMPTY)) => (path, Mark::Empty),
+        Some((path, reason)) => {
+            let number = std::str::from_utf8(reason).ok().and_then(|text| text.parse().ok());
+            (path, Mark::Unreadable(number.map_or(Errno::IO, Errno::from_raw_os_error)))
         }
     }
 }
@@ -104,7 +132,7 @@ pub(super) fn parts(locator: &[u8]) -> (&[u8], Option<Errno>) {
 struct Place {
     name: Range<u32>,
     locator: Range<u32>,
-    skip: bool,
+    mark: Mark,
 }
 
 /// The entries of an open partition.
@@ -131,8 +159,14 @@ impl Run {
         Ok(run)
     }
 
-    /// The locators, in order.
-    pub fn locators(&self) -> impl Iterator<Item = &[u8]> {
+    /// The key of these entries: a link that has become a file is another one.
+    pub fn key(&self) -> Key {
+        let kind = |place: &Place| if place.mark.skip().is_some() { &b"-"[..] } else { b"+" };
+        Key::of(self.places.iter().flat_map(|place| [self.slice(&place.locator), kind(place)]))
+    }
+
+    #[cfg(test)]
+    fn locators(&self) -> impl Iterator<Item = &[u8]> {
         self.places.iter().map(|place| self.slice(&place.locator))
     }
 
@@ -140,7 +174,7 @@ impl Run {
         let length = rest.number::<4>()? as usize;
         let directory = rest.take(length)?;
         for _ in 0..rest.number::<1>()? {
-            let mark = rest.number::<2>()? as u16;
+            let mark = Mark::decoded(rest.number::<2>()?);
             let length = rest.number::<2>()? as usize;
             let name = rest.take(length)?;
             let start = self.text.len() as u32;
@@ -150,12 +184,17 @@ impl Run {
             }
             self.text.extend_from_slice(name);
             let name = start..self.text.len() as u32;
-            if mark != 0 && mark != u16::MAX {
+            let reason = match mark {
+                Mark::File | Mark::NoObject(_) => None,
+                Mark::Empty => Some(EMPTY.to_vec()),
+                Mark::Unreadable(errno) => Some(errno.raw_os_error().to_string().into_bytes()),
+            };
+            if let Some(reason) = reason {
                 self.text.push(REASON);
-                self.text.extend_from_slice(mark.to_string().as_bytes());
+                self.text.extend_from_slice(&reason);
             }
             let locator = start..self.text.len() as u32;
-            self.places.push(Place { name, locator, skip: mark == u16::MAX });
+            self.places.push(Place { name, locator, mark });
         }
         Some(())
     }
@@ -166,15 +205,15 @@ impl Run {
         let start = self.text.len() as u32;
         self.text.extend_from_slice(locator);
         let end = self.text.len() as u32;
-        let (path, reason) = parts(locator);
+        let (path, mark) = parts(locator);
         let name = match paths.is_named() {
             false => start..start + path.len() as u32,
             true => {
-                paths.name(if reason.is_some() { locator } else { path }, &mut self.text);
+                paths.name(if mark == Mark::File { path } else { locator }, &mut self.text);
                 end..self.text.len() as u32
             }
         };
-        self.places.push(Place { name, locator: start..end, skip: false });
+        self.places.push(Place { name, locator: start..end, mark });
         Some(())
     }
 
@@ -190,12 +229,9 @@ impl Entries for Run {
 
     fn get(&self, index: u32) -> Entry<'_> {
         let place = &self.places[index as usize];
-        Entry {
-            name: self.slice(&place.name),
-            locator: self.slice(&place.locator),
-            host: HostId(0),
-            skip: place.skip.then_some(Skip::NoObject),
-        }
+        let (name, locator) = (self.slice(&place.name), self.slice(&place.locator));
+        let unlisted = matches!(place.mark, Mark::Unreadable(_)).then_some(Unlisted::Below);
+        Entry { name, locator, host: HostId(0), skip: place.mark.skip(), unlisted }
     }
 }
 
@@ -224,19 +260,22 @@ mod tests {
     fn a_run_is_grouped_by_directory_and_read_back_in_order() {
         let mut builder = Builder::new();
         builder.push(b"", b"a", Mark::File);
-        builder.push(b"", b"fifo", Mark::NoObject);
+        builder.push(b"", b"fifo", Mark::NoObject(Reason::Pipe));
         builder.push(b"d/e", b"\xff", Mark::File);
         builder.push(b"d", b"shut", Mark::Unreadable(Errno::ACCESS));
-        assert_eq!(builder.len(), 4);
+        builder.push(b"d", b"empty", Mark::Empty);
+        assert_eq!(builder.len(), 5);
         let run = Run::new(&builder.take().into(), &Paths::default()).unwrap();
         assert_eq!(builder.len(), 0);
         let names: Vec<_> = (0..run.len()).map(|index| run.get(index).name).collect();
-        assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut"]);
-        assert_eq!(run.get(1).skip, Some(Skip::NoObject));
+        assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut", b"d/empty"]);
+        assert_eq!(run.get(1).skip, Some(Skip::NoObject(Reason::Pipe)));
         assert_eq!(run.get(2).skip, None);
-        assert_eq!(parts(run.get(3).locator), (&b"d/shut"[..], Some(Errno::ACCESS)));
+        assert_eq!(parts(run.get(3).locator), (&b"d/shut"[..], Mark::Unreadable(Errno::ACCESS)));
+        assert_eq!(run.get(4).skip, Some(Skip::Directory { make: true }));
         let again = Run::new(&of_locators(run.locators()).into(), &Paths::default()).unwrap();
-        assert_eq!(again.get(3).name, b"d/shut");
+        assert_eq!((again.get(3).name, again.get(3).skip), (&b"d/shut"[..], None));
+        assert_eq!((again.get(4).name, again.get(4).skip), (&b"d/empty"[..], run.get(4).skip));
         assert!(Run::new(&vec![GROUPED, 9, 0, 0, 0].into(), &Paths::default()).is_err());
     }
 }

@@ -1,35 +1,23 @@
 //! What a listing met and left out, counted for the report.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::display::escape;
 use crate::fs::read::unreadable;
+use crate::report::Reason;
 
 /// Directories named in one remark; the rest is a number. All of them are failures in the journal.
 const NAMED_MAX: usize = 5;
 
-/// Why an entry is no object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Odd {
-    /// A symbolic link that is not followed.
-    Link,
-    /// A symbolic link that leads nowhere.
-    Dangling,
-    /// A symbolic link to a directory in which it lies.
-    Loop,
-    Pipe,
-    Socket,
-    Device,
-}
-
-const ODD: [(Odd, &str, &str); 6] = [
-    (Odd::Link, "symbolic link", "symbolic links"),
-    (Odd::Dangling, "dangling symbolic link", "dangling symbolic links"),
-    (Odd::Loop, "symbolic link in a loop", "symbolic links in a loop"),
-    (Odd::Pipe, "pipe", "pipes"),
-    (Odd::Socket, "socket", "sockets"),
-    (Odd::Device, "device", "devices"),
+/// Why an entry is no object, and what it is called.
+const ODD: [(Reason, &str, &str); 6] = [
+    (Reason::Link, "symbolic link", "symbolic links"),
+    (Reason::DanglingLink, "dangling symbolic link", "dangling symbolic links"),
+    (Reason::LoopingLink, "symbolic link in a loop", "symbolic links in a loop"),
+    (Reason::Pipe, "pipe", "pipes"),
+    (Reason::Socket, "socket", "sockets"),
+    (Reason::Device, "device", "devices"),
 ];
 
 /// Counts of one listing.
@@ -38,6 +26,8 @@ pub(super) struct Seen {
     odd: [AtomicU64; ODD.len()],
     unreadable: AtomicU64,
     named: Mutex<Vec<String>>,
+    /// What a run that wrote to the source keeps there.
+    ours: AtomicBool,
     /// A glob that nothing matched.
     unmatched: Mutex<Option<String>>,
 }
@@ -47,12 +37,20 @@ impl Seen {
     pub fn reset(&self) {
         self.odd.iter().for_each(|count| count.store(0, Relaxed));
         self.unreadable.store(0, Relaxed);
+        self.ours.store(false, Relaxed);
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub fn odd(&self, odd: Odd) {
-        self.odd[odd as usize].fetch_add(1, Relaxed);
+    pub fn odd(&self, odd: Reason) {
+        if let Some(at) = ODD.iter().position(|(other, ..)| *other == odd) {
+            self.odd[at].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// `.shoal` is there.
+    pub fn ours(&self) {
+        self.ours.store(true, Relaxed);
     }
 
     /// The directory at `path` could not be read.
@@ -74,7 +72,7 @@ impl Seen {
         if let Some(glob) = &*self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) {
             remarks.push(format!("no file matches \"{glob}\""));
         }
-        let counts = ODD.iter().map(|(odd, one, more)| (self.odd[*odd as usize].load(Relaxed), one, more));
+        let counts = ODD.iter().zip(&self.odd).map(|((_, one, more), count)| (count.load(Relaxed), one, more));
         let counted: Vec<String> = counts
             .filter(|(count, ..)| *count > 0)
             .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more }))
@@ -82,9 +80,12 @@ impl Seen {
         if let Some((last, others)) = counted.split_last() {
             let list = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
             let was = if counted.len() == 1 && last.starts_with("1 ") { "was" } else { "were" };
-            let links = self.odd[Odd::Link as usize].load(Relaxed) > 0 && !follow;
+            let links = self.odd[0].load(Relaxed) > 0 && !follow;
             let hint = if links { "; --follow-links follows links" } else { "" };
             remarks.push(format!("{list} {was} skipped{hint}"));
+        }
+        if self.ours.load(Relaxed) {
+            remarks.push("\".shoal\" was left out: the journal of a run that wrote to this directory".into());
         }
         let unreadable = self.unreadable.load(Relaxed);
         if unreadable > 0 {
@@ -106,19 +107,20 @@ mod tests {
     fn remarks_count_by_kind() {
         let seen = Seen::default();
         assert!(seen.remarks(false).is_empty());
-        for odd in [Odd::Link, Odd::Pipe, Odd::Link, Odd::Link] {
+        for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
             seen.odd(odd);
         }
         let text = "3 symbolic links and 1 pipe were skipped; --follow-links follows links";
         assert_eq!(seen.remarks(false), [text]);
         seen.reset();
-        seen.odd(Odd::Device);
+        seen.ours();
+        assert_eq!(seen.remarks(false), ["\".shoal\" was left out: the journal of a run that wrote to this directory"]);
+        seen.reset();
+        seen.odd(Reason::Device);
         seen.unreadable(b"a/b", rustix::io::Errno::ACCESS);
         let unreadable =
             "1 directory could not be read: \"a/b\" (the source does not permit reading it: permission denied)";
         assert_eq!(seen.remarks(false), ["1 device was skipped", unreadable]);
-        for (at, (odd, ..)) in ODD.iter().enumerate() {
-            assert_eq!(at, *odd as usize);
-        }
+        assert_eq!(ODD[0].0, Reason::Link, "its count decides on the hint");
     }
 }

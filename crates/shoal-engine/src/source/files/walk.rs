@@ -13,12 +13,12 @@ use rustix::io::Errno;
 
 use super::ahead::{Ahead, LEVEL_MAX, Opened, Order, pace};
 use super::run::Mark;
-use super::seen::Odd;
 use super::{OURS, Tree, What};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::read::unreadable;
 use crate::fs::walk::{Block, Identity, Kind as Found};
+use crate::report::Reason;
 
 /// Directories of a chain that are open at once; a process may have few descriptors.
 const OPEN_MAX: usize = 16;
@@ -64,17 +64,13 @@ pub(super) struct Walk {
     path: Vec<u8>,
     /// The length of its directory's path.
     directory: usize,
-    /// Where to go on from, component by component, and how many of them were found.
-    resume: Option<(Vec<Box<[u8]>>, usize)>,
     ahead: Ahead,
 }
 
 impl Walk {
-    /// A walk from the start, or behind the entry at path `after`; directories that take longer than `slow` are read ahead.
-    pub fn new(tree: Arc<Tree>, after: Option<&[u8]>, slow: Duration) -> Walk {
-        let components = |path: &[u8]| path.split(|&byte| byte == b'/').map(Into::into).collect();
-        let resume = after.map(|path| (components(path), 0));
-        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, resume, ahead: Ahead::new(slow) }
+    /// A walk from the start; directories that take longer than `slow` are read ahead.
+    pub fn new(tree: Arc<Tree>, slow: Duration) -> Walk {
+        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, ahead: Ahead::new(slow) }
     }
 
     /// The path of the directory of the last entry.
@@ -95,8 +91,7 @@ impl Walk {
     /// Goes on by one entry. After an error of class `Retry` the same step can be tried again.
     ///
     /// # Errors
-    /// [`Kind::OutOfFiles`]; [`Kind::Listing`] when the root itself cannot be read; [`Kind::CursorRefused`] when the place
-    /// to go on from is gone.
+    /// [`Kind::OutOfFiles`]; [`Kind::Listing`] when the root itself cannot be read.
     pub fn step(&mut self) -> Result<Step> {
         if !self.begun {
             self.begin()?;
@@ -110,29 +105,9 @@ impl Walk {
         }
         self.path.extend_from_slice(name);
         if self.levels.len() == 1 && self.name().eq_ignore_ascii_case(OURS) {
+            self.tree.seen.ours();
             self.advance();
             return Ok(Step::Nothing);
-        }
-        if let Some((components, known)) = &mut self.resume {
-            let here = &self.path[self.directory + usize::from(self.directory > 0)..];
-            if *here != *components[*known] {
-                self.advance();
-                return Ok(Step::Nothing);
-            }
-            *known += 1;
-            if *known == components.len() {
-                self.resume = None;
-                self.advance();
-                return Ok(Step::Nothing);
-            }
-            let entered = self.enter();
-            if let (Err(_), Some((_, known))) = (&entered, &mut self.resume) {
-                *known -= 1;
-            }
-            return match entered? {
-                Step::Nothing => Ok(Step::Nothing),
-                _ => Err(refused()),
-            };
         }
         self.entry(found)
     }
@@ -173,17 +148,17 @@ impl Walk {
             Ok(Found::Link) if self.tree.follow => match self.look(true)? {
                 Ok(Found::File) => return Ok(self.pass(Mark::File)),
                 Ok(Found::Directory) => return self.enter(),
-                Ok(Found::Pipe) => Odd::Pipe,
-                Ok(Found::Socket) => Odd::Socket,
-                Ok(Found::Device) => Odd::Device,
-                Ok(Found::Link | Found::Unknown) | Err(_) => Odd::Dangling,
+                Ok(Found::Pipe) => Reason::Pipe,
+                Ok(Found::Socket) => Reason::Socket,
+                Ok(Found::Device) => Reason::Device,
+                Ok(Found::Link | Found::Unknown) | Err(_) => Reason::DanglingLink,
             },
-            Ok(Found::Link) => Odd::Link,
-            Ok(Found::Pipe) => Odd::Pipe,
-            Ok(Found::Socket) => Odd::Socket,
+            Ok(Found::Link) => Reason::Link,
+            Ok(Found::Pipe) => Reason::Pipe,
+            Ok(Found::Socket) => Reason::Socket,
             // Nothing can say what it is: reading it will.
             Ok(Found::Unknown) | Err(_) => return Ok(self.pass(Mark::File)),
-            Ok(Found::Device) => Odd::Device,
+            Ok(Found::Device) => Reason::Device,
         };
         Ok(self.skip(odd))
     }
@@ -197,8 +172,8 @@ impl Walk {
         }
     }
 
-    fn skip(&mut self, odd: Odd) -> Step {
-        let step = self.pass(Mark::NoObject);
+    fn skip(&mut self, odd: Reason) -> Step {
+        let step = self.pass(Mark::NoObject(odd));
         if step != Step::Nothing {
             self.tree.seen.odd(odd);
         }
@@ -244,6 +219,8 @@ impl Walk {
             Ok((!is_loop).then_some((directory, block)))
         });
         match opened {
+            // Nothing would bring it along.
+            Ok(Some((_, block))) if block.is_last() && block.len() == 0 => Ok(self.pass(Mark::Empty)),
             Ok(Some((directory, block))) => {
                 self.advance();
                 let path = self.path.len();
@@ -251,7 +228,7 @@ impl Walk {
                 self.close_above();
                 Ok(Step::Nothing)
             }
-            Ok(None) => Ok(self.skip(Odd::Loop)),
+            Ok(None) => Ok(self.skip(Reason::LoopingLink)),
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => Err(unreadable(errno, None)),
             Err(errno) => {
                 self.advance();
@@ -271,8 +248,8 @@ impl Walk {
 
     /// The same, read ahead; and orders those that come next.
     fn ordered(&mut self, top: usize, around: &Arc<Dir>) -> Option<Opened> {
-        if self.tree.follow || self.resume.is_some() {
-            return None; // a loop must be seen before it is entered; and what is passed over is not read
+        if self.tree.follow {
+            return None; // a loop must be seen before it is entered
         }
         let (level, what) = (&mut self.levels[top], &self.tree.what);
         let here = level.block.place();
@@ -362,13 +339,11 @@ impl Walk {
                 (self.levels[top].block, self.levels[top].searched) = (block, 0);
                 Ok(Step::Nothing)
             }
-            Ok(None) if self.resume.is_some() => Err(refused()),
             Ok(None) => {
                 self.levels.pop();
                 Ok(Step::Nothing)
             }
             Err(errno) if top == 0 => Err(self.root_failed(errno)),
-            Err(_) if self.resume.is_some() => Err(refused()),
             Err(errno) => {
                 self.levels.pop();
                 self.directory = self.levels[top - 1].path;
@@ -383,11 +358,6 @@ fn block_size(depth: usize) -> usize {
     if depth < OPEN_MAX { BLOCK } else { BLOCK_DEEP }
 }
 
-fn refused() -> Error {
-    Error::new(Kind::CursorRefused, "what the journal's place in the listing was at is not there any more")
-        .hint("list from the start and skip what is committed: --relist")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Files, FilesFrom, FilesOptions};
@@ -397,8 +367,8 @@ mod tests {
         Files::new(FilesFrom::Path(path.to_owned()), FilesOptions::default()).unwrap().tree
     }
 
-    fn walk(tree: &Arc<Tree>, after: Option<&[u8]>, slow: Duration) -> Vec<Vec<u8>> {
-        let mut walk = Walk::new(tree.clone(), after, slow);
+    fn walk(tree: &Arc<Tree>, slow: Duration) -> Vec<Vec<u8>> {
+        let mut walk = Walk::new(tree.clone(), slow);
         let mut found = Vec::new();
         loop {
             match walk.step().unwrap() {
@@ -435,27 +405,17 @@ mod tests {
     fn what_is_read_ahead_comes_in_the_same_order() {
         let root = grown();
         let tree = tree(root.path());
-        let alone = walk(&tree, None, Duration::MAX);
+        let alone = walk(&tree, Duration::MAX);
         assert_eq!(alone.len(), 880);
         for _ in 0..5 {
-            assert_eq!(walk(&tree, None, Duration::ZERO), alone);
-        }
-    }
-
-    #[test]
-    fn a_walk_goes_on_behind_any_entry() {
-        let root = grown();
-        let tree = tree(root.path());
-        let all = walk(&tree, None, Duration::MAX);
-        for (at, path) in all.iter().enumerate().step_by(13) {
-            assert_eq!(walk(&tree, Some(path), Duration::ZERO), all[at + 1..], "behind {}", path.escape_ascii());
+            assert_eq!(walk(&tree, Duration::ZERO), alone);
         }
     }
 
     #[test]
     fn threads_that_read_ahead_end_with_the_walk() {
         let root = grown();
-        let mut walk = Walk::new(tree(root.path()), None, Duration::ZERO);
+        let mut walk = Walk::new(tree(root.path()), Duration::ZERO);
         for _ in 0..300 {
             walk.step().unwrap();
         }

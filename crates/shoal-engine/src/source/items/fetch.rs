@@ -145,7 +145,7 @@ impl<I: Item> Fetcher for ItemFetcher<I> {
 
 fn entry(locator: &[u8]) -> Entry<'_> {
     let name = locator.get(PLACE..).unwrap_or_default();
-    Entry { name, locator, host: HostId(0), skip: None }
+    Entry { name, locator, host: HostId(0), skip: None, unlisted: None }
 }
 
 /// A batch on the lanes that work on it.

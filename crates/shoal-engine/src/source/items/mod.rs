@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use super::{BoxFuture, Fetcher, Listing, Source};
 use crate::error::{Error, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
+use crate::session::Twice;
 pub use push::{Pusher, Room};
 
 /// Items in one batch: what a directory of `layout="partition"` holds at most.
@@ -212,6 +213,10 @@ impl<I: Item> Source for Items<I> {
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(fetch::ItemFetcher::new(self.shared.clone())))
+    }
+
+    fn twice(&self) -> Twice {
+        Twice::Conflict
     }
 
     fn is_network(&self) -> bool {

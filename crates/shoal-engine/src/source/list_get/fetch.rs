@@ -1,17 +1,19 @@
 //! Getting objects: what one lane's connections ask for, and what each answer means.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Service;
+use super::doubt::Suspicion;
 use super::page::Names;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Exchange, Head, Next, Plan, drive, encode_name};
+use crate::http::{Exchange, Head, Next, Plan, drive};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
@@ -39,14 +41,14 @@ impl Fetcher for Fetch {
     /// Keeps as many connections at work as the lane allows; more are started and some end as that changes.
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let crew = Rc::new(Crew { lane: lane.clone(), running: Cell::new(0), stopped: Cell::new(false) });
+            let crew = Rc::new(Crew::new(lane.clone()));
             let mut connections = JoinSet::new();
             loop {
                 while crew.running.get() < crew.wanted(&self.service) && !crew.stopped.get() {
                     crew.running.set(crew.running.get() + 1);
                     let (service, crew) = (self.service.clone(), crew.clone());
                     connections.spawn_local(async move {
-                        drive(&service.client, &Jobs { service: &service, crew: &crew }).await;
+                        drive(&service.client, &Jobs { service: &service, crew: &crew, page: Cell::new(None) }).await;
                         crew.running.set(crew.running.get() - 1);
                     });
                 }
@@ -54,10 +56,14 @@ impl Fetcher for Fetch {
                     ended = connections.join_next() => match ended {
                         Some(Err(failed)) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
                         Some(_) => {}
-                        None if crew.stopped.get() => return Ok(()),
+                        None if crew.stopped.get() => {
+                            crew.release(None);
+                            return Ok(());
+                        }
                         None => {}
                     },
                     () = lane.wake(), if !crew.stopped.get() => {}
+                    () = crew.doubted.notified() => crew.check(&self.service).await,
                 }
             }
         })
@@ -69,9 +75,50 @@ struct Crew {
     lane: Rc<dyn Lane>,
     running: Cell<usize>,
     stopped: Cell<bool>,
+    /// Answers that are not believed until it is known what the service now answers for others (`doubt.rs`).
+    held: RefCell<Vec<Held>>,
+    doubted: Notify,
+}
+
+struct Held {
+    job: Job,
+    suspicion: Suspicion,
+    /// What the service said; HTML is asked for once more instead.
+    error: Option<Error>,
 }
 
 impl Crew {
+    fn new(lane: Rc<dyn Lane>) -> Crew {
+        let (running, stopped) = (Cell::new(0), Cell::new(false));
+        Crew { lane, running, stopped, held: RefCell::default(), doubted: Notify::new() }
+    }
+
+    fn hold(&self, job: Job, suspicion: Suspicion, error: Option<Error>) {
+        self.held.borrow_mut().push(Held { job, suspicion, error });
+        self.doubted.notify_one();
+    }
+
+    /// Finds out what is to be thought of what is held.
+    async fn check(&self, service: &Service) {
+        let first = self.held.borrow().first().map(|held| (held.suspicion, Box::from(held.job.entry().name)));
+        if let Some((suspicion, name)) = first {
+            let name: Box<[u8]> = name;
+            self.release(service.doubt.check(service, suspicion, &name).await);
+        }
+    }
+
+    /// Believes what is held; or, with an error, stops the run, and none of it has happened.
+    fn release(&self, mut stop: Option<Error>) {
+        let stopping = stop.is_some() || self.stopped.get();
+        for held in self.held.take() {
+            match (stop.take(), held.error) {
+                (Some(stop), _) => self.lane.failed(held.job, stop),
+                (None, Some(error)) if !stopping => self.lane.failed(held.job, error),
+                (None, _) => self.lane.given_back(held.job),
+            }
+        }
+    }
+
     /// Connections that what may be in flight takes.
     fn wanted(&self, service: &Service) -> usize {
         let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
@@ -83,6 +130,8 @@ impl Crew {
 struct Jobs<'a> {
     service: &'a Service,
     crew: &'a Crew,
+    /// The answer with the head that came last is held back.
+    page: Cell<Option<Suspicion>>,
 }
 
 impl Exchange for Jobs<'_> {
@@ -109,15 +158,19 @@ impl Exchange for Jobs<'_> {
     }
 
     fn target(&self, job: &Job, out: &mut Vec<u8>) {
-        let (before, after) = &self.service.get_path;
-        out.extend_from_slice(before.as_bytes());
-        encode_name(out, job.entry().name, self.service.options.encode_slash);
-        out.extend_from_slice(after.as_bytes());
+        self.service.target(job.entry().name, out);
     }
 
-    fn head(&self, _job: &Job, head: &Head) -> Plan {
+    fn head(&self, job: &Job, head: &Head) -> Plan {
+        self.page.set(None);
         match refusal(self.service, head) {
-            None => Plan::Keep,
+            None => match self.service.doubt.came(job.entry().name, head) {
+                Some(suspicion) if self.service.expect_type.is_none() => {
+                    self.page.set(Some(suspicion));
+                    Plan::Refuse(Error::new(Kind::BadAnswer, "the answer is an HTML page"))
+                }
+                _ => Plan::Keep,
+            },
             Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
         }
     }
@@ -139,7 +192,13 @@ impl Exchange for Jobs<'_> {
     }
 
     fn failed(&self, job: Job, error: Error) {
-        self.crew.lane.failed(job, error);
+        match self.page.take() {
+            Some(page) => self.crew.hold(job, page, None),
+            None => match self.service.doubt.refused(&error) {
+                Some(refused) => self.crew.hold(job, refused, Some(error)),
+                None => self.crew.lane.failed(job, error),
+            },
+        }
     }
 
     fn given_back(&self, job: Job) {
@@ -172,7 +231,7 @@ fn meta(head: &Head, size: Option<u64>) -> ObjectMeta {
 }
 
 /// Why an answer is not the object; `None`: it is.
-fn refusal(service: &Service, head: &Head) -> Option<Error> {
+pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {

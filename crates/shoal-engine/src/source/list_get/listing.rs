@@ -149,7 +149,7 @@ impl Pages {
     }
 
     fn shown(&self, place: &Place) -> String {
-        let list = escape(self.service.options.list_path.as_bytes());
+        let list = escape(super::without_values(&self.service.options.list_path).as_bytes());
         // Tokens can be secrets, and are of no use to a reader; the number of the page is.
         format!("{}{list} (page {})", self.service.client.address.shown(), place.number + 1)
     }

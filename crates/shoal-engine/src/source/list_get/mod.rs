@@ -1,8 +1,10 @@
 //! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
 //!
 //! Here: the options and the source. `page.rs` reads a page and cuts it into partitions, `listing.rs` follows the chain,
-//! `loops.rs` finds chains that never end, `fetch.rs` gets objects. Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
+//! `loops.rs` finds chains that never end, `fetch.rs` gets objects, `doubt.rs` sees
+//! when none come any more (expired credentials, a login page). Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
 
+mod doubt;
 mod fetch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
@@ -18,7 +20,7 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, plain_fields, valid_field};
+use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, encode_name, plain_fields, valid_field};
 use crate::partition::{Cursor, Partition};
 
 /// How a list/get service is spoken to.
@@ -82,6 +84,17 @@ struct Service {
     /// Parts of `get_path` before and after `{name}`.
     get_path: (String, String),
     expect_type: Option<globset::GlobMatcher>,
+    doubt: doubt::Doubt,
+}
+
+impl Service {
+    /// Appends the request target of an object.
+    fn target(&self, name: &[u8], out: &mut Vec<u8>) {
+        let (before, after) = &self.get_path;
+        out.extend_from_slice(before.as_bytes());
+        encode_name(out, name, self.options.encode_slash);
+        out.extend_from_slice(after.as_bytes());
+    }
 }
 
 /// A list/get service as a source.
@@ -134,7 +147,7 @@ impl ListGet {
             pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
         };
-        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type })))
+        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, doubt: doubt::Doubt::default() })))
     }
 }
 
@@ -165,6 +178,16 @@ fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http
     Ok(crate::http::Secret::new(lines))
 }
 
+/// A path without the values of its parameters, which may be secrets: their names tell which service it is.
+fn without_values(path: &str) -> String {
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let names = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) => format!("{name}=…"),
+        None => "…".to_owned(), // one without a name may itself be a secret
+    });
+    format!("{path}?{}", names.collect::<Vec<_>>().join("&"))
+}
+
 impl Source for ListGet {
     fn identity(&self) -> String {
         let options = &self.0.options;
@@ -172,15 +195,21 @@ impl Source for ListGet {
         let defaults = ListGetOptions::default();
         let mut push = |name: &str, value: &str, default: &str| {
             if value != default {
-                identity.push_str(&format!(" {name}={}", escape(value.as_bytes())));
+                identity.push_str(&format!(" {name}={}", value.escape_default().to_string().replace(' ', "\\ ")));
             }
         };
-        push("list_path", &options.list_path, &defaults.list_path);
-        push("get_path", &options.get_path, &defaults.get_path);
+        push("list_path", &without_values(&options.list_path), &defaults.list_path);
+        push("get_path", &without_values(&options.get_path), &defaults.get_path);
         push("names_field", &options.names_field, &defaults.names_field);
         push("next_field", &options.next_field.join(","), &defaults.next_field.join(","));
         push("marker_param", &options.marker_param, &defaults.marker_param);
         identity
+    }
+
+    fn secrets(&self) -> Vec<u8> {
+        let paths = [&self.0.options.list_path, &self.0.options.get_path];
+        let values = paths.map(|path| path.split_once('?').map_or("", |(_, query)| query));
+        values.map(|values| format!("{}:{values}", values.len())).concat().into_bytes()
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {

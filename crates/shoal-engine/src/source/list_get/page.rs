@@ -286,7 +286,7 @@ impl Entries for Names {
     fn get(&self, index: u32) -> Entry<'_> {
         let (start, end, duplicate) = self.places[index as usize];
         let name = &self.payload[start as usize..end as usize];
-        Entry { name, locator: name, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate) }
+        Entry { name, locator: name, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate), unlisted: None }
     }
 }
 

@@ -1,23 +1,26 @@
 //! From the headers of a tar archive to its plan.
 //!
-//! An archive that breaks off, or is damaged from some byte on, keeps the entries before that; one failed entry stands for
+//! An archive that breaks off (also where no entry is cut and only its end is missing), or is damaged from some byte on, keeps the entries before that; one failed entry stands for
 //! the rest. A packed one whose stream is damaged in any other way than by its end being missing is refused as a whole: what
 //! its checksum finds may be anywhere in it. So is what goes beyond a limit, and found while it is read: a packed archive of
 //! a few kilobytes may go on for days.
 
 use super::headers::{Entry, Health, Reader, Stream, What as Is};
+use super::links::Links;
 use super::stream::{Packed, Plain};
 use crate::error::{Error, Kind, Result};
 use crate::source::archive::decode::Method;
 use crate::source::archive::limits;
 use crate::source::archive::names::{Charset, RawName};
-use crate::source::archive::plan::{Fault, Link, Member, NO_TIME, Plan, What};
+use crate::source::archive::plan::{Fault, Member, NO_TIME, Plan, What};
 use crate::source::archive::{ArchiveFile, ArchiveOptions};
 
 /// Unpacked bytes after which the limits are looked at again.
 const STEP: u64 = 1 << 20;
-/// What may follow the end of a packed archive, in bytes, before it counts for the limits: packers fill a record, of 10 KiB
-/// or what the user asked for.
+/// Bytes behind the end that are looked at at once.
+const BEHIND: usize = 64 << 10;
+/// What may follow the end of an archive, in bytes, before it counts for the limits of a packed one and is not looked at any
+/// more in a plain one: packers fill a record, of 10 KiB or what the user asked for.
 const RECORD_MAX: u64 = 4 << 20;
 
 /// The plan of an archive that is read by position.
@@ -63,18 +66,21 @@ struct Contents<'a> {
     size: u64,
     /// A header was none, although the stream had shown no fault.
     broken: bool,
+    links: Links,
 }
 
 impl<'a> Contents<'a> {
     fn new(file: &'a ArchiveFile, options: &'a ArchiveOptions) -> Contents<'a> {
-        Contents { file, options, packed: None, plan: Plan::default(), size: 0, broken: false }
+        let (plan, links) = Default::default();
+        Contents { file, options, packed: None, plan, size: 0, broken: false, links }
     }
 
     fn read<S: Stream>(mut self, reader: &mut Reader<S>) -> Result<Plan> {
         self.entries(reader)?;
-        if self.packed.is_some() && reader.health() == Health::Sound {
+        if (self.packed.is_some() || !self.broken) && reader.health() == Health::Sound {
             self.rest(reader)?;
         }
+        self.links.resolve(&mut self.plan, self.packed.is_some(), self.file, self.options)?;
         Ok(self.plan)
     }
 
@@ -85,7 +91,7 @@ impl<'a> Contents<'a> {
                 Ok(Some(entry)) => entry,
                 Ok(None) => return Ok(()),
                 Err(error) if error.kind() != Kind::Integrity => return Err(error),
-                Err(error) if reader.is_at_start() => return Err(self.none(&error)),
+                Err(error) if reader.is_at_start() && self.plan.members.is_empty() => return Err(self.none(&error)),
                 Err(error) => return self.stop(reader.health(), &error),
             };
             let cut = self.pass(reader, &entry)?;
@@ -113,11 +119,12 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// Unpacks what follows, so that the checksum behind it is seen.
+    /// Looks at what follows the end: anything but zeros is told. A packed archive is unpacked to its last byte, so that the
+    /// checksum there is seen.
     fn rest<S: Stream>(&mut self, reader: &mut Reader<S>) -> Result<()> {
-        let mut passed = 0;
+        let (mut passed, mut block) = (0, vec![0; BEHIND]);
         loop {
-            let there = match reader.skip(STEP) {
+            let there = match reader.behind(&mut block) {
                 Ok(there) => there,
                 Err(error) if error.kind() != Kind::Integrity => return Err(error),
                 Err(error) if self.broken || reader.health() != Health::BrokenOff => return Err(of_any(&error)),
@@ -126,10 +133,16 @@ impl<'a> Contents<'a> {
                     return Ok(());
                 }
             };
-            passed += there;
-            let counted = self.size + reader.extensions() + u64::saturating_sub(passed, RECORD_MAX);
-            limits::output(counted, self.file, self.options)?;
-            if there < STEP {
+            passed += there as u64;
+            self.plan.goes_on |= !self.broken && block[..there].iter().any(|&byte| byte != 0);
+            if self.packed.is_some() {
+                let counted = self.size + reader.extensions() + u64::saturating_sub(passed, RECORD_MAX);
+                limits::output(counted, self.file, self.options)?;
+            } else if self.plan.goes_on || passed > RECORD_MAX {
+                self.plan.goes_on = true;
+                return Ok(());
+            }
+            if there < block.len() {
                 return Ok(());
             }
         }
@@ -167,13 +180,12 @@ impl<'a> Contents<'a> {
         }
         let (what, reason) = match (entry.what, cut) {
             (_, Some(why)) => (What::Special, Some(why)),
-            (Is::File, None) if entry.name.ends_with(b"/") => {
+            (Is::File | Is::HardLink, None) if entry.name.ends_with(b"/") => {
                 (What::Special, Some(format!("its name is one of a directory, and it has {} bytes", entry.size)))
             }
-            (Is::File, None) => (What::File, None),
+            (Is::File | Is::HardLink, None) => (What::File, None),
             (Is::Directory, None) => (What::Directory { empty: true }, None),
-            (Is::SymbolicLink, None) => (What::Link(Link::Symbolic), None),
-            (Is::HardLink, None) => (What::Link(Link::Hard), None),
+            (Is::SymbolicLink, None) => (What::Link, None),
             (Is::Device | Is::Fifo, None) => (What::Special, None),
             (Is::Sparse, None) => (What::Fault(Fault::Sparse), None),
             (Is::Continued, None) => (What::Special, Some("its beginning is in another archive of several".into())),
@@ -188,13 +200,17 @@ impl<'a> Contents<'a> {
             bound: entry.at + entry.size,
             modified: entry.modified.unwrap_or(NO_TIME),
             what,
-            executable: entry.executable,
+            mode: entry.mode,
             ..Member::default()
         };
         let charset = if entry.utf8 { Charset::Utf8 } else { Charset::Tar };
         self.plan.push(RawName { bytes: &entry.name, charset }, member, self.file, self.options)?;
         if let Some(reason) = reason {
             self.plan.damage(reason);
+        }
+        let is_file = self.plan.members.last().is_some_and(|member| member.what == What::File);
+        if let Some(target) = entry.link.filter(|_| is_file) {
+            self.links.push(&target, &mut self.plan, self.file, self.options)?;
         }
         Ok(())
     }

@@ -70,9 +70,19 @@ pub(super) struct Entry {
     pub size: u64,
     /// Whether its name says that it is UTF-8.
     pub utf8: bool,
-    pub executable: bool,
+    /// The entry that a hard link leads to, in the same form as `name`.
+    pub link: Option<Target>,
+    /// Permission bits, at most 0o777; 0 where it has none.
+    pub mode: u16,
     /// In seconds since 1970.
     pub modified: Option<i64>,
+}
+
+/// What a hard link leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub name: Vec<u8>,
+    pub utf8: bool,
 }
 
 /// Reads entries one after the other.
@@ -93,7 +103,7 @@ pub(super) struct Reader<S> {
 #[derive(Default)]
 struct Extended {
     name: Option<Vec<u8>>,
-    link: bool,
+    link: Option<Vec<u8>>,
     pax: Option<Pax>,
 }
 
@@ -126,12 +136,13 @@ impl<S: Stream> Reader<S> {
     /// The next entry; its contents must be passed over before the next call. `None` at the end.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] when the stream is no tar archive from here on; what its reading fails with.
+    /// [`Kind::Integrity`] when the stream is no tar archive from here on, or stops without the end of one; what its reading
+    /// fails with.
     pub fn next(&mut self) -> Result<Option<Entry>> {
         self.pad()?;
         let mut extended: Option<Extended> = None;
         loop {
-            let Some(block) = self.block(extended.is_some())? else { return Ok(None) };
+            let Some(block) = self.block(extended.is_some())? else { return Err(self.no_end()) };
             let header = Header(&block);
             if header.is_zero() {
                 return match extended {
@@ -170,6 +181,13 @@ impl<S: Stream> Reader<S> {
         Ok(passed)
     }
 
+    /// Reads what stands behind the end; shorter only where nothing more follows.
+    pub fn behind(&mut self, into: &mut [u8]) -> Result<usize> {
+        let filled = self.stream.fill(into)?;
+        self.at += filled as u64;
+        Ok(filled)
+    }
+
     /// Passes over what fills the last block of the contents before.
     fn pad(&mut self) -> Result<()> {
         let padding = std::mem::take(&mut self.padding);
@@ -203,7 +221,8 @@ impl<S: Stream> Reader<S> {
         Ok(Some(block))
     }
 
-    /// After one block of zeros: a second one, or nothing more, ends the archive. Readers disagree about anything else.
+    /// After one block of zeros: a second one, or nothing more, ends the archive (GNU tar takes such a lone block for an end,
+    /// with a warning). Readers disagree about anything else.
     fn end(&mut self) -> Result<Option<Entry>> {
         match self.block(false)? {
             None => Ok(None),
@@ -234,7 +253,8 @@ impl<S: Stream> Reader<S> {
     fn entry(&mut self, header: &Header<'_>, what: What, extended: Extended) -> Result<Entry> {
         let pax = extended.pax.unwrap_or_default();
         let of_pax = pax.sparse_name.or(pax.path);
-        let utf8 = of_pax.as_ref().is_some_and(|name| std::str::from_utf8(name).is_ok());
+        let is_utf8 = |name: &Option<Vec<u8>>| name.as_ref().is_some_and(|name| std::str::from_utf8(name).is_ok());
+        let utf8 = is_utf8(&of_pax);
         let name = of_pax.or(extended.name).unwrap_or_else(|| header.name());
         let size = match pax.size {
             Some(size) => size,
@@ -257,7 +277,12 @@ impl<S: Stream> Reader<S> {
         self.padding = padding(size);
         let modified = pax.modified.or(self.global.modified).or(header.modified());
         let name = plain(&name, what == What::Directory).to_vec();
-        Ok(Entry { name, utf8, what, at: self.at, size, executable: header.is_executable(), modified })
+        let link = (what == What::HardLink).then(|| {
+            let utf8 = is_utf8(&pax.link);
+            let name = pax.link.or(extended.link).unwrap_or_else(|| header.link());
+            Target { name: plain(&name, false).to_vec(), utf8 }
+        });
+        Ok(Entry { name, utf8, link, what, at: self.at, size, mode: header.mode(), modified })
     }
 
     /// The blocks that hold the rest of the map of a GNU sparse file: they stand before its contents.
@@ -284,6 +309,13 @@ impl<S: Stream> Reader<S> {
         }
     }
 
+    /// It stops where an entry or the end should begin. GNU tar takes that for an end; but so ends every archive that was cut
+    /// between two entries.
+    fn no_end(&self) -> Error {
+        let why = "the blocks of zeros that mark its end are missing, and entries may be missing with them";
+        Error::new(Kind::Integrity, format!("the tar archive breaks off at byte {}: {why}", self.at))
+    }
+
     /// The archive is none from here on.
     fn broken(&self, why: impl AsRef<str>) -> Error {
         Error::new(Kind::Integrity, format!("the tar archive is damaged at byte {}: {}", self.head, why.as_ref()))
@@ -298,7 +330,7 @@ impl Extended {
     fn add(&mut self, flag: u8, records: &[u8]) -> Result<(), String> {
         let twice = match flag {
             b'L' => self.name.replace(until_zero(records).to_vec()).is_some(),
-            b'K' => std::mem::replace(&mut self.link, true), // where a link leads to: no link is ever made
+            b'K' => self.link.replace(until_zero(records).to_vec()).is_some(),
             _ => self.pax.replace(Pax::parse(records)?).is_some(),
         };
         match twice {
@@ -374,6 +406,10 @@ impl Header<'_> {
         }
     }
 
+    fn link(&self) -> Vec<u8> {
+        until_zero(&self.0[157..257]).to_vec()
+    }
+
     fn size(&self) -> Result<u64, &'static str> {
         number(&self.0[124..136])
             .and_then(|size| u64::try_from(size).ok())
@@ -384,9 +420,9 @@ impl Header<'_> {
         number(&self.0[136..148])
     }
 
-    /// Whether its owner may execute it.
-    fn is_executable(&self) -> bool {
-        number(&self.0[100..108]).is_some_and(|mode| mode & 0o100 != 0)
+    /// Permission bits; 0 also where there is no number.
+    fn mode(&self) -> u16 {
+        number(&self.0[100..108]).map_or(0, |mode| (mode & 0o777) as u16)
     }
 
     /// What it stands for; `None`: for no entry.

@@ -1,7 +1,7 @@
 //! Tar archives, plain and packed by gzip, bzip2, xz or zstd.
 //!
-//! Here: the format. `headers.rs` reads entries (`pax.rs` the extended ones), `contents.rs` makes a plan of them, `stream.rs`
-//! is where both read from, `unpack.rs` hands entries over. Not here: what unpacks a packed archive (`archive/decode.rs`),
+//! Here: the format. `headers.rs` reads entries (`pax.rs` the extended ones), `contents.rs` makes a plan of them, `links.rs`
+//! resolves its hard links, `stream.rs` is where all read from, `unpack.rs` hands entries over. Not here: what unpacks a packed archive (`archive/decode.rs`),
 //! limits, names and collisions (`archive/`).
 //!
 //! A plain archive is read by position: its headers once, for the plan, its entries by as many lanes as there are. A packed
@@ -13,9 +13,13 @@
 
 mod contents;
 mod headers;
+mod links;
 mod pax;
 mod stream;
 mod unpack;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::archive::decode::{MAGIC, Method};
 use super::archive::plan::Plan;
@@ -23,7 +27,11 @@ use super::archive::{ArchiveFile, ArchiveOptions, Format, Unpacker};
 use crate::error::Result;
 
 /// The format.
-pub(crate) struct Tar;
+#[derive(Default)]
+pub(crate) struct Tar {
+    /// Bytes that lanes hold for copies.
+    held: Arc<AtomicU64>,
+}
 
 impl Format for Tar {
     fn begins(&self, head: &[u8]) -> bool {
@@ -42,6 +50,6 @@ impl Format for Tar {
     }
 
     fn unpacker(&self) -> Box<dyn Unpacker> {
-        Box::new(unpack::Unpack::new())
+        Box::new(unpack::Unpack::new(self.held.clone()))
     }
 }

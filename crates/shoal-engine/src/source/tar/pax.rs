@@ -7,6 +7,8 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub path: Option<Vec<u8>>,
+    /// Where a link leads to.
+    pub link: Option<Vec<u8>>,
     pub size: Option<u64>,
     /// In whole seconds since 1970, rounded down.
     pub modified: Option<i64>,
@@ -40,6 +42,7 @@ impl Pax {
         let bad = || format!("\"{}\" of a pax header is malformed", String::from_utf8_lossy(key));
         match key {
             b"path" => self.path = (!value.is_empty()).then(|| value.to_vec()),
+            b"linkpath" => self.link = (!value.is_empty()).then(|| value.to_vec()),
             b"size" if value.is_empty() => self.size = None,
             b"size" => self.size = Some(decimal(value).ok_or_else(bad)?),
             b"mtime" if value.is_empty() => self.modified = None,
@@ -56,10 +59,10 @@ impl Pax {
     /// The same of a header for all entries that follow.
     ///
     /// # Errors
-    /// When it names or measures all entries alike: readers disagree about what that means.
+    /// When it names, links or measures all entries alike: readers disagree about what that means.
     pub fn checked_global(self) -> Result<Pax, String> {
-        match (&self.path, self.size, self.sparse) {
-            (None, None, false) => Ok(self),
+        match (&self.path, &self.link, self.size, self.sparse) {
+            (None, None, None, false) => Ok(self),
             _ => Err("a pax header for all entries holds the name or length of one".into()),
         }
     }
@@ -154,5 +157,6 @@ mod tests {
         }
         assert!(Pax::parse(b"9 path=a\n").unwrap().checked_global().is_err());
         assert!(Pax::parse(b"10 size=1\n").unwrap().checked_global().is_err());
+        assert!(Pax::parse(b"14 linkpath=a\n").unwrap().checked_global().is_err());
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! Small entries of a plain archive lie one behind the other: a window holds some of them, so that a few share one read. A
 //! packed archive that is not kept in memory is unpacked from its start, forward from entry to entry, and from its start
-//! again for one that lies behind.
+//! again for one that lies behind: a copy of an earlier file (`links.rs`).
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::links::{HELD_MAX, SHARED};
 use super::stream::Input;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -17,6 +20,8 @@ use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
 /// Bytes read or unpacked at once; a whole entry and its header fit.
 const PIECE: usize = 256 << 10;
+/// Bytes that all lanes together hold of files with several copies. Beyond that each copy takes a pass of its own.
+const HELD_ALL: u64 = 4 * HELD_MAX;
 /// Time after which the lane's other work has its turn.
 const TURN: Duration = Duration::from_millis(10);
 
@@ -26,6 +31,10 @@ pub(super) struct Unpack {
     /// The plain archive whose bytes the buffer holds, from which byte on and how many. Not held open by that.
     window: Option<(Weak<Archive>, u64, usize)>,
     stream: Option<Forward>,
+    /// A file of a packed archive that has several copies.
+    held: Option<Held>,
+    /// Bytes that all lanes hold of such.
+    all_held: Arc<AtomicU64>,
     turn: Instant,
 }
 
@@ -38,6 +47,7 @@ impl Unpacker for Unpack {
         member: u32,
     ) -> LocalFuture<'a, ()> {
         Box::pin(async move {
+            let number = member;
             let rest = archive.plan.members.get(member as usize..).unwrap_or_default();
             let [member, behind @ ..] = rest else {
                 return lane
@@ -46,10 +56,11 @@ impl Unpacker for Unpack {
             let meta = ObjectMeta {
                 size: Some(member.size),
                 last_modified: member.last_modified(),
-                executable: member.executable,
+                mode: member.mode(),
                 ..ObjectMeta::default()
             };
             self.turn = Instant::now();
+            self.held.take_if(|held| !held.is(archive, member));
             if member.size <= WHOLE_MAX as u64 {
                 match self.whole(archive, member).await {
                     Ok(bytes) => lane.whole(job, &meta, Payload::Borrowed(bytes)),
@@ -63,16 +74,20 @@ impl Unpacker for Unpack {
                 let result = self.pieces(archive, member, &mut body).await;
                 lane.finished(job, body, result);
             }
-            if !behind.iter().any(|member| member.what == What::File) {
-                self.stream = None; // it would hold the archive open
+            let is_last = match archive.plan.links.last() {
+                Some(&last) => last == number,
+                None => !behind.iter().any(|member| member.what == What::File),
+            };
+            if is_last {
+                (self.stream, self.held) = (None, None); // they would hold the archive open
             }
         })
     }
 }
 
 impl Unpack {
-    pub fn new() -> Unpack {
-        Unpack { buffer: Vec::new(), window: None, stream: None, turn: Instant::now() }
+    pub fn new(all_held: Arc<AtomicU64>) -> Unpack {
+        Unpack { buffer: Vec::new(), window: None, stream: None, held: None, all_held, turn: Instant::now() }
     }
 
     /// The contents of a small entry.
@@ -81,13 +96,8 @@ impl Unpack {
             return Ok(bytes);
         }
         let size = member.size as usize;
-        if archive.plan.sequential {
-            self.forward(archive, member.at).await?;
-            let Unpack { buffer, stream: Some(stream), .. } = self else { return Err(lost()) };
-            buffer.resize(PIECE, 0);
-            stream.fill(&mut buffer[..size])?;
-            archive.file.unchanged()?;
-            return Ok(&self.buffer[..size]);
+        if size == 0 {
+            return Ok(&[]); // a copy is not worth another pass
         }
         let held = self.window.as_ref().filter(|(of, ..)| of.as_ptr() == Arc::as_ptr(archive)).and_then(
             |(_, from, length)| {
@@ -97,6 +107,14 @@ impl Unpack {
         );
         let skip = match held {
             Some(skip) => skip,
+            None if archive.plan.sequential => {
+                self.forward(archive, member.at).await?;
+                let Unpack { buffer, stream: Some(stream), .. } = self else { return Err(lost()) };
+                stream.fill(&mut buffer[..size])?;
+                archive.file.unchanged()?;
+                self.window = Some((Arc::downgrade(archive), member.at, size)); // the next may be a copy of it
+                0
+            }
             None => {
                 self.load(archive, member.at)?;
                 0
@@ -126,6 +144,14 @@ impl Unpack {
             }
             return Ok(());
         }
+        if self.hold(archive, member).await?
+            && let Some(held) = &self.held
+        {
+            for piece in held.bytes.chunks(PIECE) {
+                body.write(piece)?;
+            }
+            return Ok(());
+        }
         if archive.plan.sequential {
             self.forward(archive, member.at).await?;
         }
@@ -145,6 +171,25 @@ impl Unpack {
             self.rest().await;
         }
         archive.file.unchanged()
+    }
+
+    /// Has a file in memory that is unpacked for several copies; whether it is one, and there is room for it.
+    async fn hold(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<bool> {
+        if !archive.plan.sequential || member.flags & SHARED == 0 || member.size > HELD_MAX {
+            return Ok(false);
+        }
+        if self.held.is_some() {
+            return Ok(true); // another's was given back
+        }
+        let Some(mut held) = Held::new(archive, member, &self.all_held) else { return Ok(false) };
+        self.forward(archive, member.at).await?;
+        let Some(stream) = &mut self.stream else { return Err(lost()) };
+        for piece in held.bytes.chunks_mut(PIECE) {
+            stream.fill(piece)?;
+        }
+        archive.file.unchanged()?;
+        self.held = Some(held);
+        Ok(true)
     }
 
     /// Unpacks a packed archive up to this byte.
@@ -192,6 +237,34 @@ fn lost() -> Error {
     Error::new(Kind::Internal, "an entry lies outside of its archive")
 }
 
+/// The contents of a file that has several copies.
+struct Held {
+    archive: Weak<Archive>,
+    at: u64,
+    bytes: Vec<u8>,
+    all: Arc<AtomicU64>,
+}
+
+impl Held {
+    /// Room for it, where all lanes together have some left.
+    fn new(archive: &Arc<Archive>, member: &Member, all: &Arc<AtomicU64>) -> Option<Held> {
+        let size = member.size;
+        all.fetch_update(Relaxed, Relaxed, |held| Some(held + size).filter(|held| *held <= HELD_ALL)).ok()?;
+        let (archive, bytes) = (Arc::downgrade(archive), vec![0; size as usize]);
+        Some(Held { archive, at: member.at, bytes, all: all.clone() })
+    }
+
+    fn is(&self, archive: &Arc<Archive>, member: &Member) -> bool {
+        self.archive.as_ptr() == Arc::as_ptr(archive) && self.at == member.at
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes.len() as u64, Relaxed);
+    }
+}
+
 /// A packed archive on its way.
 struct Forward {
     archive: Arc<Archive>,
@@ -201,9 +274,9 @@ struct Forward {
 }
 
 /// An archive as something that is read from.
-struct Held(Arc<Archive>);
+struct Opened(Arc<Archive>);
 
-impl AsRef<ArchiveFile> for Held {
+impl AsRef<ArchiveFile> for Opened {
     fn as_ref(&self) -> &ArchiveFile {
         &self.0.file
     }
@@ -214,7 +287,7 @@ impl Forward {
         let mut head = [0; MAGIC];
         let length = archive.file.read_at(&mut head, 0)?;
         let method = Method::of_file(&head[..length]).ok_or_else(|| archive.file.cut_short())?;
-        let decoder = Decoder::new(method, Input::new(Held(archive.clone())), None)?;
+        let decoder = Decoder::new(method, Input::new(Opened(archive.clone())), None)?;
         Ok(Forward { archive, decoder, at: 0, failed: false })
     }
 

@@ -3,10 +3,10 @@
 use super::super::archive::decode::Method;
 use super::super::archive::limits;
 use super::super::archive::names::{Charset, RawName};
-use super::super::archive::plan::{Fault, Link, Member, Plan, What};
+use super::super::archive::plan::{Fault, Member, Plan, What};
 use super::super::archive::{ArchiveFile, ArchiveOptions};
 use super::end::End;
-use super::fields::{Fields, Wide, id, u16_at, u32_at};
+use super::fields::{Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
 use super::{damaged, flag, local, time};
 use crate::error::Result;
 
@@ -19,11 +19,11 @@ const BLOCK: usize = 256 << 10;
 /// Systems (the upper half of "version made by") whose file attributes are those of Unix.
 const UNIX: u8 = 3;
 const MACOS: u8 = 19;
-/// Of Unix attributes: what kind of file, and whether its owner may execute it.
+/// Of Unix attributes: what kind of file, and its permission bits.
 const KIND: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 const SPECIAL: [u32; 4] = [0o010_000, 0o020_000, 0o060_000, 0o140_000];
-const EXECUTE: u32 = 0o100;
+const PERMISSIONS: u32 = 0o777;
 /// The version of the Unicode path field that is known.
 const UNICODE_PATH_VERSION: u8 = 1;
 
@@ -96,7 +96,8 @@ struct Extra<'a> {
     wide: Option<&'a [u8]>,
     modified: Option<i64>,
     name: Option<&'a [u8]>,
-    overlong: bool,
+    /// Why the entry cannot be believed.
+    wrong: Option<&'static str>,
 }
 
 impl<'a> Extra<'a> {
@@ -105,7 +106,8 @@ impl<'a> Extra<'a> {
         let mut ntfs = None;
         for field in Fields(bytes) {
             match field {
-                Ok((id::ZIP64, field)) => extra.wide = extra.wide.or(Some(field)),
+                Ok((id::ZIP64, _)) if extra.wide.is_some() => extra.wrong = Some(TWO_ZIP64),
+                Ok((id::ZIP64, field)) => extra.wide = Some(field),
                 Ok((id::UNIX_TIME, [flags, seconds @ ..])) if flags & 1 != 0 && seconds.len() >= 4 => {
                     extra.modified = Some(i64::from(u32_at(seconds, 0) as i32));
                 }
@@ -120,7 +122,7 @@ impl<'a> Extra<'a> {
                     }
                 }
                 Ok(_) => {}
-                Err(_) => extra.overlong = true,
+                Err(_) => extra.wrong = Some("one of its extra fields is longer than all of them"),
             }
         }
         extra.modified = extra.modified.or(ntfs);
@@ -162,7 +164,7 @@ fn entry(
     let system = bytes[5];
     let attributes = if matches!(system, UNIX | MACOS) { u32_at(bytes, 38) >> 16 } else { 0 };
     let what = match attributes & KIND {
-        LINK => What::Link(Link::Symbolic),
+        LINK => What::Link,
         kind if SPECIAL.contains(&kind) => What::Special,
         _ => What::File,
     };
@@ -173,9 +175,8 @@ fn entry(
     };
     let method = u16_at(bytes, 10);
     let crc = u32_at(bytes, 16);
-    let executable = attributes & EXECUTE != 0;
-    let member =
-        Member { size, packed, at, bound, modified, crc, method, flags, what, executable, ..Member::default() };
+    let mode = (attributes & PERMISSIONS) as u16;
+    let member = Member { size, packed, at, bound, modified, crc, method, flags, what, mode, ..Member::default() };
     let same = plan.push(RawName { bytes: name, charset }, member, file, options)?;
     if !same || extra.name.is_some() {
         plan.text.extend_from_slice(&(name_length as u16).to_le_bytes());
@@ -184,19 +185,19 @@ fn entry(
             member.flags |= flag::RAW_NAME;
         }
     }
-    judge(plan, extra.overlong);
+    judge(plan, extra.wrong);
     Ok(())
 }
 
 /// Whether the last entry is one that can be unpacked, if it is to be.
-fn judge(plan: &mut Plan, overlong: bool) {
+fn judge(plan: &mut Plan, wrong: Option<&str>) {
     let Some(member) = plan.members.last_mut().filter(|member| member.what == What::File) else { return };
     if member.flags & (flag::ENCRYPTED | flag::STRONGLY_ENCRYPTED | flag::MASKED) != 0 {
         member.what = What::Fault(Fault::Encrypted);
     } else if Method::of_zip(member.method).is_none() {
         member.what = What::Fault(Fault::Method);
-    } else if overlong {
-        plan.damage("one of its extra fields is longer than all of them".to_owned());
+    } else if let Some(why) = wrong {
+        plan.damage(why.to_owned());
     } else if member.method == 0 && member.size != member.packed {
         let why = format!("stored as it is, yet its {} bytes are said to come from {}", member.size, member.packed);
         plan.damage(why);

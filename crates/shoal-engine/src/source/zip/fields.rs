@@ -16,6 +16,9 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// In place of a number that stands in the zip64 field.
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 
+/// What is wrong with an entry that says its numbers twice: some readers take the first, some the last.
+pub(super) const TWO_ZIP64: &str = "it has two zip64 fields, and readers differ on which of them counts";
+
 /// Extra fields that matter.
 pub(super) mod id {
     pub const ZIP64: u16 = 0x0001;

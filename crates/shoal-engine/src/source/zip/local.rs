@@ -5,7 +5,7 @@
 
 use super::super::archive::Archive;
 use super::super::archive::plan::Member;
-use super::fields::{ELSEWHERE, Fields, Wide, id, u16_at, u32_at};
+use super::fields::{ELSEWHERE, Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
 use super::flag;
 use crate::error::{Error, Kind, Result};
 
@@ -68,7 +68,11 @@ fn numbers(header: &[u8], extra: &[u8], flags: u16, member: &Member) -> Result<(
     let (crc, packed, size) = (u32_at(header, 14), u32_at(header, 18), u32_at(header, 22));
     let mut field = None;
     if packed == ELSEWHERE || size == ELSEWHERE {
-        field = Fields(extra).flatten().find(|(id, _)| *id == id::ZIP64).map(|(_, field)| field);
+        let mut fields = Fields(extra).flatten().filter(|(id, _)| *id == id::ZIP64);
+        field = fields.next().map(|(_, field)| field);
+        if fields.next().is_some() {
+            return Err(differs(TWO_ZIP64));
+        }
     }
     let mut wide = Wide(field);
     let (wide_size, wide_packed) = (wide.widen(size), wide.widen(packed));

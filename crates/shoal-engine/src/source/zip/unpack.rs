@@ -157,7 +157,7 @@ impl Unpack {
         ObjectMeta {
             size: Some(member.size),
             last_modified: settled.last_modified(),
-            executable: member.executable,
+            mode: member.mode(),
             ..ObjectMeta::default()
         }
     }

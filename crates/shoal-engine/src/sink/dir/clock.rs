@@ -1,0 +1,142 @@
+//! The destination's clock: a file in `.shoal/` that is touched to see what time it gets.
+//!
+//! All that is told apart by time (sessions, files) is compared on this clock alone: that of a network file system is its
+//! server's. The file also tells other processes of the run until when they may write. Not here: what follows from times
+//! (`session.rs`, `sink/collision.rs`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::fs::dir::{Access, Dir, Look};
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::file;
+use crate::session::{Granted, Interval, LEASE};
+
+/// Longest wait for the clock to move before a first session. A kernel's moves every 1–10 ms; of a coarser one a file made
+/// just before the run counts as the run's.
+const STEP_MAX: Duration = Duration::from_millis(50);
+/// The same before a session that resumes: files of the one before must be older. vfat's clock moves every 2 s.
+const COARSE_STEP_MAX: Duration = Duration::from_millis(2_100);
+
+/// Longest wait for the end of another run's lease, of a clock that stands still, and how often it is looked at.
+const LEASE_MAX: Duration = Duration::from_nanos(LEASE as u64 + 1_000_000_000);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Its file, in `.shoal`. One run at a time writes to a destination, so one name will do.
+const NAME: &[u8] = b"clock";
+
+/// What the clock shows when the kernel's shows this: for tests of clocks that jump.
+pub type Warp = Arc<dyn Fn(i64) -> i64 + Send + Sync>;
+
+/// The clock of one session.
+pub(super) struct Clock {
+    /// `.shoal`, again.
+    shoal: Dir,
+    file: OwnedFd,
+    warp: Option<Warp>,
+    /// A forked child has a copy; dropping that must not remove the file.
+    pid: u32,
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// What was seen when the clock was first read.
+pub(super) struct First {
+    pub now: i64,
+    /// The mode of a file made with all bits: 0777 less the umask, or as the directory's default ACL has it.
+    pub file_mode: u32,
+    /// The file system says when a file came into being.
+    pub births: bool,
+}
+
+impl Clock {
+    /// Reads the clock for the first time. Waits until it has moved, so that whatever was there before is older than the
+    /// answer and whatever this session makes is not; and for the end of the lease of another run that was killed here, for
+    /// that run would take for its own what is made before.
+    pub(super) fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
+        let at = |trouble: Trouble| trouble.at_start(path, shoal.as_fd());
+        // What a killed run has left was touched before each of its leases.
+        let left = shoal.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
+        let opened = || -> Result<(Clock, Look), Trouble> {
+            let _ = shoal.remove(NAME);
+            let file = shoal.create(NAME, Access::Bits(0o777)).map_err(Doing::Create.failed())?;
+            let shoal = Dir::from(rustix::io::fcntl_dupfd_cloexec(shoal, 0).map_err(Doing::Open.failed())?);
+            let clock = Clock { shoal, file, warp: warp.clone(), pid: std::process::id() };
+            tell(clock.file.as_fd(), Granted { began: i64::MAX, ends: i64::MAX, from: i64::MAX, until: i64::MIN });
+            let look = clock.shoal.look(NAME).map_err(Doing::Look.failed())?;
+            Ok((clock, look))
+        };
+        let (clock, look) = opened().map_err(at)?;
+        let first = clock.now().map_err(at)?;
+        let most = if earlier.is_empty() { STEP_MAX } else { COARSE_STEP_MAX };
+        let waiting = Instant::now();
+        let mut now = loop {
+            let now = clock.now().map_err(at)?;
+            if now != first || waiting.elapsed() > most {
+                break now;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        // Where the clock was set back since, nothing of that lease can be waited for.
+        let others = left.filter(|&left| left <= now && !earlier.iter().any(|session| session.holds(left)));
+        if let Some(left) = others {
+            let waiting = Instant::now();
+            while now <= left.saturating_add(LEASE) && waiting.elapsed() < LEASE_MAX {
+                std::thread::sleep(LOOK_EVERY);
+                now = clock.now().map_err(at)?;
+            }
+        }
+        Ok((clock, First { now, file_mode: look.mode & 0o777, births: look.born.is_some() }))
+    }
+
+    /// What it shows now.
+    pub(super) fn now(&self) -> Result<i64, Trouble> {
+        file::touch(self.file.as_fd()).map(|now| self.shown(now)).map_err(Doing::Look.failed())
+    }
+
+    /// What it showed when the kernel's showed this.
+    pub(super) fn shown(&self, kernel: i64) -> i64 {
+        self.warp.as_ref().map_or(kernel, |warp| warp(kernel))
+    }
+
+    /// Another handle on the file, for what tells other processes of the lease.
+    pub(super) fn handle(&self) -> Option<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.file, 0).ok()
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            let _ = self.shoal.remove(NAME);
+        }
+    }
+}
+
+/// The file of the clock of a session that another process has started.
+pub(super) fn of_another(shoal: &Dir) -> rustix::io::Result<OwnedFd> {
+    shoal.read(NAME)
+}
+
+/// Tells other processes of a lease.
+pub(super) fn tell(file: BorrowedFd<'_>, granted: Granted) {
+    let Granted { began, ends, from, until } = granted;
+    let text = [began, ends, from, until].map(i64::to_le_bytes).concat();
+    let _ = rustix::io::pwrite(file, &text, 0); // a process that is not told waits
+}
+
+/// What another process was told; `None`: nothing yet.
+pub(super) fn told(file: BorrowedFd<'_>) -> Option<Granted> {
+    let mut text = [0; 32];
+    let length = rustix::io::pread(file, &mut text[..], 0).ok()?;
+    let number = |at: usize| text[8 * at..][..8].try_into().map(i64::from_le_bytes).ok();
+    (length == text.len()).then_some(())?;
+    Some(Granted { began: number(0)?, ends: number(1)?, from: number(2)?, until: number(3)? })
+}

@@ -1,0 +1,270 @@
+//! What to do where a name is taken: the file that has it is looked at, and compared with the object.
+//!
+//! Nothing is looked at before a name proves to be taken, so that the usual path pays nothing. Not here: what follows
+//! from times and bytes (`sink/collision.rs`), directories of partitions (`partition.rs`).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::session::{Parent, Session, joined};
+use super::temp::Temp;
+use crate::error::{Error, Kind, Result};
+use crate::fs::dir::Look;
+use crate::fs::error::Doing;
+use crate::fs::file;
+use crate::fs::sync::Barrier;
+use crate::name::Name;
+use crate::object::{ObjectMeta, Put};
+use crate::session::{Twice, Whose, local_clock};
+use crate::sink::Mode;
+use crate::sink::collision::{Decision, SameBytes, Times, is_done, same_bytes};
+
+/// How often a name may be free and taken in turn. Some network file systems contradict themselves for ever.
+pub(super) const TURNS: u32 = 100;
+
+/// A file that another lane may be writing is looked at again and again until it has been left alone for so long, by the
+/// destination's clock: a file under its own name is written at once.
+const LEFT_ALONE: i64 = 1_000_000_000;
+const GROWING_PAUSE: Duration = Duration::from_millis(2);
+/// How often it is looked at without a change, wherever the clock goes.
+const GROWING_TURNS: u32 = 500;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// The name is free again.
+    Free,
+    /// The bytes are there.
+    There(Put),
+    /// Replace what is there.
+    Replace,
+    /// This session's, last changed then, and the beginning of the object: another lane may be writing it just now.
+    Growing(i64),
+}
+
+/// What is known of the object's bytes.
+#[derive(Clone, Copy)]
+pub(super) enum Content<'a> {
+    Bytes(&'a [u8]),
+    /// A sealed temporary file.
+    Temp(&'a Temp),
+    /// Not fetched yet; its size, if known.
+    Unfetched(Option<u64>),
+}
+
+impl Session {
+    /// What to do about the file that has this name. `timed`: the object has a time that its file gets last.
+    ///
+    /// # Errors
+    /// [`Kind::Exists`]; [`Kind::NameConflict`] for what is not a file, is spelled in another way, or is another object of
+    /// this run; [`Kind::Repeated`] likewise.
+    pub(super) fn existing(
+        &self,
+        parent: &Parent,
+        name: &Name,
+        mode: Mode,
+        content: Content<'_>,
+        timed: bool,
+    ) -> Result<Existing> {
+        let (mut now, mut last, mut turns) = (i64::MIN, None, 0);
+        loop {
+            match self.look_at(parent, name, mode, content, timed)? {
+                Existing::Growing(changed) => {
+                    turns = if last == Some(changed) { turns + 1 } else { 0 };
+                    last = Some(changed);
+                    if now.saturating_sub(changed) > LEFT_ALONE || turns == GROWING_TURNS {
+                        return Err(self.rules.second().on(&name.to_string()));
+                    }
+                }
+                existing => return Ok(existing),
+            }
+            if now > i64::MIN {
+                std::thread::sleep(GROWING_PAUSE);
+            }
+            now = self.now()?.unwrap_or_else(local_clock); // before the next look: what is written after it is seen there
+        }
+    }
+
+    fn look_at(&self, parent: &Parent, name: &Name, mode: Mode, content: Content<'_>, timed: bool) -> Result<Existing> {
+        if let (Some(writing), Content::Bytes(_) | Content::Temp(_)) = (&self.writing, content) {
+            writing.wait(name);
+        }
+        let leaf = name.split().1;
+        let failed = |errno| self.error(Doing::Look.failed()(errno), parent, name, 0);
+        let look = match parent.dir.look(leaf) {
+            Ok(look) => look,
+            Err(Errno::NOENT) => return Ok(Existing::Free),
+            Err(errno) => return Err(failed(errno)),
+        };
+        if let Some(what) = not_a_file(&look) {
+            return Err(self.refused(Kind::NameConflict, parent, name, what));
+        }
+        if parent.folds(self).map_err(failed)? && !parent.dir.has_entry(leaf).map_err(failed)? {
+            let why = "the file system takes this name for that of another file, which is spelled in another way";
+            return Err(self.refused(Kind::NameConflict, parent, name, why));
+        }
+        let times = self.times(&look);
+        if let Some(file) = self.same(parent, leaf, &look, content) {
+            let put = match same_bytes(&self.sessions, self.rules, times, mode) {
+                _ if parent.ours => Put::Duplicate,
+                SameBytes::Present => Put::Duplicate,
+                SameBytes::Kept => Put::Kept,
+                SameBytes::Rewrite => return Ok(Existing::Replace),
+            };
+            if parent.barrier == Barrier::Each {
+                file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, parent, name, 0))?;
+            }
+            return Ok(Existing::There(put));
+        }
+        if matches!(content, Content::Unfetched(size) if size.is_none_or(|size| size == look.size)) {
+            return Ok(Existing::Free); // its bytes will tell
+        }
+        let decision = match parent.ours {
+            true => Decision::Second,
+            false => {
+                let begins = || self.begins(parent, leaf, &look, content);
+                self.rules.decide(&self.sessions, times, mode, timed, &begins)
+            }
+        };
+        let is_this = parent.ours || self.sessions.whose(times.born, times.changed) == Whose::This;
+        match decision {
+            Decision::Replace => Ok(Existing::Replace),
+            Decision::Second if is_this && matches!(content, Content::Unfetched(_)) => Ok(Existing::Free), // its bytes will tell
+            Decision::Second if is_this && self.writing.is_none() && self.begins(parent, leaf, &look, content) => {
+                Ok(Existing::Growing(times.changed))
+            }
+            Decision::Second => Err(self.rules.second().on(&name.to_string())),
+            Decision::Exists => {
+                let why = "a file that this run did not write, or that was changed since, has this name";
+                Err(self.refused(Kind::Exists, parent, name, why).hint(
+                    "move it away and run again with --retry-failed, or replace it with --retry-failed --overwrite always",
+                ))
+            }
+        }
+    }
+
+    /// Replaces a file, unless another lane was first with another object of this name: `look` looks once more.
+    pub(super) fn replace_alone(
+        &self,
+        look: impl FnOnce() -> Result<Existing>,
+        replace: impl FnOnce() -> Result<()>,
+    ) -> Result<Existing> {
+        let alone = match self.rules.twice {
+            Twice::SameObject => None, // whichever comes last is as good
+            _ => Some(self.replacing.lock().unwrap_or_else(PoisonError::into_inner)),
+        };
+        if alone.is_some() {
+            match look()? {
+                Existing::Replace => {}
+                existing => return Ok(existing),
+            }
+        }
+        replace().map(|()| Existing::There(Put::Written))
+    }
+
+    /// The object's size, if an earlier session left it here with the size and time that `meta` says, and its source has
+    /// not changed since.
+    pub(super) fn is_done(
+        &self,
+        parent: &Parent,
+        name: &Name,
+        meta: &mut dyn FnMut() -> Option<ObjectMeta>,
+    ) -> Result<Option<u64>> {
+        if parent.made {
+            return Ok(None);
+        }
+        let leaf = name.split().1;
+        let failed = |errno| self.error(Doing::Look.failed()(errno), parent, name, 0);
+        let look = match parent.dir.look(leaf) {
+            Ok(look) => look,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let Some(ObjectMeta { size: Some(size), last_modified: Some(modified), changed, .. }) = meta() else {
+            return Ok(None);
+        };
+        // The time as it was set, which no clock has stamped.
+        let same = look.kind.is_file() && look.size == size && Some(look.written) == file::stamp(modified);
+        let each = parent.barrier == Barrier::Each;
+        if !same || !is_done(&self.sessions, self.rules, self.times(&look), changed, each) {
+            return Ok(None);
+        }
+        if parent.folds(self).map_err(failed)? && !parent.dir.has_entry(leaf).map_err(failed)? {
+            return Ok(None);
+        }
+        if each {
+            let Ok(file) = parent.dir.read(leaf) else { return Ok(None) };
+            file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, parent, name, 0))?;
+        }
+        Ok(Some(size))
+    }
+
+    /// The times of a file, on the clock of this session.
+    pub(super) fn times(&self, look: &Look) -> Times {
+        let shown = |time| self.clock.as_ref().map_or(time, |clock| clock.shown(time));
+        Times { born: look.born.map(shown), changed: shown(look.changed), written: shown(look.written) }
+    }
+
+    /// The file, if it holds the same bytes. One that cannot be read does not.
+    fn same(&self, parent: &Parent, leaf: &[u8], look: &Look, content: Content<'_>) -> Option<OwnedFd> {
+        let open = || parent.dir.read(leaf).ok();
+        match content {
+            Content::Bytes(bytes) if look.size == bytes.len() as u64 => {
+                open().filter(|file| file::holds(file.as_fd(), bytes).unwrap_or(false))
+            }
+            Content::Temp(temp) if temp.size() == look.size => {
+                let (file, written) = (open()?, temp.read()?);
+                file::begins(file.as_fd(), written.as_fd()).unwrap_or(false).then_some(file)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the file holds the beginning of the object: what a kill leaves of one. One that cannot be read may.
+    fn begins(&self, parent: &Parent, leaf: &[u8], look: &Look, content: Content<'_>) -> bool {
+        let Ok(size) = usize::try_from(look.size) else { return false };
+        match content {
+            Content::Bytes(bytes) => {
+                size <= bytes.len()
+                    && parent.dir.read(leaf).and_then(|file| file::is_beginning(file.as_fd(), bytes)).unwrap_or(true)
+            }
+            Content::Temp(temp) => match (parent.dir.read(leaf), temp.read()) {
+                (Ok(file), Some(written)) => file::begins(file.as_fd(), written.as_fd()).unwrap_or(true),
+                _ => true,
+            },
+            Content::Unfetched(_) => true, // its bytes will tell
+        }
+    }
+
+    fn refused(&self, kind: Kind, parent: &Parent, name: &Name, why: &str) -> Error {
+        let path = self.shown(&joined(&parent.path, name.split().1));
+        Error::new(kind, format!("cannot create \"{path}\": {why}")).on(&name.to_string())
+    }
+
+    /// The error of a name that is free and taken in turn.
+    pub(super) fn undecided(&self, parent: &Parent, name: &Name) -> Error {
+        let why = "the file system says in turn that this name is taken and that it is free";
+        self.refused(Kind::NameConflict, parent, name, why)
+    }
+
+    /// The error where the run has ended while an object waited to be written.
+    pub(super) fn over(&self) -> Error {
+        Error::new(Kind::Interrupted, "the run was stopped while an object waited to be written")
+    }
+}
+
+fn not_a_file(look: &Look) -> Option<&'static str> {
+    if look.kind.is_file() {
+        return None;
+    }
+    Some(if look.kind.is_symlink() {
+        "a symbolic link stands in its place" // neither followed nor replaced: it was made for a reason
+    } else if look.kind.is_dir() {
+        "a directory stands in its place"
+    } else {
+        "something that is not a file stands in its place"
+    })
+}

@@ -1,0 +1,160 @@
+//! Whether a service has stopped giving objects: credentials that have expired (403 for everything) and login pages
+//! (status 200, HTML, whatever is asked for). Answers that look so are held back, and an object that came before is asked
+//! for again: if it is now refused too, the run stops. So one object that may not be read, a directory of them, or HTML
+//! among other files stop nothing.
+//!
+//! Not here: single answers and what each means (`fetch.rs`).
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use super::Service;
+use super::fetch::refusal;
+use crate::display::escape;
+use crate::error::{Error, Kind};
+use crate::http::{Head, Kept, ask};
+
+/// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
+/// that was wrong, so a service with many such objects is asked for 1 % more.
+const ALLOWED_MAX: u32 = 100;
+
+/// What all lanes know of a service.
+#[derive(Default)]
+pub(super) struct Doubt {
+    /// An object that came and is no HTML.
+    known: Mutex<Option<Box<[u8]>>>,
+    has_known: AtomicBool,
+    /// Some HTML is what the service has: it was the first to come, and a name that cannot be there gets another answer.
+    has_pages: AtomicBool,
+    refused: Row,
+    pages: Row,
+}
+
+/// Suspicious answers in a row, and how many are believed.
+#[derive(Default)]
+struct Row {
+    length: AtomicU32,
+    allowed: AtomicU32,
+}
+
+impl Row {
+    fn goes_on(&self) -> bool {
+        self.length.fetch_add(1, Relaxed) >= self.allowed.load(Relaxed)
+    }
+
+    fn ends(&self) {
+        // Looked at first: every good answer comes by here, on all cores.
+        if self.length.load(Relaxed) != 0 {
+            self.length.store(0, Relaxed);
+        }
+    }
+
+    fn was_innocent(&self) {
+        let allowed = self.allowed.load(Relaxed);
+        self.allowed.store((allowed * 2 + 1).min(ALLOWED_MAX), Relaxed);
+        self.length.store(0, Relaxed);
+    }
+}
+
+/// Why an answer is held back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suspicion {
+    /// Refused, where others came.
+    Refused,
+    /// HTML, where others were none. Its length, if it was the first answer of all.
+    Page { first: Option<u64> },
+}
+
+impl Doubt {
+    /// An object of this name came under this head; whether to hold it back.
+    pub fn came(&self, name: &[u8], head: &Head) -> Option<Suspicion> {
+        if !head.is_html {
+            if !self.has_known.load(Relaxed) {
+                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(name.into());
+                self.has_known.store(true, Relaxed);
+            }
+            self.refused.ends();
+            self.pages.ends();
+            return None;
+        }
+        if self.has_known.load(Relaxed) {
+            return self.pages.goes_on().then_some(Suspicion::Page { first: None });
+        }
+        if self.has_pages.load(Relaxed) {
+            return None;
+        }
+        head.length().map(|length| Suspicion::Page { first: Some(length) })
+    }
+
+    /// An object was refused; whether to hold that back.
+    pub fn refused(&self, error: &Error) -> Option<Suspicion> {
+        let definite = matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer);
+        (definite && self.has_known.load(Relaxed) && self.refused.goes_on()).then_some(Suspicion::Refused)
+    }
+
+    /// Asks for something with a known answer. The error that stops the run, if the service has stopped giving objects;
+    /// `name` is the first object that was held back.
+    pub async fn check(&self, service: &Service, suspicion: Suspicion, name: &[u8]) -> Option<Error> {
+        let first = match suspicion {
+            Suspicion::Page { first } => first,
+            Suspicion::Refused => None,
+        };
+        let probe = match first {
+            Some(_) => made_up_name(),
+            None => self.known.lock().unwrap_or_else(|e| e.into_inner()).clone()?,
+        };
+        let target = |out: &mut Vec<u8>| service.target(&probe, out);
+        let idle = || std::time::Duration::ZERO;
+        // No answer says nothing about the others.
+        let head = ask(&service.client, &mut Kept::default(), idle, b"", target).await.ok().map(|(_, head)| head);
+        let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
+            (Some(length), refused) => refused.is_none() && head.is_html && head.length() == Some(length),
+            (None, None) => head.is_html,
+            (None, Some(error)) => matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer | Kind::Credentials),
+        });
+        if !guilty {
+            match (suspicion, first) {
+                (Suspicion::Refused, _) => self.refused.was_innocent(),
+                (_, None) => self.pages.was_innocent(),
+                (_, Some(_)) => self.has_pages.store(true, Relaxed),
+            }
+            if first.is_none() && head.is_some_and(|head| matches!(head.status, 404 | 410)) {
+                self.has_known.store(false, Relaxed); // deleted meanwhile: the next one that comes will do
+            }
+            return None;
+        }
+        let status = head.map_or(0, |head| head.status);
+        Some(stopped(suspicion, first.is_some(), status, name, &probe))
+    }
+}
+
+fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], probe: &[u8]) -> Error {
+    let probe = escape(probe);
+    let why = match suspicion {
+        Suspicion::Refused => {
+            format!(
+                "the service refuses every object since this one, now also \"{probe}\", which it gave before ({status})"
+            )
+        }
+        Suspicion::Page { .. } if nothing_came => {
+            "the service answers with the same HTML page whatever is asked for, also for a name that was made up"
+                .to_owned()
+        }
+        Suspicion::Page { .. } => format!(
+            "the service answers with an HTML page since this object, now also for \"{probe}\", which was none before"
+        ),
+    };
+    let hint = match suspicion {
+        Suspicion::Refused => "the credentials may have expired: renew them, then the same command goes on",
+        Suspicion::Page { .. } => {
+            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, say so with --expect-type 'text/*'"
+        }
+    };
+    Error::new(Kind::Credentials, why).on(&escape(name)).hint(hint)
+}
+
+/// A name that no service has.
+fn made_up_name() -> Box<[u8]> {
+    format!("made-up-name-{:032x}", fastrand::u128(..)).into_bytes().into()
+}

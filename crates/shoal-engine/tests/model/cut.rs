@@ -1,0 +1,342 @@
+//! A sink that cuts a run off at a chosen operation, as an error, a kill or a power cut does, and leaves at the destination
+//! what such a thing leaves: the journal as it was at that moment, files torn that it does not hold.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use shoal_engine::error::{Error, Result};
+use shoal_engine::options::{Durability, Layout};
+use shoal_engine::sink::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
+use shoal_engine::{Kind, Modes, Name, ObjectMeta, Partition, Payload};
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// In order.
+    Whole,
+    /// By an error.
+    Cut,
+    /// By Ctrl-C.
+    Interrupt,
+    /// Without a word.
+    Kill,
+    /// The same, and the machine is restarted.
+    Power,
+}
+
+/// What is done to a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub how: How,
+    /// Operations that succeed.
+    pub operations: u64,
+    /// The one that is cut off takes effect all the same.
+    pub after: bool,
+    pub durability: Durability,
+    pub layout: Layout,
+    pub seed: u64,
+}
+
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+#[derive(Default)]
+struct State {
+    left: u64,
+    cut: bool,
+    /// Of open slots, by lane: the partition.
+    open: HashMap<(usize, u32), u64>,
+    /// Names of the objects that were taken, by partition.
+    taken: HashMap<u64, Vec<Vec<u8>>>,
+    /// Files made since the last barrier began.
+    since: Vec<PathBuf>,
+    /// Names in partitions that a barrier has let through.
+    passed: HashSet<Vec<u8>>,
+    /// The journal as it was.
+    journal: Option<Files>,
+    torn: u64,
+}
+
+/// What the model asks afterwards.
+#[derive(Clone)]
+pub struct Cutter {
+    plan: Plan,
+    destination: PathBuf,
+    journal: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+impl Cutter {
+    pub fn new(plan: Plan, destination: &Path, journal: PathBuf) -> Cutter {
+        let left = if plan.how == How::Whole { u64::MAX } else { plan.operations };
+        let state = State { left, ..State::default() };
+        Cutter { plan, destination: destination.to_owned(), journal, state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub fn sink(&self, inner: Arc<dyn Sink>) -> Arc<dyn Sink> {
+        Arc::new(Cutting { inner, cutter: self.clone() })
+    }
+
+    /// Whether the chosen operation has come.
+    pub fn is_cut(&self) -> bool {
+        self.state.lock().unwrap().cut
+    }
+
+    pub fn torn(&self) -> u64 {
+        self.state.lock().unwrap().torn
+    }
+
+    /// Names that the journal may hold now.
+    pub fn passed(&self) -> HashSet<Vec<u8>> {
+        self.state.lock().unwrap().passed.clone()
+    }
+
+    /// After the session: leaves the journal and the clock as a kill would have.
+    pub fn leave_behind(&self) {
+        let Some(files) = self.state.lock().unwrap().journal.take() else { return };
+        std::fs::write(self.destination.join(".shoal/clock"), "").unwrap();
+        for path in self.journal_files() {
+            let _ = std::fs::remove_file(path);
+        }
+        for (path, bytes) in files {
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+
+    fn journal_files(&self) -> [PathBuf; 3] {
+        ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", self.journal.display())))
+    }
+
+    fn abrupt(&self) -> bool {
+        matches!(self.plan.how, How::Kill | How::Power)
+    }
+
+    /// What is durable is not torn: with `file` nothing is that has its name.
+    fn loses(&self) -> bool {
+        self.plan.durability != Durability::File
+    }
+
+    /// Runs an operation, or cuts the run off there. `path`: the file that it makes, where one is made directly.
+    fn run<T>(&self, path: Option<PathBuf>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        let first = {
+            let mut state = self.state.lock().unwrap();
+            match (state.left, state.cut) {
+                (1.., _) => {
+                    state.left -= 1;
+                    drop(state);
+                    return operation();
+                }
+                (0, true) if self.plan.how == How::Interrupt => return operation(),
+                (0, true) => return Err(cut_off()),
+                (0, false) => {
+                    state.cut = true;
+                    true
+                }
+            }
+        };
+        debug_assert!(first);
+        if self.plan.how == How::Interrupt {
+            std::thread::sleep(Duration::from_millis(60)); // the caller's thread looks every 50
+            return operation();
+        }
+        let fresh = path.filter(|path| std::fs::symlink_metadata(path).is_err());
+        if self.plan.after {
+            operation()?;
+        }
+        let mut random = fastrand::Rng::with_seed(self.plan.seed);
+        let mut state = self.state.lock().unwrap();
+        if self.abrupt()
+            && let Some(path) = fresh
+        {
+            state.torn += u64::from(tear(&path, &mut random, false)); // killed while it was written
+        }
+        if self.plan.how == How::Power && self.loses() {
+            let since = std::mem::take(&mut state.since);
+            state.torn += lose(&since, &mut random);
+        }
+        if self.abrupt() {
+            let files = self.journal_files().into_iter().take(2);
+            state.journal = Some(files.filter_map(|path| Some((path.clone(), std::fs::read(path).ok()?))).collect());
+        }
+        Err(cut_off())
+    }
+
+    fn took(&self, lane: usize, slot: u32, name: &Name, put: Put) {
+        let mut state = self.state.lock().unwrap();
+        let Some(seq) = state.open.get(&(lane, slot)).copied() else { return };
+        state.taken.entry(seq).or_default().push(name.as_bytes().to_vec());
+        if put == Put::Written {
+            state.since.push(self.destination.join(self.place(seq, name)));
+        }
+    }
+
+    fn place(&self, seq: u64, name: &Name) -> String {
+        let name = std::str::from_utf8(name.as_bytes()).unwrap();
+        match self.plan.layout {
+            Layout::Names => name.to_owned(),
+            Layout::Partition => format!("{:02}/{:04}/{:02}/{name}", seq / 1_000_000, seq / 100 % 10_000, seq % 100),
+        }
+    }
+}
+
+fn cut_off() -> Error {
+    Error::new(Kind::DestinationFailed, "cut off on purpose")
+}
+
+/// Cuts a file short; `kept`: its time stays, as after a power cut. A link is left alone.
+fn tear(path: &Path, random: &mut fastrand::Rng, kept: bool) -> bool {
+    let Ok(facts) = std::fs::symlink_metadata(path) else { return false };
+    if !facts.is_file() || facts.len() == 0 {
+        return false;
+    }
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(random.u64(0..facts.len())).unwrap();
+    let time = if kept { facts.modified().unwrap() } else { SystemTime::now() };
+    file.set_modified(time).unwrap();
+    true
+}
+
+/// What write-back has lost.
+fn lose(files: &[PathBuf], random: &mut fastrand::Rng) -> u64 {
+    let mut torn = 0;
+    for path in files {
+        match random.u32(0..4) {
+            0 => drop(std::fs::remove_file(path)),
+            1 | 2 => torn += u64::from(tear(path, random, true)),
+            _ => {}
+        }
+    }
+    torn
+}
+
+struct Cutting {
+    inner: Arc<dyn Sink>,
+    cutter: Cutter,
+}
+
+impl Sink for Cutting {
+    fn identity(&self) -> String {
+        self.inner.identity()
+    }
+    fn journal_dir(&self) -> Option<PathBuf> {
+        self.inner.journal_dir()
+    }
+    /// Stands for a file system with a barrier where `batch` is asked for, wherever it really lies.
+    fn start(&self, start: &Start) -> Result<Started> {
+        let started = self.inner.start(start)?;
+        Ok(Started { volatile: self.cutter.plan.durability == Durability::None, ..started })
+    }
+    fn clock(&self) -> Result<Option<i64>> {
+        match self.cutter.plan.how {
+            // A run that an error has stopped still ends in order.
+            How::Interrupt | How::Cut => self.inner.clock(),
+            _ => self.cutter.run(None, || self.inner.clock()),
+        }
+    }
+    fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(CuttingWriter { inner: self.inner.writer(lane)?, lane, cutter: self.cutter.clone() }))
+    }
+    fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled> {
+        let Plan { durability, how, seed, .. } = self.cutter.plan;
+        let covered = std::mem::take(&mut self.cutter.state.lock().unwrap().since);
+        let result = self.cutter.run(None, || self.inner.sync(sealed, last));
+        let mut state = self.cutter.state.lock().unwrap();
+        let mut random = fastrand::Rng::with_seed(seed ^ 1);
+        match &result {
+            // The restart comes after the run has ended in order.
+            Ok(_) if durability == Durability::None && last && how == How::Power => {
+                let all = [std::mem::take(&mut state.since), covered].concat();
+                state.torn += lose(&all, &mut random);
+            }
+            Ok(_) if durability == Durability::None => state.since.extend(covered),
+            Ok(_) => {}
+            // What a failing barrier covered is lost, restart or not; with `none` there is no barrier that fails.
+            Err(_) if durability == Durability::Batch && !self.cutter.plan.after => {
+                state.torn += lose(&covered, &mut random);
+            }
+            Err(_) if durability == Durability::None && how == How::Power => {
+                state.torn += lose(&covered, &mut random);
+            }
+            Err(_) => {}
+        }
+        let settled = result?;
+        for seq in &settled.durable {
+            let names = state.taken.remove(seq).unwrap_or_default();
+            state.passed.extend(names);
+        }
+        let reach = match durability {
+            Durability::None => Reach::PageCache,
+            Durability::Batch => Reach::Everything,
+            Durability::File => settled.reach,
+        };
+        Ok(Settled { reach, ..settled })
+    }
+    fn blocks(&self) -> bool {
+        self.inner.blocks()
+    }
+    fn finish(&self) -> Result<()> {
+        self.inner.finish()
+    }
+}
+
+struct CuttingWriter {
+    inner: Box<dyn Writer>,
+    lane: usize,
+    cutter: Cutter,
+}
+
+impl Writer for CuttingWriter {
+    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
+        self.cutter.state.lock().unwrap().open.insert((self.lane, slot), partition.seq);
+        self.inner.open(slot, partition, mode, modes)
+    }
+    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+        let names = self.cutter.plan.layout == Layout::Names;
+        let path = names.then(|| self.cutter.destination.join(self.cutter.place(0, name)));
+        let put = self.cutter.run(path, || self.inner.put(slot, name, meta, payload))?;
+        self.cutter.took(self.lane, slot, name, put);
+        Ok(put)
+    }
+    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        let has = self.inner.has(slot, name, meta)?;
+        if has.is_some() {
+            self.cutter.took(self.lane, slot, name, Put::Kept);
+        }
+        Ok(has)
+    }
+    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
+        let inner = self.cutter.run(None, || self.inner.begin(slot, name, meta))?;
+        Ok(Box::new(CuttingObject { inner, lane: self.lane, slot, name: name.clone(), cutter: self.cutter.clone() }))
+    }
+    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
+        self.cutter.run(None, || self.inner.directory(slot, name))
+    }
+    fn seal(&mut self, slot: u32) -> Result<Sealed> {
+        self.cutter.run(None, || self.inner.seal(slot))
+    }
+    fn discard(&mut self, slot: u32) {
+        self.inner.discard(slot);
+    }
+}
+
+struct CuttingObject {
+    inner: Box<dyn ObjectWriter>,
+    lane: usize,
+    slot: u32,
+    name: Name,
+    cutter: Cutter,
+}
+
+impl ObjectWriter for CuttingObject {
+    fn write(&mut self, piece: &[u8]) -> Result<()> {
+        self.cutter.run(None, || self.inner.write(piece))
+    }
+    fn finish(self: Box<Self>) -> Result<Put> {
+        let CuttingObject { inner, lane, slot, name, cutter } = *self;
+        let put = cutter.run(None, || inner.finish())?;
+        cutter.took(lane, slot, &name, put);
+        Ok(put)
+    }
+}

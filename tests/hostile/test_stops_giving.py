@@ -1,0 +1,137 @@
+"""Services that stop giving objects in the middle of a run: credentials that have expired, a login page for everything.
+
+The run stops with one error, and nothing of it is kept: no page is saved, no failure is written down, so that the
+same command goes on once the credentials are renewed. A service of which some objects are refused or are HTML is not
+stopped.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, tree
+from servers import faults
+from servers.fault_server import Exchange, Fault, FaultServer
+from servers.fixtures import MakeServer, with_and_without_echo
+
+PAGE = b"<html><form action='/login'>Please sign in</form></html>"
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+FORBIDDEN = faults.status(403)
+LOGIN = faults.status(200, PAGE, HTML)
+
+
+async def login_with_a_token(exchange: Exchange) -> None:
+    """A page that is never the same twice."""
+    await exchange.answer(200, b"<html>%d</html>" % len(exchange.server.requests), HTML)
+
+
+WAYS = {
+    "403": FORBIDDEN,
+    "login page": LOGIN,
+    "login page, never the same": login_with_a_token,
+    "redirect elsewhere": faults.redirect(302, "http://login.example/"),
+}
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("fault", WAYS.values(), ids=WAYS.keys())
+def test_a_service_that_stops_giving_objects_stops_the_run_and_nothing_of_it_is_kept(
+    shoal_command: Shoal, fault_server: MakeServer, fault: Fault
+) -> None:
+    objects = numbered(5_000, 50)
+    server = fault_server(objects)
+    server.on_objects(fault, skip=500)
+    server.start()
+
+    stopped = shoal_command.copy(server)
+
+    assert_stopped(stopped, "credentials", "plain-0", "it gave before" if fault is FORBIDDEN else "", manifest=objects)
+    assert stopped.error["failed"] == 0, "no failure is written down"
+    assert 0 < len(tree(stopped.out)) <= 500, "no page is saved"
+    assert len(server.fetched()) < 2_000
+    assert stopped.stderr.count("error:") == 1
+    assert "the same command goes on" in stopped.stderr
+    server.heal()
+    again = shoal_command.copy(server)
+    assert again.code == 0, again
+    assert tree(again.out) == objects
+    assert again.report["total"]["written"] == len(objects)
+
+
+@pytest.mark.parametrize("fault", [LOGIN, FORBIDDEN], ids=["login page", "403"])
+def test_a_command_that_is_run_again_too_early_saves_no_page(
+    shoal_command: Shoal, fault_server: MakeServer, fault: Fault
+) -> None:
+    objects = numbered(2_000)
+    server = fault_server(objects)
+    server.on_objects(fault, skip=500)
+    server.start()
+    assert shoal_command.copy(server).code == 3
+    arrived = tree(shoal_command.out)
+
+    again = shoal_command.copy(server)
+
+    assert tree(again.out) == arrived
+    if fault is LOGIN:
+        assert_stopped(again, "credentials", "same html page", manifest=objects)
+    else:
+        # Of a service that has given nothing so far each refusal is a failure of its own, which can be tried again.
+        assert again.code == 1
+        assert again.report["total"]["written"] + again.report["failed"] == len(objects)
+
+
+def refuse_some(server: FaultServer, names: set[str]) -> None:
+    server.on(lambda request: request.name in names, FORBIDDEN)
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("some", ["every second", "a thousand in a row", "all but the first"])
+def test_a_service_that_refuses_some_objects_is_not_stopped(
+    shoal_command: Shoal, fault_server: MakeServer, some: str
+) -> None:
+    objects = numbered(3_000)
+    names = list(objects)
+    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
+    refused = set(which[some])
+    server = fault_server(objects)
+    refuse_some(server, refused)
+    server.start()
+
+    done = shoal_command.copy(server)
+
+    assert done.code == 1, done
+    assert tree(done.out) == {name: data for name, data in objects.items() if name not in refused}
+    assert done.report["failed"] == len(refused)
+    assert {failure["kind"] for failure in done.report["failures"]} == {"forbidden"}
+    assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("some", ["all", "every second", "a thousand in a row", "all but the first", "all the same"])
+def test_a_service_whose_objects_are_html_is_not_stopped(
+    shoal_command: Shoal, fault_server: MakeServer, some: str
+) -> None:
+    objects = dict.fromkeys(numbered(3_000), PAGE) if some == "all the same" else numbered(3_000)
+    names = list(objects)
+    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
+    pages = set(which.get(some, names))
+    server = fault_server(objects)
+
+    async def page(exchange: Exchange) -> None:
+        await exchange.answer(200, exchange.body, HTML)
+
+    server.on(lambda request: request.name in pages and request.name in objects, page)
+    server.start()
+
+    assert_arrived(shoal_command.copy(server), objects)
+    assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
+
+
+def test_pages_that_the_user_expects_are_not_doubted(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = numbered(300)
+    server = fault_server(objects)
+    server.on_objects(LOGIN, skip=100)
+    server.start()
+    done = shoal_command.copy(server, "--expect-type", "*/*")
+    assert done.code == 0
+    assert list(tree(done.out).values()).count(PAGE) == 200

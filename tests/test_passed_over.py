@@ -1,0 +1,114 @@
+"""What could be passed over without a word is not: it is written, or it is a failure."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shoal as package
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class StopError(Exception):
+    """A run was stopped on purpose."""
+
+
+def test_an_archive_that_cannot_be_read_is_a_failure_whatever_is_included(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}.csv", "1,2")
+    bad = tmp_path / "bad.zip"
+    bad.write_bytes(bad.read_bytes()[:-30])
+    report = package.unzip(tmp_path / "*.zip", tmp_path / "out", include="**/*.csv", exclude="*.zip")
+    assert (report.written, report.failed, report.ok) == (1, 1, False)
+    assert report.failures[0].name == "bad.zip"
+
+
+def test_an_archive_that_is_refused_when_it_is_resumed_is_a_failure(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        for number in range(40_000):
+            archive.writestr(f"{number // 1000}/{number}", "x")
+
+    def stop(progress: package.Progress) -> None:
+        if progress.committed > 10_000:
+            raise StopError
+
+    with pytest.raises(StopError):
+        package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", progress=stop)
+    assert package.status(tmp_path / "out").runs[0].total.written >= 10_000, "the place to go on lies in the archive"
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", max_entries=1000)
+    assert (report.failed, report.ok) == (1, False), report
+    assert package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", again=True).written == 40_000
+
+
+def test_a_link_that_has_become_a_file_is_copied_when_it_is_listed_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("a")
+    (source / "link").symlink_to("a")
+    assert package.copy(source, tmp_path / "out").written == 1
+    (source / "link").unlink()
+    (source / "link").write_text("a file now")
+    assert package.copy(source, tmp_path / "out", relist=True).written == 2
+    assert (tmp_path / "out/link").read_text() == "a file now"
+
+
+def test_what_other_options_had_left_out_is_copied_when_they_are_forced(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a.jpg", "b.jpg", "c.png"):
+        (source / name).write_text(name)
+    assert package.copy(source, tmp_path / "out", include="*.jpg").written == 2
+    assert package.copy(source, tmp_path / "out", force_resume=True).written == 3
+    assert (tmp_path / "out/c.png").read_text() == "c.png"
+
+
+@pytest.mark.parametrize("files", [3_000, 12_000])
+def test_a_source_that_is_empty_for_a_moment_completes_no_run(tmp_path: Path, files: int) -> None:
+    source = tmp_path / "source"
+    for number in range(files):
+        (source / str(number // 1000)).mkdir(parents=True, exist_ok=True)
+        (source / str(number // 1000) / str(number)).write_bytes(b"x" * 100)
+
+    def stop(progress: package.Progress) -> None:
+        if progress.committed > files / 5:
+            raise StopError
+
+    with pytest.raises(StopError):
+        package.copy(source, tmp_path / "out", durability="none", progress=stop, limit_rate=files * 50)
+    source.rename(tmp_path / "away")
+    source.mkdir()  # as a mount point without its disk
+    with pytest.raises(package.JournalError, match="it may not be mounted"):
+        package.copy(source, tmp_path / "out", durability="none")
+    source.rmdir()
+    (tmp_path / "away").rename(source)
+    report = package.copy(source, tmp_path / "out", durability="none")
+    assert (report.total.written, report.ok) == (files, True), report
+
+
+def test_a_run_without_barriers_is_not_taken_for_a_durable_one_without_a_word(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("a")
+    package.copy(source, tmp_path / "out", durability="none")
+    notes = package.copy(source, tmp_path / "out", durability="file").notes
+    assert any("without a barrier" in note for note in notes), notes
+    assert not package.copy(source, tmp_path / "out", durability="none").notes
+
+
+def made(one: str) -> bytes:
+    """What `generate` is given to call."""
+    return f"object {one}".encode()
+
+
+def test_two_ids_with_one_name_are_a_failure_also_when_they_are_made_again(tmp_path: Path) -> None:
+    for again in (False, True):
+        report = package.generate(
+            made, ["aaaa1", "bbbb1", "aaaa2"], tmp_path / "out", name="{:.4}.txt", workers=1, again=again
+        )
+        assert (report.written, report.failed, report.ok) == (2, 1, False), again
+    assert (tmp_path / "out/aaaa.txt").read_bytes() in {b"object aaaa1", b"object aaaa2"}
