@@ -21,6 +21,15 @@ def asked_for(accesses: str) -> set[str]:
     return set(re.findall(r"/get/\S+", accesses))
 
 
+def settled(log: Path) -> str:
+    """What a service has logged of a run that has ended: it writes the last lines up to half a second later."""
+    before, text = "", log.read_text()
+    while before != text:
+        time.sleep(1)
+        before, text = text, log.read_text()
+    return text
+
+
 def threads(process: int) -> list[str]:
     """The threads of a process that are not yet gone; of one that has ended, strace may still hold the first."""
     found = []
@@ -54,7 +63,7 @@ def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fe
     assert (done > 0) == (nth > 1), "the failed barrier has committed nothing"
     if layout == "names":
         assert_no_entry_without_its_file(destination, wanted)
-    before = len(accesses.read_text())
+    before = len(settled(accesses))
     if layout == "names":
         assert_resumes(shoal, destination, wanted, *command)
     else:
@@ -62,6 +71,7 @@ def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fe
         assert again.returncode == 0, again.stderr
         found = [path for path in destination.rglob("*") if path.is_file() and ".shoal" not in path.parts]
         assert sorted(path.read_bytes() for path in found) == sorted(wanted.values())
+    server.stop()
     assert len(asked_for(accesses.read_text()[before:])) == len(wanted) - done, "all of the lost batch, and no more"
 
 
