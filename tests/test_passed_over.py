@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import shoal as package
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class StopError(Exception):
@@ -112,3 +109,38 @@ def test_two_ids_with_one_name_are_a_failure_also_when_they_are_made_again(tmp_p
         )
         assert (report.written, report.failed, report.ok) == (2, 1, False), again
     assert (tmp_path / "out/aaaa.txt").read_bytes() in {b"object aaaa1", b"object aaaa2"}
+
+
+def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for directory in ("far", "near/between"):
+        (tmp_path / directory).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "near")
+    paths = ["x", *(f"between/{number}" for number in range(5_000)), tmp_path / "far/x"]
+    for path in paths:
+        Path(path).write_text(str(path))
+
+    def stop(progress: package.Progress) -> None:
+        if progress.committed > 1_000:
+            raise StopError
+
+    with pytest.raises(StopError):
+        package.copy(paths, tmp_path / "out", progress=stop, limit_rate=40_000)
+    report = package.copy(paths, tmp_path / "out")
+    assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
+    assert [(failure.kind, failure.name) for failure in report.failures] == [("name-conflict", "x")]
+    assert (tmp_path / "out/x").read_text() == "x"
+
+
+def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("a")
+    journal = tmp_path / "journal.db"
+    package.copy(source, tmp_path / "one", journal=journal)
+    with pytest.raises(package.JournalError, match="destination"):
+        package.copy(source, tmp_path / "two", journal=journal)
+    assert not (tmp_path / "two/a").exists()
+    assert package.copy(source, tmp_path / "two", journal=journal, force_resume=True).written == 1
+    assert (tmp_path / "two/a").read_text() == "a"

@@ -42,6 +42,19 @@ def test_a_second_run_on_one_destination_is_refused_and_names_the_first(shoal: C
     assert third.wait(timeout=5) == 130
 
 
+def test_a_second_run_on_one_destination_is_refused_although_its_journal_is_another(
+    shoal: Command, service: Service
+) -> None:
+    url = service(synthetic="200000:100").url
+    first = shoal.start("copy", url, "out", "--journal", "first.db", "--limit-rate", "100kB")
+    wait_for(lambda: any(shoal.directory.glob("out/object*")))
+    second = shoal.run("copy", url, "out", "--journal", "second.db")
+    assert second.returncode == 3
+    assert str(first.pid) in second.stderr, second.stderr
+    first.send_signal(signal.SIGINT)
+    assert first.wait(timeout=5) == 130
+
+
 def test_other_options_are_refused_with_the_difference_unless_forced(shoal: Command, service: Service) -> None:
     url = service(synthetic="300:10").url
     assert shoal.run("copy", url, "out").returncode == 0

@@ -69,9 +69,10 @@ impl Interval {
         self.is_safe(changed) && (self.volatile || self.is_durable(changed))
     }
 
-    /// Whether a file may be safe that a barrier may have covered: one that was changed in the step in which it began.
+    /// Whether it may be a file that the session has committed: one that was changed in the step in which a barrier began,
+    /// too, and where there are no barriers any one, however the session has ended.
     pub fn may_be_safe(&self, changed: i64) -> bool {
-        self.is_safe(changed) || self.barrier == Some(changed)
+        self.is_safe(changed) || self.barrier == Some(changed) || self.volatile && self.same_boot
     }
 
     /// Whether a barrier has covered it. Equal times do not count: clocks move in steps, and the barrier may have begun
@@ -389,7 +390,9 @@ mod tests {
         let kept = Interval { same_boot: false, ..interval(100, 150) };
         assert!(kept.is_safe(109) && !kept.is_safe(110) && kept.may_be_safe(110) && !kept.may_be_safe(111));
         let failed = Interval { sound: false, ..interval(100, 150) };
-        assert!(!failed.is_safe(140) && failed.is_safe(109));
+        assert!(!failed.is_safe(140) && failed.is_safe(109) && !failed.may_be_safe(140));
+        let volatile = Interval { volatile: true, ..failed };
+        assert!(!volatile.is_safe(140) && volatile.may_be_safe(140), "without a barrier its commits stand");
     }
 
     #[test]
