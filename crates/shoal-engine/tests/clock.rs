@@ -13,6 +13,7 @@ use shoal_engine::session::{Interval, LEASE, Twice, local_clock};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, Put, Sink, Start};
 use shoal_engine::source::memory::{Answer, MemorySource};
+use shoal_engine::testing::faults::FailingSink;
 use shoal_engine::transfer::Transfer;
 use shoal_engine::{Kind, TransferOptions};
 use support::*;
@@ -171,4 +172,27 @@ fn a_run_waits_for_the_end_of_the_lease_of_another_one_that_was_killed_there() {
     std::fs::write(&clock, "").unwrap();
     let other = session(warped(temp.path(), |now| now), &[], Twice::SameObject);
     assert!(other.started.began.unwrap() > killed.high, "{:?} {killed:?}", other.started);
+}
+
+#[test]
+fn a_run_that_could_not_read_the_clock_at_its_end_keeps_its_lease_from_other_runs() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    let page: Vec<_> = (0..100).map(|n| (format!("{n}").into_bytes(), b"the first's".to_vec())).collect();
+    let copied = |sink: Arc<dyn Sink>| {
+        let source = Arc::new(MemorySource::new(vec![page.clone()], 10));
+        Transfer::new(source, sink, TransferOptions::default()).run(&mut |_| ControlFlow::Continue(()))
+    };
+    let failing = FailingSink::new(Arc::new(warped(&out, |now| now)), 50, false);
+    assert!(copied(Arc::new(failing)).error.is_some());
+    let missing = (0..100).map(|n| out.join(n.to_string())).find(|path| !path.exists()).unwrap();
+
+    let other = session(warped(&out, |now| now), &[], Twice::SameObject);
+    std::fs::write(&missing, "the other's").unwrap();
+    drop(other);
+
+    let outcome = copied(Arc::new(warped(&out, |now| now)));
+    assert_eq!((outcome.report.total.written, outcome.report.total.failed), (99, 1), "{outcome:?}");
+    assert_eq!(outcome.report.failures[0].kind, "exists");
+    assert_eq!(std::fs::read(&missing).unwrap(), b"the other's");
 }

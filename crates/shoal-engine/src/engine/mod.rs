@@ -218,7 +218,8 @@ impl Run {
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
         let ended = journal.end_session(clock, ending);
-        let finished = shared.sink.finish();
+        let has_ended = ended.is_ok() && clock.is_some() == started.began.is_some();
+        let finished = if has_ended { shared.sink.finish() } else { Ok(()) };
         let error = shared.cancel.take_reason().or(finished.err()).or(ended.err());
         let mut report = report(&shared, &journal, committed, &started);
         report.resumed_from = resume.totals.written;

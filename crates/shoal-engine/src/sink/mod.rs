@@ -155,7 +155,8 @@ pub trait Sink: Send + Sync {
     fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
         let _ = waker;
     }
-    /// Called once at the end, after the last `sync` or instead of it when the run was stopped.
+    /// Called once at the end, also of a run that was stopped, when the journal holds that this session has ended. Where it
+    /// could not be told, its lease stays, as after a kill.
     fn finish(&self) -> Result<()> {
         Ok(())
     }

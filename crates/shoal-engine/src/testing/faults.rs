@@ -28,11 +28,16 @@ impl Fuse {
         if self.after {
             operation()?;
         }
-        Err(Error::new(Kind::DestinationFailed, "failed on purpose"))
+        Err(failed())
     }
 }
 
-/// A sink whose n-th operation (put, directory, piece, finish, seal, sync) fails with an error that ends the run.
+fn failed() -> Error {
+    Error::new(Kind::DestinationFailed, "failed on purpose")
+}
+
+/// A sink whose n-th operation (put, directory, piece, finish, seal, sync) fails with an error that ends the run. Its
+/// clock cannot be read any more then.
 pub struct FailingSink {
     inner: Arc<dyn Sink>,
     fuse: Fuse,
@@ -59,7 +64,10 @@ impl Sink for FailingSink {
         self.inner.start(start)
     }
     fn clock(&self) -> Result<Option<i64>> {
-        self.inner.clock()
+        match self.fuse.left.load(Relaxed) {
+            0 => Err(failed()), // as that of a destination that is gone
+            _ => self.inner.clock(),
+        }
     }
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
         Ok(Box::new(FailingWriter { inner: self.inner.writer(lane)?, fuse: self.fuse.clone() }))

@@ -14,12 +14,18 @@ use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, ObjectWriter, Put, Sealed, Sink, Start, Started, Writer};
 use shoal_engine::{Cursor, Key, Name, ObjectMeta, Partition, Payload, Result};
 
-/// A run over a directory, with one writer and one open partition.
+/// A run over a directory, with one writer and one open partition. Dropped, it has ended in order.
 pub struct Run {
     pub sink: DirSink,
     pub started: Started,
     pub writer: Box<dyn Writer>,
     seq: u64,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.sink.finish();
+    }
 }
 
 impl Run {
@@ -43,7 +49,7 @@ impl Run {
         Ok(Run { sink, started, writer, seq: 0 })
     }
 
-    /// Ends the session as a kill would, and says what the journal knows of it.
+    /// Ends the session, and says what the journal knows of it.
     pub fn cut_off(self) -> Interval {
         let (low, seen) = (self.started.began.unwrap(), self.sink.clock().unwrap().unwrap());
         Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: true, volatile: true }

@@ -37,8 +37,6 @@ pub(super) struct Clock {
     shoal: Dir,
     file: OwnedFd,
     warp: Option<Warp>,
-    /// A forked child has a copy; dropping that must not remove the file.
-    pid: u32,
 }
 
 impl std::fmt::Debug for Clock {
@@ -62,13 +60,13 @@ impl Clock {
     /// that run would take for its own what is made before.
     pub(super) fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
         let at = |trouble: Trouble| trouble.at_start(path, shoal.as_fd());
-        // What a killed run has left was touched before each of its leases.
+        // What a run has left that was killed, or could not say that it has ended, was touched before each of its leases.
         let left = shoal.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
         let opened = || -> Result<(Clock, Look), Trouble> {
             let _ = shoal.remove(NAME);
             let file = shoal.create(NAME, Access::Bits(0o777)).map_err(Doing::Create.failed())?;
             let shoal = Dir::from(rustix::io::fcntl_dupfd_cloexec(shoal, 0).map_err(Doing::Open.failed())?);
-            let clock = Clock { shoal, file, warp: warp.clone(), pid: std::process::id() };
+            let clock = Clock { shoal, file, warp: warp.clone() };
             tell(clock.file.as_fd(), Granted { began: i64::MAX, ends: i64::MAX, from: i64::MAX, until: i64::MIN });
             let look = clock.shoal.look(NAME).map_err(Doing::Look.failed())?;
             Ok((clock, look))
@@ -106,17 +104,14 @@ impl Clock {
         self.warp.as_ref().map_or(kernel, |warp| warp(kernel))
     }
 
+    /// The session has ended in order: another run need not wait for its lease.
+    pub(super) fn remove(&self) {
+        let _ = self.shoal.remove(NAME); // what stays is waited for
+    }
+
     /// Another handle on the file, for what tells other processes of the lease.
     pub(super) fn handle(&self) -> Option<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0).ok()
-    }
-}
-
-impl Drop for Clock {
-    fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            let _ = self.shoal.remove(NAME);
-        }
     }
 }
 

@@ -204,4 +204,11 @@ impl Sink for DirSink {
         partition::delete(session, &replaced);
         Ok(Settled { durable: durable.into_iter().collect(), reach })
     }
+
+    fn finish(&self) -> Result<()> {
+        if let Some(clock) = &self.session()?.clock {
+            clock.remove();
+        }
+        Ok(())
+    }
 }
