@@ -308,7 +308,8 @@ def copy(
         on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         retry_failed: Try the failures in the journal again, and nothing else.
-        again: List anew although the journal says that the job is complete.
+        again: List anew although the journal says that the job is complete. Of a directory tree, a file is not fetched
+            again that an earlier call wrote and that still has its source's size and time; all else is.
         relist: List from the start instead of from the journal's place, and skip what is committed.
         force_resume: Continue although the options differ from those in the journal; everything is listed anew.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a

@@ -87,6 +87,8 @@ def generate(
         ids: A range, or any sequence of whole numbers or texts.
         sink: A directory (made if it is not there).
         name: The name of an id's object: a template for `str.format`, such as `"part-{:05d}.csv"` or `"{}/data.json"`.
+            Each id needs a name of its own: of two with one name the second is a failure, and where a call was killed
+            over it, it replaces the first.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
         final_newline: A `.csv` or `.jsonl` file ends with a line end.
         workers: How many processes; `"auto"` is one for each core.

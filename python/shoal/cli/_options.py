@@ -135,7 +135,7 @@ _FLAGS = dict(
         ),
         _option("ignore_vanished", "Skip objects that were listed but are gone."),
         _option("retry_failed", "Try the failures in the journal again, and nothing else."),
-        _option("again", "List anew although the job is complete."),
+        _option("again", "List anew although the job is complete; files that have their source's size and time stay."),
         _option("relist", "List from the start instead of from the journal's place; skip what is done."),
         _option("force_resume", "Resume although the options differ from the journal's; list everything anew."),
         _option(

@@ -224,7 +224,7 @@ impl Journal {
                 expected.unwrap_or(0).abs_diff(found.prefix.total())
             );
             let error = Trouble::damaged(&why).explain(self.files.as_ref(), None);
-            return Err(error.hint("--again lists anew and fetches everything again"));
+            return Err(error.hint("--again lists everything anew"));
         }
         let unbalanced: Vec<u64> = found
             .window
