@@ -48,7 +48,8 @@ pub fn check(world: &World, job: usize, outcome: &Outcome) -> Result<(), String>
     if report.total.unfinished > 0 || report.total.failed != count as u64 {
         return Err(format!("complete with {:?}, and {count} recorded failures", report.total));
     }
-    // Partitions that were committed beyond the end of a listing that has become shorter still count.
+    // Partitions that were committed beyond the end of a listing that has become shorter still count, and so do their failures.
+    let beyond = report.total.listed > listed.len() as u64;
     if report.total.listed < listed.len() as u64 {
         return Err(format!("{} objects are listed, {} are counted", listed.len(), report.total.listed));
     }
@@ -64,11 +65,13 @@ pub fn check(world: &World, job: usize, outcome: &Outcome) -> Result<(), String>
     }
     for (name, objects) in &objects {
         let failed = failures.get(name.as_bytes()).map_or(&[][..], |kinds| kinds);
-        check_name(world, job, &there, name, objects, failed).map_err(|why| format!("{name}: {why}"))?;
+        check_name(world, job, &there, name, objects, failed, beyond).map_err(|why| format!("{name}: {why}"))?;
     }
     // Of what is not listed any more nothing becomes whole; nor of what has failed, or is gone when it is tried again.
     let stays = |kinds: &Vec<String>| world.is_unclear() || kinds.iter().any(|kind| kind == "vanished");
-    let whole = objects.keys().copied().filter(|name| !failures.get(name.as_bytes()).is_some_and(stays));
+    let renamed = world.is_unclear() && is_renamed(world, job) && !failures.is_empty();
+    let failed = |name: &str| renamed || failures.get(name.as_bytes()).is_some_and(stays);
+    let whole = objects.keys().copied().filter(|name| !failed(name));
     check_files(world, job, &there, &whole.collect())
 }
 
@@ -92,13 +95,14 @@ fn check_name(
     name: &str,
     objects: &[&Object],
     failed: &[String],
+    beyond: bool,
 ) -> Result<(), String> {
     let state = &world.jobs[job];
     if Name::parse(name.as_bytes()).is_err() {
         return if failed.is_empty() { Err("an unsafe name did not fail".into()) } else { Ok(()) };
     }
     for kind in failed {
-        if !is_justified(world, job, name, objects, kind) {
+        if !is_justified(world, job, name, objects, kind, beyond) {
             let found = found(world, there, name);
             return Err(format!("it failed with {kind}, without a reason: {found}, wanted {objects:?}"));
         }
@@ -116,9 +120,7 @@ fn check_name(
         false if bytes.iter().any(|bytes| ever.contains(*bytes)) => BTreeSet::new(),
         false => [0].into(),
     };
-    // An entry that is tried again after its archive is gone fails under the name of the archive.
-    let renamed = state.origin.of == Of::Archives && world.retried;
-    if lacking.len() > failed.len() && !renamed && !state.excused.contains(name.as_bytes()) {
+    if lacking.len() > failed.len() && !is_renamed(world, job) && !state.excused.contains(name.as_bytes()) {
         let found = found(world, there, name);
         return Err(format!("it is not there, and {} failures say so: {found}, wanted {objects:?}", failed.len()));
     }
@@ -131,7 +133,12 @@ fn found(world: &World, there: &Destination, name: &str) -> String {
     format!("{:?}", paths.map(|path| (path, &there.files[path], world.whose.get(path))).collect::<Vec<_>>())
 }
 
-fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind: &str) -> bool {
+/// An entry that is tried again after its archive is gone fails under the name of the archive.
+fn is_renamed(world: &World, job: usize) -> bool {
+    world.jobs[job].origin.of == Of::Archives && world.retried
+}
+
+fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind: &str, beyond: bool) -> bool {
     let state = &world.jobs[job];
     let touched = world.touched.contains(&(job, name.as_bytes().to_vec())) || world.layout == Layout::Partition;
     let unclear = world.is_unclear();
@@ -142,7 +149,7 @@ fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind
                 let locator = format!("{}\0{}", o.name, o.number);
                 matches!(fate(locator.as_bytes(), 9), Answer::Fail(_))
             };
-            state.origin.is_in_memory() && !state.healed && objects.iter().any(fails)
+            state.origin.is_in_memory() && !state.healed && (beyond || objects.iter().any(fails))
         }
         "exists" => (touched || unclear) && world.overwrite == Overwrite::Never,
         "name-conflict" => touched || several || unclear,
