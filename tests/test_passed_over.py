@@ -117,7 +117,7 @@ def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
     for directory in ("far", "near/between"):
         (tmp_path / directory).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "near")
-    paths = ["x", *(f"between/{number}" for number in range(5_000)), tmp_path / "far/x"]
+    paths: list[str | Path] = ["x", *(f"between/{number}" for number in range(5_000)), tmp_path / "far/x"]
     for path in paths:
         Path(path).write_text(str(path))
 
