@@ -75,9 +75,10 @@ def save(
     arrays are written in the format that the name's ending says, by the threads that write: tables as `.csv`,
     `.parquet` (Snappy), `.arrow` or `.feather` (both the Arrow IPC file format), `.jsonl` or `.ndjson`; arrays as
     `.npy` or, up to two dimensions, `.csv`. An array with another ending is saved as its bytes in C order, a table is
-    then a failure. What cannot change is not copied: `bytes`, `str`, tables, and what is read-only and in one piece; it
-    must stay as it is until the call returns. What is writable is copied before the next item is asked for, so that it
-    may be filled again.
+    then a failure, and so is a masked array.
+
+    Whatever can change is copied before the next item is asked for, so that it may be filled again, or a stream or
+    result be followed by the next. Only `bytes`, `str`, what `shoal.read` gave, and arrays and views of those are not.
 
     **Names** are relative paths: `str`, `bytes` or `os.PathLike`. One that leads out of the sink, or that no file can
     have, is a failure of its object.

@@ -43,6 +43,7 @@ mod csv;
 mod error;
 mod format;
 mod npy;
+mod owned;
 mod record;
 mod table;
 mod whole;
@@ -50,6 +51,7 @@ mod whole;
 pub use array::{NdArray, Scalar};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
+pub use owned::copied;
 pub use whole::{Codec, Statistics, TableOptions, Written, write_table};
 
 use arrow_array::RecordBatchReader;

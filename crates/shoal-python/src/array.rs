@@ -1,11 +1,14 @@
 //! Arrays that say how they lie in memory (`__array_interface__`): NumPy's, and those of whoever follows it.
 //!
-//! One that may change is copied before the next item is asked for, by its own `copy`. Not here: how elements become bytes
-//! (the crate `shoal-encode`).
+//! One that may change is copied before the next item is asked for. So is all that is not exactly a NumPy array: the memory
+//! that a scalar speaks of is gone with its answer. Not here: how elements become bytes (the crate `shoal-encode`).
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 use shoal_encode::{Error, Format, NdArray, Options, encode_array};
+
+use crate::object::Object;
 
 /// An array on its way to a lane.
 pub struct Array {
@@ -18,21 +21,26 @@ pub struct Array {
     held: u64,
 }
 
-// SAFETY: the memory is only read, and nobody else writes to it (read-only, or a copy that nobody else has); the owner is let
-// go only on the thread that made it.
+// SAFETY: the memory is only read, and nothing else writes to it (it is that of bytes, or of a copy that only this has); the
+// owner is let go only on the thread that made it.
 unsafe impl Send for Array {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Takes an array in; `None`: the object is none.
-    pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Array>> {
-        let Some((facts, read_only)) = interface(object)? else { return Ok(None) };
-        if read_only {
-            return Ok(Some(facts));
+    /// Takes an array in; `None`: the object is none. The inner error: it is one that cannot be saved; why.
+    pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Array, String>>> {
+        if !object.hasattr("__array_interface__")? {
+            return Ok(None);
         }
-        let copied = object.call_method1("copy", ("C",))?;
-        Ok(interface(&copied)?.map(|(facts, _)| facts))
+        match owned(object) {
+            Ok(array) => Ok(Some(array)),
+            // What its producer cannot do is that object's failure; KeyboardInterrupt and the like are not.
+            Err(error) if error.is_instance_of::<PyException>(object.py()) => {
+                Ok(Some(Err(format!("it cannot be taken as an array: {}", error.value(object.py())))))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Bytes it keeps in memory.
@@ -48,12 +56,62 @@ impl Array {
     }
 }
 
-/// What the object says of its memory, and whether that is read-only.
-fn interface(object: &Bound<'_, PyAny>) -> PyResult<Option<(Array, bool)>> {
-    let Ok(said) = object.getattr("__array_interface__") else { return Ok(None) };
+/// An array of which nothing can change the memory.
+fn owned(object: &Bound<'_, PyAny>) -> PyResult<Result<Array, String>> {
+    if is_numpy(object)? {
+        return match never_changes(object)? {
+            true => interface(object),
+            false => interface(&object.call_method1("copy", ("C",))?),
+        }
+        .map(Ok);
+    }
+    if is_masked(object)? {
+        return Ok(Err(MASKED.to_owned()));
+    }
+    interface(&object.py().import("numpy")?.call_method1("array", (object,))?).map(Ok)
+}
+
+/// Why a masked array is not saved.
+pub const MASKED: &str = "a masked array has no file format that keeps its mask: save array.filled(value), or array.data \
+                          and array.mask";
+
+/// Whether some of its elements are masked out, or may be.
+pub fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !object.hasattr("__array_interface__")? || !object.hasattr("mask")? {
+        return Ok(false);
+    }
+    object.is_instance(&object.py().import("numpy.ma")?.getattr("MaskedArray")?)
+}
+
+/// Whether it is exactly a NumPy array, not of a class made from it. (NumPy is not imported to know.)
+fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.get_type().fully_qualified_name()?.to_str()? == "numpy.ndarray")
+}
+
+/// Whether nothing can change the bytes that it shows: they are those of a `bytes` object, or of one that shoal has read.
+/// Read-only is not enough, for something else may write to the same memory.
+pub fn never_changes(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let mut object = object.clone();
+    loop {
+        if object.is_instance_of::<PyBytes>() || object.is_instance_of::<Object>() {
+            return Ok(true);
+        }
+        object = if object.is_instance_of::<PyMemoryView>() {
+            object.getattr("obj")?
+        } else if is_numpy(&object)? {
+            object.getattr("base")?
+        } else {
+            return Ok(false);
+        };
+    }
+}
+
+/// What the object says of its memory.
+fn interface(object: &Bound<'_, PyAny>) -> PyResult<Array> {
+    let said = object.getattr("__array_interface__")?;
     let said = said.cast::<PyDict>()?;
     let get = |key: &str| said.get_item(key)?.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(key.to_owned()));
-    let (address, read_only): (usize, bool) = get("data")?.extract()?;
+    let (address, _): (usize, bool) = get("data")?.extract()?;
     let shape: Vec<usize> = get("shape")?.extract()?;
     let descr: String = get("typestr")?.extract()?;
     let item: usize = object.getattr("itemsize")?.extract()?;
@@ -63,8 +121,7 @@ fn interface(object: &Bound<'_, PyAny>) -> PyResult<Option<(Array, bool)>> {
     };
     let strides = strides.unwrap_or_else(|| in_order(&shape, item));
     let held = shape.iter().fold(item, |bytes, &length| bytes.saturating_mul(length)) as u64;
-    let origin = address as *const u8;
-    Ok(Some((Array { _owner: object.clone().unbind(), descr, shape, strides, origin, held }, read_only)))
+    Ok(Array { _owner: object.clone().unbind(), descr, shape, strides, origin: address as *const u8, held })
 }
 
 /// The strides of an array in C order.

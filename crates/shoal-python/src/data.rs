@@ -1,8 +1,8 @@
 //! What a user may save as the data of an object, and how lanes come to its bytes without the interpreter: bytes, text and
 //! buffers as they are, tables (`table.rs`) and arrays (`array.rs`) in the format that the name's ending says.
 //!
-//! A Python object is looked at once, on the thread that iterates: what is read-only is borrowed, what can change is copied
-//! before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
+//! A Python object is looked at once, on the thread that iterates: only what nothing can change is borrowed, all else is
+//! copied before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use shoal_engine::display::escape;
 use shoal_engine::source::items::Item;
 use shoal_engine::{Error, Kind, Result};
 
-use crate::array::Array;
+use crate::array::{Array, MASKED, is_masked, never_changes};
 use crate::table::Table;
 
 /// Memory of a Python object that is held beside it.
@@ -51,7 +51,7 @@ pub struct Held<T> {
     span: Span,
 }
 
-// SAFETY: the memory is read-only while the owner lives, which is let go only on the thread that made it.
+// SAFETY: nothing writes to the memory while the owner lives, which is let go only on the thread that made it.
 unsafe impl<T: Send> Send for Held<T> {}
 // SAFETY: as above; shared access only reads.
 unsafe impl<T: Sync> Sync for Held<T> {}
@@ -61,7 +61,8 @@ impl<T> Held<T> {
         if self.span.len == 0 {
             return &[]; // an empty buffer may have no address
         }
-        // SAFETY: `_owner` keeps the memory where it is; nobody writes to it (read-only, or never handed out as writable).
+        // SAFETY: `_owner` keeps the memory where it is, and nothing writes to it: it is that of bytes, text or an object
+        // that shoal has read.
         unsafe { std::slice::from_raw_parts(self.span.start, self.span.len) }
     }
 }
@@ -82,8 +83,7 @@ impl Item for Data {
         let encoding = |error: shoal_encode::Error| Error::new(Kind::Encoding, escape(error.to_string().as_bytes()));
         match self {
             Data::Table(table, format, options) => {
-                let rows = table.rows().map_err(|why| Error::new(Kind::Encoding, why))?;
-                let rows = rows.iter().cloned().map(Ok);
+                let rows = table.rows().iter().cloned().map(Ok);
                 let mut reader = RecordBatchIterator::new(rows, table.schema());
                 encode_table(&mut reader, *format, options, scratch).map_err(encoding)?;
                 Ok(scratch)
@@ -169,9 +169,17 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
         });
     }
     // With another ending an array is saved as the bytes that it is.
-    match format.map(|format| Array::import(object).map(|array| array.map(|array| (array, format)))).transpose()? {
-        Some(Some((array, format))) => Ok(Data::Array(array, format, options)),
-        _ => buffer(object),
+    if let Some(format) = format
+        && let Some(array) = Array::import(object)?
+    {
+        return Ok(match array {
+            Ok(array) => Data::Array(array, format, options),
+            Err(why) => Data::Refused(Kind::Encoding, why),
+        });
+    }
+    match is_masked(object)? {
+        true => Ok(Data::Refused(Kind::Encoding, MASKED.to_owned())),
+        false => buffer(object),
     }
 }
 
@@ -186,14 +194,14 @@ fn of_bytes(bytes: Bound<'_, PyBytes>) -> Data {
     Data::Object(Held { span: Span::of(bytes.as_bytes()), _owner: bytes.into_any().unbind() })
 }
 
-/// Anything that exports a buffer: borrowed where it is read-only and in one piece, else copied.
+/// Anything that exports a buffer: borrowed where nothing can change it and it is in one piece, else copied.
 fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
     if let Ok(array) = object.cast::<PyByteArray>() {
         // SAFETY: nothing of Python runs between here and the copy.
         return Ok(of_bytes(PyBytes::new(object.py(), unsafe { array.as_bytes() })));
     }
-    let buffer = PyUntypedBuffer::get(object);
-    if let Ok(buffer) = buffer
+    if never_changes(object).unwrap_or(false)
+        && let Ok(buffer) = PyUntypedBuffer::get(object)
         && buffer.readonly()
         && buffer.is_c_contiguous()
     {

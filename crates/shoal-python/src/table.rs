@@ -1,10 +1,8 @@
-//! Tables: anything that exports an Arrow array or stream, such as a data frame, taken in without a copy.
+//! Tables: anything that exports an Arrow array or stream, such as a data frame, read to its end and copied when it is taken in.
 //!
-//! What Python says of it is asked on the thread that iterates; the rows are fetched on a lane, without the interpreter.
-//! (A producer that needs it takes it itself; the iterating thread holds it only while it does not wait for lanes.)
-//! Not here: how rows become bytes (the crate `shoal-encode`).
-
-use std::sync::{Mutex, OnceLock, PoisonError};
+//! All of it happens on the thread that iterates, before it asks for the next item: a result of a database ends with the next
+//! query of its connection, and a table may lie in memory that its producer fills again. Not here: how rows become bytes, and
+//! how they are copied (the crate `shoal-encode`).
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
@@ -12,17 +10,12 @@ use arrow_array::{RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+use shoal_encode::copied;
 
-/// What a table that does not say its size counts as in memory: the rows of a small data frame.
-const UNKNOWN_SIZE: u64 = 1 << 20;
-
-/// A table on its way to a lane.
+/// A table with rows of its own.
 pub struct Table {
     schema: SchemaRef,
-    held: u64,
-    source: Mutex<Option<RecordBatchStreamReader>>,
-    /// Fetched once; a second try of the same object finds them here.
-    rows: OnceLock<Result<Vec<RecordBatch>, String>>,
+    rows: Vec<RecordBatch>,
 }
 
 impl Table {
@@ -36,10 +29,7 @@ impl Table {
             return Ok(None);
         };
         match imported {
-            Ok(Ok(mut table)) => {
-                table.held = size(object);
-                Ok(Some(Ok(table)))
-            }
+            Ok(Ok(table)) => Ok(Some(Ok(table))),
             Ok(Err(error)) => Ok(Some(Err(line(&error)))),
             // What the producer cannot export is that object's failure; KeyboardInterrupt and the like are not.
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(object.py()) => {
@@ -54,21 +44,14 @@ impl Table {
         self.schema.clone()
     }
 
-    /// Bytes it keeps in memory, as far as it says.
-    pub fn held(&self) -> u64 {
-        self.held
+    /// Its rows.
+    pub fn rows(&self) -> &[RecordBatch] {
+        &self.rows
     }
 
-    /// Its rows.
-    pub fn rows(&self) -> Result<&[RecordBatch], &str> {
-        let fetch = || {
-            let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
-            source.into_iter().flatten().collect::<Result<Vec<_>, _>>().map_err(|error| line(&error))
-        };
-        match self.rows.get_or_init(fetch) {
-            Ok(rows) => Ok(rows),
-            Err(why) => Err(why),
-        }
+    /// Bytes that the rows keep in memory.
+    pub fn held(&self) -> u64 {
+        self.rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() as u64
     }
 }
 
@@ -80,12 +63,13 @@ fn stream(capsule: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {
     let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_array_stream"))?;
     // SAFETY: a capsule of this name holds this struct; it is moved out, which leaves an empty one that needs no release.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
-    Ok(RecordBatchStreamReader::try_new(stream).map(|reader| Table {
-        schema: reader.schema(),
-        held: 0,
-        source: Mutex::new(Some(reader)),
-        rows: OnceLock::new(),
-    }))
+    let read = || {
+        let reader = RecordBatchStreamReader::try_new(stream)?;
+        let schema = reader.schema();
+        let rows = reader.map(|batch| copied(&batch?)).collect::<Result<_, _>>()?;
+        Ok(Table { schema, rows })
+    };
+    Ok(capsule.py().detach(read))
 }
 
 fn array(capsules: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {
@@ -107,17 +91,5 @@ fn array(capsules: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {
             other => Err(ArrowError::SchemaError(format!("an array of {other} is no table"))),
         }
     };
-    Ok(batch().map(|batch| Table {
-        schema: batch.schema(),
-        held: 0,
-        source: Mutex::new(None),
-        rows: OnceLock::from(Ok(vec![batch])),
-    }))
-}
-
-/// What the object says of its size: PyArrow has `nbytes`, Polars `estimated_size()`.
-fn size(object: &Bound<'_, PyAny>) -> u64 {
-    let said = object.getattr("nbytes").and_then(|bytes| bytes.extract::<u64>());
-    let said = said.or_else(|_| object.call_method0("estimated_size").and_then(|bytes| bytes.extract::<u64>()));
-    said.unwrap_or(UNKNOWN_SIZE)
+    Ok(batch().and_then(|batch| Ok(Table { schema: batch.schema(), rows: vec![copied(&batch)?] })))
 }

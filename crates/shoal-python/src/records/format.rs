@@ -86,8 +86,7 @@ impl RecordFormat {
         let table = Table::import(table)?.ok_or_else(|| wrong("no Arrow table"))?.map_err(|why| wrong(&why))?;
         let records = py.detach(|| {
             let mut records = Vec::new();
-            let batches = table.rows().map_err(str::to_owned)?;
-            for batch in batches {
+            for batch in table.rows() {
                 self.0.encode(batch, &mut records).map_err(|error| error.to_string())?;
             }
             Ok::<_, String>(records)
