@@ -431,11 +431,13 @@ class Generation:
         sink: str,
         options: Options,
         identity: str,
+        arguments: str,
+        encode: EncodeOptions,
         count: int,
         in_flight: int,
         workers: tuple[int, str],
     ) -> Generation:
-        """Starts the run. `workers`: what the report says of them."""
+        """Starts the run. `arguments`: what the function is bound to; `workers`: what the report says of them."""
 
     @property
     def ended(self) -> bool:

@@ -45,6 +45,8 @@ pub struct Transfer {
     source: Arc<dyn Source>,
     sink: Arc<dyn Sink>,
     options: TransferOptions,
+    /// Options of the caller's own.
+    bound: Vec<(String, String)>,
     machine: journal::Machine,
     batch: Option<u64>,
 }
@@ -52,7 +54,15 @@ pub struct Transfer {
 impl Transfer {
     /// Nothing happens before [`Transfer::run`].
     pub fn new(source: Arc<dyn Source>, sink: Arc<dyn Sink>, options: TransferOptions) -> Transfer {
-        Transfer { source, sink, options, machine: journal::Machine::default(), batch: None }
+        Transfer { source, sink, options, bound: Vec::new(), machine: journal::Machine::default(), batch: None }
+    }
+
+    /// Options of the caller's own that change the result, such as how a table is written: the journal compares them as it
+    /// does the engine's.
+    #[must_use]
+    pub fn bound_to(mut self, options: impl IntoIterator<Item = (String, String)>) -> Transfer {
+        self.bound.extend(options);
+        self
     }
 
     /// For tests: what the machine says of itself, as of one that was restarted.
@@ -85,7 +95,7 @@ impl Transfer {
     }
 
     fn prepare(self) -> Result<Prepared> {
-        let Transfer { source, sink, options, machine, batch } = self;
+        let Transfer { source, sink, options, bound, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
         let files_max = crate::fs::limits::open_files_left()?;
         let place = match (&options.journal, sink.journal_dir()) {
@@ -101,7 +111,7 @@ impl Transfer {
             // Before the journal makes it, open to all. What goes wrong here goes wrong again there, and is told.
             let _ = crate::fs::dir::make_path_with(&directory, bits);
         }
-        let key = run_key(&*source, &*sink, &options);
+        let key = run_key(&*source, &*sink, &options, bound);
         let open = OpenOptions {
             again: options.again,
             relist: options.relist,
@@ -177,13 +187,18 @@ fn refuse_inside(source: &dyn Source, sink: &dyn Sink) -> Result<()> {
 }
 
 /// What binds a run to its journal: the source, and the options that change the result.
-fn run_key(source: &dyn Source, sink: &dyn Sink, options: &TransferOptions) -> RunKey {
+fn run_key(
+    source: &dyn Source,
+    sink: &dyn Sink,
+    options: &TransferOptions,
+    mut bound: Vec<(String, String)>,
+) -> RunKey {
     let globs = |globs: &[String]| serde_json::Value::from(globs).to_string();
-    let mut bound = vec![
+    bound.extend([
         ("include".to_owned(), globs(&options.include)),
         ("exclude".to_owned(), globs(&options.exclude)),
         ("layout".to_owned(), options.layout.as_str().to_owned()),
-    ];
+    ]);
     if options.journal.is_some() {
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
         bound.push((DESTINATION.to_owned(), sink.identity()));

@@ -23,7 +23,7 @@ use shoal_engine::{Error, Kind};
 use crate::background::Background;
 use crate::data;
 use crate::errors::{config_error, object_error, run_error};
-use crate::options::Options;
+use crate::options::{EncodeOptions, Options};
 use crate::placer::{Place, to_place};
 use crate::report;
 
@@ -55,6 +55,8 @@ impl Generation {
         sink: &str,
         options: Options,
         identity: String,
+        arguments: String,
+        encode: EncodeOptions,
         count: u64,
         in_flight: usize,
         workers: (usize, String),
@@ -78,7 +80,9 @@ impl Generation {
         let (source, caller) = ids(identity, count, ring.clone());
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
-        let transfer = Transfer::new(Arc::new(source), sink.clone(), engine);
+        let transfer = Transfer::new(Arc::new(source), sink.clone(), engine)
+            .bound_to([("arguments".to_owned(), arguments)])
+            .bound_to(encode.bound());
         let run = Background::start(py, transfer, move || {
             over.store(true, Ordering::Release);
             ring();

@@ -116,6 +116,12 @@ impl EncodeOptions {
     pub fn to_encoder(&self) -> shoal_encode::Options {
         shoal_encode::Options { header: self.header, final_newline: self.final_newline }
     }
+
+    /// By what names the journal compares them.
+    pub fn bound(&self) -> [(String, String); 2] {
+        [("header", self.header), ("final_newline", self.final_newline)]
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+    }
 }
 
 /// A value that an option does not take.

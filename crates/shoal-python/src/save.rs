@@ -37,7 +37,7 @@ pub fn save<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let raises = options.raises();
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, sink, &options, source_id, encode.to_encoder(), progress)?;
+    let mut saving = Saving::start(py, sink, &options, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
@@ -80,14 +80,16 @@ impl Saving {
         sink: &str,
         options: &Options,
         source_id: Option<&str>,
-        encode: shoal_encode::Options,
+        encode: &EncodeOptions,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Saving> {
         let engine = options.to_engine()?;
         let (source, pusher) = items::<Data>(source_id, engine.memory);
         let sink = py.detach(|| sink_from_url(sink, &engine)).map_err(|error| run_error(py, &error))?;
         // Its end is known by the source, which ends with it.
-        let run = Background::start(py, Transfer::new(Arc::new(source), sink, engine), || {})?;
+        let transfer = Transfer::new(Arc::new(source), sink, engine).bound_to(encode.bound());
+        let run = Background::start(py, transfer, || {})?;
+        let encode = encode.to_encoder();
         Ok(Saving { run, pusher, encode, teller: Teller::new(progress), looked: Instant::now() })
     }
 

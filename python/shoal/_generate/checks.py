@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from shoal._errors import ConfigError
@@ -38,6 +39,7 @@ class Job:
         self._template = template
         self._check_template()
         self.identity = f"generate:{_title(function)}:{_digest(self.ids)}:{template}"
+        self.arguments = _arguments(function)
 
     def names(self, start: int, stop: int) -> list[str]:
         """Returns the names of some ids, by their places in the sequence.
@@ -127,6 +129,18 @@ def _title(function: object) -> str:
         path = getattr(main, "__file__", None)
         module = spec.name if spec else Path(path).stem if path else module
     return f"{module}.{getattr(named, '__qualname__', type(named).__name__)}"
+
+
+def _arguments(function: object) -> str:
+    """Returns a digest of what a function is bound to: by functools.partial, as a method, as an instance with a state."""
+    bound: list[object] = []
+    while isinstance(function, functools.partial):
+        bound.append((function.args, sorted(function.keywords.items())))
+        function = function.func
+    instance = getattr(function, "__self__", None) if hasattr(function, "__qualname__") else function
+    if instance is not None and not isinstance(instance, type | ModuleType):
+        bound.append(instance)
+    return hashlib.blake2b(ForkingPickler.dumps(bound), digest_size=16).hexdigest() if bound else "none"
 
 
 def _sequence(ids: Sequence[int] | Sequence[str]) -> Sequence[int | str]:
