@@ -329,6 +329,29 @@ def test_nothing_can_be_generated_into_null(job: Job) -> None:
         package.generate(len, range(3), "null:")
 
 
+def test_exceptions_that_have_no_plain_text_are_failures_like_others(job: Job) -> None:
+    job.module(r"""
+class Meta(type):
+    def __getattribute__(cls, name):
+        if name == "__qualname__": raise RuntimeError("no name")
+        return super().__getattribute__(name)
+
+class Odd(Exception, metaclass=Meta):
+    def __str__(self): raise RuntimeError("no text")
+
+def make(number):
+    if number == 3: raise ValueError("bad name: \udcff")
+    if number == 5: raise Odd
+    return "x"
+""")
+
+    counts, failures = job.run("range(20)", workers=1)
+
+    assert counts == [18, 0, 2, 18, True]
+    assert [kind for _, kind, _ in failures] == ["function", "function"]
+    assert "bad name: \\udcff" in "".join(reason for _, _, reason in failures)
+
+
 def test_workers_are_threads_where_there_is_no_gil(job: Job) -> None:
     # The same loops over the same pipes; here with a GIL, which only makes them slower.
     job.module("def make(number): return 1 / 0 if number == 3 else f'{os.getpid()}'")

@@ -123,9 +123,13 @@ class Worker:
 def explained(error: BaseException) -> str:
     """Returns what was raised, and below it where: the frames of the function, not of this file."""
     trace = error.__traceback__
-    lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
+    try:
+        lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
+        what = "".join(traceback.format_exception_only(type(error), error)).strip().partition("\n")[0]
+    except Exception as second:  # whatever a user's exception raises when it is asked for its text
+        return f"an exception that cannot be shown: showing it raised {type(second).__name__}"
     text = "".join(lines).rstrip()
     if len(text) > REASON_MAX:
         text = text[:REASON_START] + "\n  [...]\n" + text[REASON_START - REASON_MAX :]
-    what = "".join(traceback.format_exception_only(type(error), error)).strip().partition("\n")[0]
-    return f"{what[:REASON_START]}\n{text}"
+    # A name that is not UTF-8 comes with half characters, which no journal holds.
+    return f"{what[:REASON_START]}\n{text}".encode("utf-8", "backslashreplace").decode()
