@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import zipfile
 from pathlib import Path
 
@@ -144,3 +146,47 @@ def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Pat
     assert not (tmp_path / "two/a").exists()
     assert package.copy(source, tmp_path / "two", journal=journal, force_resume=True).written == 1
     assert (tmp_path / "two/a").read_text() == "a"
+
+
+def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for directory in ("far", "near/between"):
+        (tmp_path / directory).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "near")
+    between = [f"between/{number}" for number in range(5_000)]
+    paths: list[str | Path] = ["log", *between, tmp_path / "far/log"]
+    for path in between:
+        Path(path).write_text("between")
+    young = time.time_ns() + 712_345_678  # a time within the first session
+    for path, text in ((paths[0], "begins"), (paths[-1], "begins, and goes on")):
+        Path(path).write_text(text)
+        os.utime(path, ns=(young, young))
+
+    def stop(progress: package.Progress) -> None:
+        if progress.committed > 1_000:
+            raise StopError
+
+    with pytest.raises(StopError):
+        package.copy(paths, tmp_path / "out", progress=stop, limit_rate=7_000)
+    report = package.copy(paths, tmp_path / "out")
+    assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
+    assert (tmp_path / "out/log").read_text() == "begins"
+
+
+def test_listing_again_that_was_stopped_leaves_no_run_complete(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(250):
+        (source / f"m{number}").write_text("x")
+    assert package.copy(source, tmp_path / "out").complete
+    for number in range(3_000):
+        (source / f"n{number}").write_text("x")
+
+    def stop(progress: package.Progress) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        package.copy(source, tmp_path / "out", relist=True, progress=stop, limit_rate=1_000)
+    assert package.status(tmp_path / "out").runs[0].completed is None
+    assert package.copy(source, tmp_path / "out").total.written == 3_250

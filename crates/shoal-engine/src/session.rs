@@ -312,8 +312,11 @@ impl Lease {
         self.state().wanted
     }
 
-    /// The run is over: nothing waits any more.
+    /// The run is over: nothing waits any more, and no other process begins to write.
     pub fn end(&self) {
+        if let Some(mirror) = self.mirror.get() {
+            mirror(Granted { from: i64::MAX, until: i64::MIN, ..self.granted() });
+        }
         self.state().ended = true;
         self.changed.notify_all();
     }

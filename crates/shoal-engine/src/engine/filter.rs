@@ -24,12 +24,15 @@ impl Filter {
         matches(&self.include).unwrap_or(true) && !matches(&self.exclude).unwrap_or(false)
     }
 
-    /// Whether something below a directory may pass that could not be read: an include says nothing of names that are not
-    /// known; an exclude that matches the directory, or whatever lies in it, was meant for it.
+    /// Whether something below a directory may pass that could not be read. An include says nothing of names that are not
+    /// known; an exclude has to match whatever may lie there, at any depth. Names of several shapes stand for all.
     pub fn may_admit_below(&self, directory: &[u8]) -> bool {
-        let anything = [directory, b"/\x01"].concat();
-        let excluded = |name: &[u8]| self.exclude.as_ref().is_some_and(|set| set.is_match(OsStr::from_bytes(name)));
-        !excluded(directory) && !excluded(&anything)
+        const SHAPES: [&[u8]; 6] = [b"\x01", b"a", b"Z", b"7", b"\x01long \xff.name\x01", b"\x01 a/Z\x01/7.\x01a"];
+        let excluded = |shape: &[u8]| {
+            let name = [directory, b"/", shape].concat();
+            self.exclude.as_ref().is_some_and(|set| set.is_match(OsStr::from_bytes(&name)))
+        };
+        !SHAPES.into_iter().all(excluded)
     }
 }
 
@@ -66,8 +69,11 @@ mod tests {
         let filter = |include: &str, exclude: &str| Filter::new(&[include.into()], &[exclude.into()]).unwrap();
         assert!(filter("**/*.jpg", "other/**").may_admit_below(b"a/b"));
         assert!(filter("**/*.jpg", "a/b/*.tmp").may_admit_below(b"a/b"));
-        for exclude in ["a/**", "a/b", "a/b/**", "a/b/*", "**/b/**"] {
+        for exclude in ["a/**", "a/b/**", "**/b/**", "a/b/{*,**/*}"] {
             assert!(!filter("**", exclude).may_admit_below(b"a/b"), "{exclude}");
+        }
+        for exclude in ["a/b", "a/b/*", "a/b/?", "**/?", "a/b/[!a-z]*", "a/b/**/*a", "a/b/[!A-Z]**"] {
+            assert!(filter("**", exclude).may_admit_below(b"a/b"), "some names pass {exclude}");
         }
     }
 }

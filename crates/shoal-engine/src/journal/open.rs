@@ -57,10 +57,12 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         journal.retry_all_failed()?;
     }
     let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(Trouble::Sql(error)))?;
+    if options.relist {
+        journal.progress.completed = None; // stored when the session begins: a kill must not leave the run complete
+    }
     let mut resume = Resume { sessions, ..journal.resume(notes) };
     if options.relist {
         resume.cursor = None;
-        resume.completed_at = None;
     }
     Ok((journal, resume))
 }

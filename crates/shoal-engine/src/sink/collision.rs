@@ -5,7 +5,7 @@
 
 use super::Mode;
 use crate::error::{Error, Kind};
-use crate::fs::read::step;
+use crate::fs::read::{TICK, step};
 use crate::options::Overwrite;
 use crate::session::{Interval, Sessions, Twice, Whose};
 
@@ -141,12 +141,19 @@ pub(crate) fn is_done(
 /// cannot be told it is: a failure is recorded then, and nothing is lost without a word.
 fn is_whole(session: &Interval, times: Times, mode: Mode, timed: bool, begins: &dyn Fn() -> bool) -> bool {
     let ended = match timed {
-        // A young source has a time within the interval too: then its bytes tell, as they do without times.
-        true => !(session.low..=session.high).contains(&times.written),
+        // Writing stamps both times alike. A source that was written in the moment in which its copy was made is left: then
+        // the bytes tell, as they do without times.
+        true => !session.holds(times.written) || is_time_set(times),
         // Of what a barrier has covered, nothing was in the writing any more when the session ended.
         false => mode == Mode::Fresh || session.is_durable(times.changed),
     };
     (ended || !begins()) && session.may_be_safe(times.changed)
+}
+
+/// Whether the time of a file was set, and not stamped by what was written last.
+fn is_time_set(times: Times) -> bool {
+    let (changed, written) = (i128::from(times.changed), i128::from(times.written));
+    changed.abs_diff(written) as i128 > step(written) + TICK
 }
 
 #[cfg(test)]
@@ -210,6 +217,14 @@ mod tests {
             assert_eq!(decided(true), Replace, "… which a kill may have left");
         }
         assert_eq!(rules.decide(&run, torn, Again, false, &|| true), Second, "not in the writing any more at its end");
+        let lease = Lease::unbounded();
+        lease.saw(100_000_000_000);
+        let long = Interval { low: 0, seen: 90_000_000_000, high: 95_000_000_000, ..EARLIER };
+        let long = Sessions::new(vec![long], Arc::new(lease));
+        for (written, wanted) in [(40_123_456_789, Second), (49_999_999_999, Replace), (49_000_000_000, Replace)] {
+            let young = Times { born: Some(50_000_000_000), changed: 50_000_000_000, written };
+            assert_eq!(rules.decide(&long, young, Again, true, &|| true), wanted, "its time was set to {written}");
+        }
         assert_eq!(rules.decide(&run, torn, Fresh, false, &|| true), Second, "never handed out before");
         let lease = Lease::unbounded();
         lease.saw(300);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use shoal_engine::error::{Error, Result};
 use shoal_engine::options::{Durability, Layout};
@@ -193,8 +193,9 @@ fn tear(path: &Path, random: &mut fastrand::Rng, kept: bool) -> bool {
     }
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(random.u64(0..facts.len())).unwrap();
-    let time = if kept { facts.modified().unwrap() } else { SystemTime::now() };
-    file.set_modified(time).unwrap();
+    if kept {
+        file.set_modified(facts.modified().unwrap()).unwrap();
+    }
     true
 }
 
