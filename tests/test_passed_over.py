@@ -159,9 +159,9 @@ def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_aft
     for path in between:
         Path(path).write_text("between")
     young = time.time_ns() + 712_345_678  # a time within the first session
-    for path, text in ((paths[0], "begins"), (paths[-1], "begins, and goes on")):
-        Path(path).write_text(text)
-        os.utime(path, ns=(young, young))
+    for log, text in ((paths[0], "begins"), (paths[-1], "begins, and goes on")):
+        Path(log).write_text(text)
+        os.utime(log, ns=(young, young))
 
     def stop(progress: package.Progress) -> None:
         if progress.committed > 1_000:

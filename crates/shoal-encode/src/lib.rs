@@ -37,13 +37,21 @@
 //!   `NaN`, `inf` and `-inf` are the others. A half float is written as the single float it equals.
 //! - `true` and `false`; dates and times in ISO 8601; durations as `PT1.5S`; bytes as hexadecimal digits.
 //! - A table without columns is an empty file. Nested columns are refused.
+//!
+//! # What becomes of types that a format does not have
+//!
+//! - Parquet: timestamps and times in seconds are written in milliseconds, dates in milliseconds as dates in days. A value that
+//!   does not fit, or a date with a time of day, is an error.
+//! - JSON lines: NaN and the infinities are `null`. Dates and times are text; one beyond what ISO 8601 can say is an error.
 
 mod array;
 mod csv;
 mod error;
 mod format;
+mod json_lines;
 mod npy;
 mod owned;
+mod parquet_types;
 mod record;
 mod table;
 mod whole;
@@ -88,7 +96,7 @@ pub fn encode_table(
         Format::Csv => csv::write_table(reader, options, out),
         Format::Parquet => table::write_parquet(reader, out),
         Format::Arrow => table::write_arrow(reader, out, |_| Ok(())),
-        Format::JsonLines => table::write_json_lines(reader, options, out),
+        Format::JsonLines => json_lines::write(reader, options, out),
         Format::Npy => Err(Error::unsupported(
             "a .npy file holds an array and this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an array",
         )),

@@ -1,27 +1,29 @@
-//! Tables in the formats whose writers come with Arrow: Parquet, Arrow IPC files, JSON lines.
+//! Tables in the formats whose writers come with Arrow: Parquet and Arrow IPC files.
+//!
+//! Not here: what Parquet cannot hold as it is (`parquet_types.rs`).
 
 use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_ipc::writer::FileWriter;
-use arrow_json::writer::{LineDelimited, WriterBuilder};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::{Codec, Error, Options, Statistics, TableOptions};
+use crate::parquet_types::{batch_of, schema_of};
+use crate::{Codec, Error, Statistics, TableOptions};
 
 /// Appends a Parquet file, compressed with Snappy.
 pub(crate) fn write_parquet(reader: &mut dyn RecordBatchReader, out: &mut Vec<u8>) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .parquet", &cause);
-    refuse_unions(&reader.schema())?;
+    let schema = schema_of(&reader.schema())?;
     let properties = properties(&TableOptions::default());
-    let mut writer = ArrowWriter::try_new(out, reader.schema(), Some(properties)).map_err(failed)?;
+    let mut writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties)).map_err(failed)?;
     for batch in reader {
-        writer.write(&batch.map_err(Error::reading)?).map_err(failed)?;
+        writer.write(&batch_of(&batch.map_err(Error::reading)?, &schema)?).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
     Ok(())
@@ -67,47 +69,6 @@ pub(crate) fn write_arrow(
         }
     }
     writer.finish().map_err(failed)
-}
-
-/// Appends one JSON object a line, with `null` for nulls, so that every line has every key.
-pub(crate) fn write_json_lines(
-    reader: &mut dyn RecordBatchReader,
-    options: &Options,
-    out: &mut Vec<u8>,
-) -> Result<(), Error> {
-    let start = out.len();
-    for batch in reader {
-        push_json_lines(&batch.map_err(Error::reading)?, out)?;
-    }
-    if !options.final_newline && out[start..].ends_with(b"\n") {
-        out.pop();
-    }
-    Ok(())
-}
-
-/// Appends an object for each row.
-pub(crate) fn push_json_lines(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), Error> {
-    let failed = |cause: ArrowError| Error::arrow("writing the table as .jsonl", &cause);
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(out);
-    writer.write(batch).map_err(failed)?;
-    writer.finish().map_err(failed)
-}
-
-/// Refuses what the Parquet writer panics at.
-pub(crate) fn refuse_unions(schema: &Schema) -> Result<(), Error> {
-    let holds_union = |field: &&FieldRef| {
-        let part_of = |part: &&Field| matches!(part.data_type(), DataType::Union(..));
-        Schema::new(vec![Arc::clone(field)]).flattened_fields().iter().any(part_of)
-    };
-    match schema.fields().iter().find(holds_union) {
-        None => Ok(()),
-        Some(field) => Err(Error::unsupported(format!(
-            "column {:?} has the type {}, and .parquet holds no unions: name the file .arrow, or make one column of each \
-             of its parts",
-            field.name(),
-            field.data_type()
-        ))),
-    }
 }
 
 fn has_dictionary(schema: &Schema) -> bool {

@@ -13,6 +13,7 @@ use half::f16;
 
 use super::cell::{self, Cell};
 use super::push_text;
+use crate::json_lines::push_time;
 
 /// How a value that has no writer of its own is formatted; an error is returned and not written into the file.
 const DISPLAY: FormatOptions<'static> = FormatOptions::new().with_display_error(false);
@@ -102,7 +103,7 @@ impl<'a> Column<'a> {
             Values::Dictionary { keys, values } => values.push(keys[row], scratch, out)?,
             Values::Other(formatter) => {
                 scratch.clear();
-                formatter.value(row).write(scratch)?;
+                push_time(formatter, row, scratch)?;
                 push_text(scratch.as_bytes(), out);
             }
         }

@@ -13,6 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 
 use super::order::{Pieces, in_order};
 use super::{TableOptions, Watch, row_size};
+use crate::parquet_types::{column_of, schema_of};
 use crate::{Error, table};
 
 /// Most bytes of a row group, as they are in memory: rows can be large.
@@ -25,8 +26,7 @@ pub(super) fn write<W: Write + Send>(
     out: W,
     watch: &mut Watch<'_>,
 ) -> Result<(), Error> {
-    let schema = reader.schema();
-    table::refuse_unions(&schema)?;
+    let schema = schema_of(&reader.schema())?;
     let writer = ArrowWriter::try_new(out, schema.clone(), Some(table::properties(options))).map_err(failed)?;
     let (writer, columns) = writer.into_serialized_writer().map_err(failed)?;
     let mut leaves = vec![0; schema.fields().len()];
@@ -71,6 +71,7 @@ type Column = (Vec<ArrowColumnChunk>, usize);
 fn encode(job: Job) -> Result<Column, Error> {
     let Job { field, values, mut writers, rows } = job;
     for values in values {
+        let values = column_of(&values, &field)?;
         let leaves = compute_leaves(&field, &values).map_err(failed)?;
         for (leaf, writer) in leaves.iter().zip(&mut writers) {
             writer.write(leaf).map_err(failed)?;

@@ -9,7 +9,7 @@ use super::order::{Pieces, in_order};
 use super::output::Output;
 use super::{TableOptions, Watch, row_size};
 use crate::record::Record;
-use crate::{Error, Format, csv, npy, table};
+use crate::{Error, Format, csv, json_lines, npy};
 
 /// Most rows of a run, and most bytes of them in memory: a run and what it becomes stay in a processor's own cache.
 const RUN_ROWS: usize = 1 << 16;
@@ -27,10 +27,12 @@ pub(super) fn write_lines<W: Write>(
     let is_csv = format == Format::Csv;
     if is_csv {
         csv::begin(&reader.schema(), &options.text, &mut first)?;
+    } else {
+        json_lines::refuse_twins(&reader.schema())?;
     }
     let encode = |batch: &RecordBatch, out: &mut Vec<u8>| match is_csv {
         true => csv::push_batch(batch, &mut String::new(), out),
-        false => table::push_json_lines(batch, out),
+        false => json_lines::push(batch, out),
     };
     let last = write_runs(reader, first, options, out, watch, encode)?;
     let last = match last.strip_suffix(b"\n") {

@@ -1,0 +1,111 @@
+//! JSON lines: one object a line, with `null` for nulls, so that every line has every key.
+//!
+//! JSON has no word for NaN and the infinities: they are `null` too. Dates and times are text in ISO 8601; one that lies
+//! beyond what that form can say is an error, as is a table with two columns of one name, of which readers keep one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{Array, RecordBatch, RecordBatchReader};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
+
+use crate::{Error, Options};
+
+/// Appends a table.
+pub(crate) fn write(reader: &mut dyn RecordBatchReader, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
+    let start = out.len();
+    refuse_twins(&reader.schema())?;
+    for batch in reader {
+        push(&batch.map_err(Error::reading)?, out)?;
+    }
+    if !options.final_newline && out[start..].ends_with(b"\n") {
+        out.pop();
+    }
+    Ok(())
+}
+
+/// Appends an object for each row.
+pub(crate) fn push(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), Error> {
+    let failed = |cause: ArrowError| Error::arrow("writing the table as .jsonl", &cause);
+    let times = Times::default();
+    let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(times.clone()));
+    let mut writer = builder.build::<_, LineDelimited>(out);
+    writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
+    match times.first() {
+        Some(error) => Err(failed(error)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses columns, or fields within one, that have the same name.
+pub(crate) fn refuse_twins(schema: &Schema) -> Result<(), Error> {
+    let parts = schema.flattened_fields();
+    let structs = parts.iter().filter_map(|field| match field.data_type() {
+        DataType::Struct(fields) => Some(fields),
+        _ => None,
+    });
+    for fields in structs.chain([schema.fields()]) {
+        let mut names = HashSet::new();
+        if let Some(twin) = fields.iter().find(|field| !names.insert(field.name())) {
+            let why = format!("two columns are called {:?}, and an object of .jsonl has each key once", twin.name());
+            return Err(Error::unsupported(why));
+        }
+    }
+    Ok(())
+}
+
+/// Encodes dates and times, and keeps the first error: Arrow's own encoder writes its text as the value.
+#[derive(Clone, Debug, Default)]
+struct Times(Arc<Mutex<Option<ArrowError>>>);
+
+impl Times {
+    fn first(&self) -> Option<ArrowError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl EncoderFactory for Times {
+    fn make_default_encoder<'a>(
+        &self,
+        _field: &'a FieldRef,
+        array: &'a dyn Array,
+        _options: &'a EncoderOptions,
+    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        const DISPLAY: FormatOptions<'static> = FormatOptions::new().with_display_error(false);
+        if !array.data_type().is_temporal() {
+            return Ok(None);
+        }
+        let formatter = ArrayFormatter::try_new(array, &DISPLAY)?;
+        let encoder = TimeEncoder { formatter, text: String::new(), times: self.clone() };
+        Ok(Some(NullableEncoder::new(Box::new(encoder), array.nulls().cloned())))
+    }
+}
+
+struct TimeEncoder<'a> {
+    formatter: ArrayFormatter<'a>,
+    text: String,
+    times: Times,
+}
+
+impl Encoder for TimeEncoder<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        self.text.clear();
+        match push_time(&self.formatter, row, &mut self.text) {
+            // None of its characters needs an escape.
+            Ok(()) => out.extend([b"\"", self.text.as_bytes(), b"\""].concat()),
+            Err(error) => drop(self.times.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error)),
+        }
+    }
+}
+
+/// Appends the text of a value that is no number and no text, or says that it has none.
+pub(crate) fn push_time(formatter: &ArrayFormatter<'_>, row: usize, text: &mut String) -> Result<(), ArrowError> {
+    let start = text.len();
+    formatter.value(row).write(text)?;
+    match &text[start..] {
+        "<invalid>" => Err(ArrowError::CastError("a duration is longer than its text can say".to_owned())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,93 @@
+//! What a column becomes in Parquet, which knows neither seconds nor dates in milliseconds: without this, the file would hold
+//! whole numbers that nothing tells from others. A value that does not fit is an error, and so is a union.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+
+use crate::Error;
+
+/// The columns of the file.
+pub(crate) fn schema_of(schema: &Schema) -> Result<SchemaRef, Error> {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(|field| top_field(field)).collect::<Result<_, _>>()?;
+    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+fn top_field(field: &FieldRef) -> Result<FieldRef, Error> {
+    let refused = |why: &str| {
+        Error::unsupported(format!("column {:?} has the type {}, and .parquet {why}", field.name(), field.data_type()))
+    };
+    let parts = Schema::new(vec![Arc::clone(field)]);
+    let parts = parts.flattened_fields();
+    if parts.iter().any(|part| matches!(part.data_type(), DataType::Union(..))) {
+        return Err(refused("holds no unions: name the file .arrow, or make one column of each of its parts"));
+    }
+    let runs =
+        |part: &&Field| matches!(part.data_type(), DataType::RunEndEncoded(_, values) if changes(values.data_type()));
+    if parts.iter().any(|part| runs(part)) {
+        return Err(refused("holds no seconds: decode its runs, or name the file .arrow"));
+    }
+    Ok(field_of(field))
+}
+
+fn changes(kind: &DataType) -> bool {
+    type_of(kind) != *kind
+}
+
+fn field_of(field: &FieldRef) -> FieldRef {
+    match type_of(field.data_type()) {
+        same if same == *field.data_type() => Arc::clone(field),
+        other => Arc::new(field.as_ref().clone().with_data_type(other)),
+    }
+}
+
+fn type_of(kind: &DataType) -> DataType {
+    use DataType as T;
+    match kind {
+        T::Timestamp(TimeUnit::Second, zone) => T::Timestamp(TimeUnit::Millisecond, zone.clone()),
+        T::Time32(TimeUnit::Second) => T::Time32(TimeUnit::Millisecond),
+        T::Date64 => T::Date32,
+        T::List(item) => T::List(field_of(item)),
+        T::LargeList(item) => T::LargeList(field_of(item)),
+        T::ListView(item) => T::ListView(field_of(item)),
+        T::LargeListView(item) => T::LargeListView(field_of(item)),
+        T::FixedSizeList(item, size) => T::FixedSizeList(field_of(item), *size),
+        T::Map(entries, sorted) => T::Map(field_of(entries), *sorted),
+        T::Struct(fields) => T::Struct(fields.iter().map(field_of).collect()),
+        T::Dictionary(keys, values) => T::Dictionary(keys.clone(), Box::new(type_of(values))),
+        other => other.clone(),
+    }
+}
+
+/// The values of a column as the file holds them.
+pub(crate) fn column_of(values: &ArrayRef, field: &Field) -> Result<ArrayRef, Error> {
+    let (from, to) = (values.data_type(), field.data_type());
+    if from == to {
+        return Ok(Arc::clone(values));
+    }
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let failed = |cause: &dyn std::fmt::Display| {
+        Error::arrow(format_args!("writing column {:?} as {to} of .parquet", field.name()), cause)
+    };
+    let cast =
+        |values: &ArrayRef, to: &DataType| cast_with_options(values, to, &exactly).map_err(|cause| failed(&cause));
+    let changed = cast(values, to)?;
+    // Arrow leaves out the hours of a date in silence.
+    match *cast(&changed, from)? == **values {
+        true => Ok(changed),
+        false => Err(failed(&"a date has a time of day: make it a timestamp")),
+    }
+}
+
+/// The rows of a batch as the file holds them.
+pub(crate) fn batch_of(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> {
+    if batch.schema_ref().fields() == schema.fields() {
+        return Ok(batch.clone());
+    }
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(values, field)| column_of(values, field));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    RecordBatch::try_new(Arc::clone(schema), columns)
+        .map_err(|cause| Error::arrow("writing the table as .parquet", &cause))
+}

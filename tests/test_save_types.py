@@ -1,0 +1,126 @@
+"""Types survive: what a format cannot carry is converted without loss, or refused with its column's name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal as package
+
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+
+DAY = 86_400_000
+
+
+def saved(tmp_path: Path, name: str, table: object) -> Path:
+    report = package.save([(name, table)], tmp_path / "out", durability="none", overwrite="always")
+    assert report.ok, report.failures
+    return tmp_path / "out" / name
+
+
+def refused(tmp_path: Path, name: str, table: object) -> str:
+    report = package.save([(name, table)], tmp_path / "out", durability="none")
+    assert [failure.kind for failure in report.failures] == ["encoding"]
+    assert not (tmp_path / "out" / name).exists()
+    return report.failures[0].reason
+
+
+def columns() -> list[tuple[str, Any, Any, str]]:
+    """Name, values, the type that PyArrow reads back, and DuckDB's."""
+    seconds, times = pyarrow.timestamp("s"), pyarrow.time32("s")
+    milliseconds = pyarrow.timestamp("ms")
+    return [
+        ("stamp", pyarrow.array([0, None, -(10**9)], seconds), milliseconds, "TIMESTAMP"),
+        (
+            "zoned",
+            pyarrow.array([0, 1, None], pyarrow.timestamp("s", "UTC")),
+            pyarrow.timestamp("ms", "UTC"),
+            "TIMESTAMP WITH TIME ZONE",
+        ),
+        ("time", pyarrow.array([0, 86_399, None], times), pyarrow.time32("ms"), "TIME"),
+        ("date", pyarrow.array([0, DAY * 20_000, None], pyarrow.date64()), pyarrow.date32(), "DATE"),
+        ("list", pyarrow.array([[0, 1], None, []], pyarrow.list_(seconds)), pyarrow.list_(milliseconds), "TIMESTAMP[]"),
+        (
+            "struct",
+            pyarrow.array([{"t": 5}, None, {"t": None}], pyarrow.struct([("t", times)])),
+            pyarrow.struct([("t", pyarrow.time32("ms"))]),
+            "STRUCT(t TIME)",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("column", columns(), ids=lambda column: column[0])
+@pytest.mark.parametrize("part", ["whole", "slice", "chunks"])
+def test_seconds_and_dates_in_milliseconds_keep_their_meaning_in_parquet(
+    tmp_path: Path, column: tuple[str, Any, Any, str], part: str
+) -> None:
+    name, values, kind, of_duckdb = column
+    table = pyarrow.table({name: values})
+    table = {"whole": table, "slice": table.slice(1, 2), "chunks": pyarrow.concat_tables([table, table])}[part]
+    path = saved(tmp_path, "t.parquet", table)
+    read = parquet.read_table(path)
+    assert read.schema.field(name).type.equals(kind)
+    assert read.to_pydict() == table.to_pydict()
+    assert duckdb.sql(f"select typeof({name}) from '{path}'").fetchall()[0] == (of_duckdb,)
+
+
+def test_what_does_not_fit_into_parquet_is_a_failure_with_its_column(tmp_path: Path) -> None:
+    huge = pyarrow.table({"when": pyarrow.array([2**62], pyarrow.timestamp("s"))})
+    assert '"when"' in refused(tmp_path, "a.parquet", huge)
+    hours = pyarrow.table({"day": pyarrow.array([DAY + 3_600_000], pyarrow.date64())})
+    why = refused(tmp_path, "b.parquet", hours)
+    assert '"day"' in why
+    assert "time of day" in why
+
+
+def test_records_of_seconds_are_written_to_parquet_as_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "r").write_bytes((5).to_bytes(8, "little") * 3)
+    package.Records(tmp_path / "r", pyarrow.schema([("x", pyarrow.timestamp("s"))])).write(tmp_path / "x.parquet")
+    assert parquet.read_table(tmp_path / "x.parquet").schema.field("x").type == pyarrow.timestamp("ms")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pyarrow.array([2**31 - 1], pyarrow.date32()),
+        pyarrow.array([2**62], pyarrow.timestamp("s")),
+        pyarrow.array([10**6], pyarrow.time32("s")),
+        pyarrow.array([-(2**63)], pyarrow.duration("s")),
+        pyarrow.array([[2**31 - 1]], pyarrow.list_(pyarrow.date32())),
+        pyarrow.array([2**31 - 1], pyarrow.date32()).dictionary_encode(),
+    ],
+    ids=lambda values: str(values.type).replace("/", "-"),
+)
+def test_a_time_without_a_text_is_a_failure_and_no_value(tmp_path: Path, values: Any) -> None:
+    table = pyarrow.table({"x": values})
+    refused(tmp_path, "a.jsonl", table)
+    if not pyarrow.types.is_nested(values.type):
+        refused(tmp_path, "a.csv", table)
+
+
+def test_dates_and_times_are_text_in_json_lines(tmp_path: Path) -> None:
+    table = pyarrow.table(
+        {
+            "d": pyarrow.array([1, None], pyarrow.date32()),
+            "t": pyarrow.array([1, None], pyarrow.timestamp("ms")),
+            "l": pyarrow.array([[1], []], pyarrow.list_(pyarrow.time32("s"))),
+            "f": pyarrow.array([float("nan"), float("-inf")]),
+        }
+    )
+    rows = [json.loads(line) for line in saved(tmp_path, "a.jsonl", table).read_text().splitlines()]
+    assert rows == [
+        {"d": "1970-01-02", "t": "1970-01-01T00:00:00.001", "l": ["00:00:01"], "f": None},
+        {"d": None, "t": None, "l": [], "f": None},
+    ]
+
+
+def test_two_columns_of_one_name_are_refused_in_json_lines(tmp_path: Path) -> None:
+    twins = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["x", "x"])
+    assert '"x"' in refused(tmp_path, "a.jsonl", twins)
+    inner = pyarrow.table({"s": pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], ["y", "y"])})
+    assert '"y"' in refused(tmp_path, "b.jsonl", inner)
