@@ -11,7 +11,7 @@ use crate::Error;
 
 /// The columns of the file.
 pub(crate) fn schema_of(schema: &Schema) -> Result<SchemaRef, Error> {
-    let fields: Vec<FieldRef> = schema.fields().iter().map(|field| top_field(field)).collect::<Result<_, _>>()?;
+    let fields: Vec<FieldRef> = schema.fields().iter().map(top_field).collect::<Result<_, _>>()?;
     Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
@@ -26,7 +26,7 @@ fn top_field(field: &FieldRef) -> Result<FieldRef, Error> {
     }
     let runs =
         |part: &&Field| matches!(part.data_type(), DataType::RunEndEncoded(_, values) if changes(values.data_type()));
-    if parts.iter().any(|part| runs(part)) {
+    if parts.iter().any(runs) {
         return Err(refused("holds no seconds: decode its runs, or name the file .arrow"));
     }
     Ok(field_of(field))

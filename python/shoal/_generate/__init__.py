@@ -79,8 +79,8 @@ def generate(
 
     **What goes wrong.** Where the function raises, the id is a failure, with the traceback as its reason. A process
     that is killed, by the system for want of memory or by a crash of native code, is replaced, and what it was at is
-    made again; an id over which two have died is a failure too. The journal goes by the function's name and by what it is bound
-    to (arguments of `functools.partial`, an instance), not by what it does: after a change of it, call with
+    made again; an id over which two have died is a failure too. The journal goes by the function's name and by what it
+    is bound to (arguments of `functools.partial`, an instance), not by what it does: after a change of it, call with
     `again=True`.
 
     Args:

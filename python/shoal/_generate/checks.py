@@ -132,7 +132,7 @@ def _title(function: object) -> str:
 
 
 def _arguments(function: object) -> str:
-    """Returns a digest of what a function is bound to: by functools.partial, as a method, as an instance with a state."""
+    """Returns a digest of what a function is bound to: by functools.partial, as a method, as an instance."""
     bound: list[object] = []
     while isinstance(function, functools.partial):
         bound.append((function.args, sorted(function.keywords.items())))

@@ -126,7 +126,7 @@ def explained(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
         what = "".join(traceback.format_exception_only(type(error), error)).strip().partition("\n")[0]
-    except Exception as second:  # whatever a user's exception raises when it is asked for its text
+    except Exception as second:  # noqa: BLE001  # whatever a user's exception raises when asked for its text
         return f"an exception that cannot be shown: showing it raised {type(second).__name__}"
     text = "".join(lines).rstrip()
     if len(text) > REASON_MAX:
