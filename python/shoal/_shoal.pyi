@@ -430,14 +430,16 @@ class Generation:
         cls,
         sink: str,
         options: Options,
-        identity: str,
-        arguments: str,
+        job: tuple[str, str, int],
         encode: EncodeOptions,
-        count: int,
         in_flight: int,
         workers: tuple[int, str],
     ) -> Generation:
-        """Starts the run. `arguments`: what the function is bound to; `workers`: what the report says of them."""
+        """Starts the run.
+
+        `job`: what makes it the same one, what its function is bound to, how many ids; `workers`: what the report says
+        of them.
+        """
 
     @property
     def ended(self) -> bool:

@@ -54,13 +54,12 @@ impl Generation {
         py: Python<'_>,
         sink: &str,
         options: Options,
-        identity: String,
-        arguments: String,
+        job: (String, String, u64),
         encode: EncodeOptions,
-        count: u64,
         in_flight: usize,
         workers: (usize, String),
     ) -> PyResult<Generation> {
+        let (identity, arguments, count) = job;
         let raises = options.raises();
         let mut engine = options.to_engine()?;
         engine.workers = Workers::Fixed(in_flight.max(1));

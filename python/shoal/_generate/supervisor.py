@@ -51,9 +51,8 @@ def run(
         count, reason = options["workers"], "as asked"
     if count > max(1, len(job.ids)):
         count, reason = max(1, len(job.ids)), f"a {noun} for each id"
-    generation = _shoal.Generation(
-        sink, options, job.identity, job.arguments, encode, len(job.ids), IN_FLIGHT * count, (count, reason)
-    )
+    which = (job.identity, job.arguments, len(job.ids))
+    generation = _shoal.Generation(sink, options, which, encode, IN_FLIGHT * count, (count, reason))
     memory = max(1, options["memory"] // count)
     writing = (options["durability"], options["overwrite"], memory, encode)
     supervisor = Supervisor(generation, job, writing, progress, kind)
