@@ -93,8 +93,11 @@ impl Encoder for TimeEncoder<'_> {
     fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
         self.text.clear();
         match push_time(&self.formatter, row, &mut self.text) {
-            // None of its characters needs an escape.
-            Ok(()) => out.extend([b"\"", self.text.as_bytes(), b"\""].concat()),
+            Ok(()) => {
+                out.push(b'"');
+                out.extend_from_slice(self.text.as_bytes()); // none of its characters needs an escape
+                out.push(b'"');
+            }
             Err(error) => drop(self.times.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error)),
         }
     }
