@@ -91,7 +91,8 @@ fn what_is_no_file_of_records_is_refused() {
 
 #[test]
 fn a_file_cut_short_is_an_error_for_all_that_read_it() {
-    let (_, bytes) = index(&mut fastrand::Rng::with_seed(30), 1_000_000, 10);
+    // Longer than what two workers read ahead.
+    let (_, bytes) = index(&mut fastrand::Rng::with_seed(30), 2_000_000, 10);
     let file = Written::new(&bytes);
     let records = file.open(&index_format());
     let mut blocks = records.blocks(None, true);
