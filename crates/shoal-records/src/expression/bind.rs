@@ -4,6 +4,8 @@
 //! decides it; an integer field against a number is a range, whatever the comparison. Not here: running it
 //! (`evaluate.rs`).
 
+use std::cmp::Ordering;
+
 use super::{Comparison, Expression, Literal, Node, Operation, Part};
 use crate::error::{Error, Result};
 use crate::format::{Field, Format, Kind};
@@ -38,6 +40,13 @@ pub(crate) enum Test {
         left: Number,
         right: Number,
     },
+    /// A number with a fraction against one without, neither of which is rounded.
+    Mixed {
+        comparison: Comparison,
+        double: Number,
+        integer: Number,
+        wide: bool,
+    },
     /// Bytes against bytes of the same length.
     Bytes(Field, Comparison, Vec<u8>),
     /// Bytes are among these, which are in order and of the same length.
@@ -55,6 +64,11 @@ pub(crate) enum Number {
     Field(Field),
     Integer(i128),
     Float(f64),
+    /// One without a fraction, computed as such before it meets floats; `wide` if it does not fit 64 bits on the way.
+    Whole {
+        number: Box<Number>,
+        wide: bool,
+    },
     Negative(Box<Number>),
     Arithmetic(Operation, Box<Number>, Box<Number>),
 }
@@ -265,7 +279,9 @@ fn no_number(column: usize) -> Error {
 fn as_float(column: usize, operand: Operand) -> Result<Number> {
     match operand {
         Operand::Integer { number: Number::Integer(value), .. } => Ok(Number::Float(value as f64)),
-        Operand::Integer { number, .. } | Operand::Float(number) => Ok(number),
+        Operand::Integer { number: Number::Field(field), .. } => Ok(Number::Field(field)),
+        Operand::Integer { number, wide, .. } => Ok(Number::Whole { number: Box::new(number), wide }),
+        Operand::Float(number) => Ok(number),
         _ => Err(no_number(column)),
     }
 }
@@ -292,12 +308,13 @@ fn compare(column: usize, comparison: Comparison, left: Operand, right: Operand)
         (Operand::Float(Number::Float(value)), right @ Operand::Integer { .. }) => {
             against(column, comparison.mirrored(), right, value)?
         }
-        (Operand::Float(Number::Field(field)), right @ (Operand::Integer { .. } | Operand::Float(_))) => {
-            match as_float(column, right)? {
-                Number::Float(value) => Test::Double(field, comparison, value),
-                right => Test::Doubles { comparison, left: Number::Field(field), right },
-            }
+        (Operand::Float(left), Operand::Integer { number, range, wide }) => {
+            mixed(comparison, left, number, range, wide)
         }
+        (Operand::Integer { number, range, wide }, Operand::Float(right)) => {
+            mixed(comparison.mirrored(), right, number, range, wide)
+        }
+        (Operand::Float(left), Operand::Float(right)) => doubles(comparison, left, right),
         (Operand::BytesField(field), Operand::Bytes(value)) => against_bytes(column, field, comparison, value)?,
         (Operand::Bytes(value), Operand::BytesField(field)) => {
             against_bytes(column, field, comparison.mirrored(), value)?
@@ -316,17 +333,64 @@ fn compare(column: usize, comparison: Comparison, left: Operand, right: Operand)
                 return Err(Error::expression(column, text));
             }
         },
-        (left, right) => {
-            let (left, right) = (as_float(column, left)?, as_float(column, right)?);
-            match (left, right) {
-                (Number::Float(value), Number::Field(field)) if field.kind.is_float() => {
-                    Test::Double(field, comparison.mirrored(), value)
-                }
-                (Number::Float(left), Number::Float(right)) => Test::Constant(comparison.holds(&left, &right)),
-                (left, right) => Test::Doubles { comparison, left, right },
-            }
-        }
+        _ => return Err(no_number(column)),
     })
+}
+
+/// Two floats.
+fn doubles(comparison: Comparison, left: Number, right: Number) -> Test {
+    match (left, right) {
+        (Number::Field(field), Number::Float(value)) if field.kind.is_float() => Test::Double(field, comparison, value),
+        (Number::Float(value), Number::Field(field)) if field.kind.is_float() => {
+            Test::Double(field, comparison.mirrored(), value)
+        }
+        (Number::Float(left), Number::Float(right)) => Test::Constant(comparison.holds(&left, &right)),
+        (left, right) => Test::Doubles { comparison, left, right },
+    }
+}
+
+/// A float against an integer that has these least and greatest values.
+fn mixed(comparison: Comparison, double: Number, integer: Number, range: (i128, i128), wide: bool) -> Test {
+    if let Number::Integer(value) = integer {
+        return match beside(comparison, value) {
+            Some((comparison, value)) => doubles(comparison, double, Number::Float(value)),
+            None => Test::Constant(comparison == Comparison::NotEqual),
+        };
+    }
+    // Integers up to here are floats without being rounded.
+    const EXACT: i128 = 1 << f64::MANTISSA_DIGITS;
+    match (-EXACT <= range.0 && range.1 <= EXACT, integer) {
+        (true, Number::Field(field)) => doubles(comparison, double, Number::Field(field)),
+        (true, number) => doubles(comparison, double, Number::Whole { number: Box::new(number), wide }),
+        (false, integer) => Test::Mixed { comparison, double, integer, wide },
+    }
+}
+
+/// A float, and the comparison with it that holds where the one with this integer does; none if no float equals it and that
+/// is what is asked for.
+fn beside(comparison: Comparison, value: i128) -> Option<(Comparison, f64)> {
+    let float = value as f64;
+    let order = exactly(value, float)?;
+    let above = order.is_lt();
+    match comparison {
+        same if order.is_eq() => Some((same, float)),
+        Comparison::Equal | Comparison::NotEqual => None,
+        Comparison::Less | Comparison::LessEqual if above => Some((Comparison::Less, float)),
+        Comparison::Less | Comparison::LessEqual => Some((Comparison::LessEqual, float)),
+        Comparison::Greater | Comparison::GreaterEqual if above => Some((Comparison::GreaterEqual, float)),
+        Comparison::Greater | Comparison::GreaterEqual => Some((Comparison::Greater, float)),
+    }
+}
+
+/// How an integer stands to a float; `None`: that is NaN.
+pub(super) fn exactly(integer: i128, float: f64) -> Option<Ordering> {
+    const END: f64 = (1_u128 << 127) as f64; // just beyond the greatest integer; the least is its negative
+    match float {
+        float if float.is_nan() => None,
+        float if float >= END => Some(Ordering::Less),
+        float if float < -END => Some(Ordering::Greater),
+        float => Some(integer.cmp(&(float.trunc() as i128)).then(0.0_f64.total_cmp(&(float.fract() + 0.0)))),
+    }
 }
 
 /// Whether the ranges of two integers alone decide a comparison.

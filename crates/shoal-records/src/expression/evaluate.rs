@@ -4,9 +4,10 @@
 //! the list of places. Bytes and not bits, since each is one store of a compiled loop and their joins are vectorised. Not
 //! here: what the tests are (`bind.rs`).
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::bind::{Bound, Number, Test};
+use super::bind::{Bound, Number, Test, exactly};
 use super::{Comparison, Operation};
 use crate::column::{Float, Integer, Rows, Stored, Strided, with_float, with_integer};
 use crate::format::Field;
@@ -89,9 +90,20 @@ impl Evaluator {
                 join(*comparison, sides, mask, &mut self.wide);
             }
             Test::Doubles { comparison, left, right } => {
-                let sides =
-                    (number(left, strip, size, &mut self.doubles), number(right, strip, size, &mut self.doubles));
+                let sides = (self.doubles(left, strip), self.doubles(right, strip));
                 join(*comparison, sides, mask, &mut self.doubles);
+            }
+            Test::Mixed { comparison, double, integer, wide } => {
+                let doubles = self.doubles(double, strip);
+                let orders = |integer: i128, double: &f64| exactly(integer, *double).map(Ordering::reverse);
+                let holds = |order| match order {
+                    Some(order) => comparison.holds(&order, &Ordering::Equal),
+                    None => *comparison == Comparison::NotEqual,
+                };
+                self.whole(integer, *wide, strip, |at, integer| {
+                    mask[at] = u8::from(holds(orders(integer, &doubles[at])));
+                });
+                self.doubles.give(doubles);
             }
             Test::Bytes(field, comparison, value) => {
                 bytes(strip, size, field, mask, |bytes, _| comparison.holds(bytes, value.as_slice()));
@@ -108,6 +120,43 @@ impl Evaluator {
             }
             Test::All(tests) => self.joined(tests, strip, mask, |one, other| one & other),
             Test::Any(tests) => self.joined(tests, strip, mask, |one, other| one | other),
+        }
+    }
+
+    /// Computes a number in floats. What has no fraction is computed as such, and rounded where it meets a float.
+    fn doubles(&mut self, number: &Number, strip: &[u8]) -> Vec<f64> {
+        match number {
+            Number::Whole { number, wide } => {
+                let mut values = self.doubles.take(strip.len() / self.bound.size);
+                self.whole(number, *wide, strip, |at, value| values[at] = value as f64);
+                values
+            }
+            Number::Negative(inner) => {
+                let mut values = self.doubles(inner, strip);
+                values.iter_mut().for_each(|value| *value = -*value);
+                values
+            }
+            Number::Arithmetic(operation, left, right) => {
+                let mut values = self.doubles(left, strip);
+                let right = self.doubles(right, strip);
+                f64::apply(*operation)(&mut values, &right);
+                self.doubles.give(right);
+                values
+            }
+            leaf => self::number(leaf, strip, self.bound.size, &mut self.doubles),
+        }
+    }
+
+    /// Computes a number without a fraction, and hands over the place and value of each.
+    fn whole(&mut self, number: &Number, wide: bool, strip: &[u8], mut each: impl FnMut(usize, i128)) {
+        if wide {
+            let values = self::number(number, strip, self.bound.size, &mut self.wide);
+            values.iter().enumerate().for_each(|(at, value)| each(at, *value));
+            self.wide.give(values);
+        } else {
+            let values = self::number(number, strip, self.bound.size, &mut self.small);
+            values.iter().enumerate().for_each(|(at, value)| each(at, (*value).into()));
+            self.small.give(values);
         }
     }
 
@@ -292,6 +341,8 @@ fn number<T: Arithmetic>(number: &Number, strip: &[u8], size: usize, spare: &mut
             values.fill(T::literal(literal));
             values
         }
+        // An integer has none in it, and floats come in another way.
+        Number::Whole { number, .. } => self::number(number, strip, size, spare),
         Number::Negative(inner) => {
             let mut values = self::number(inner, strip, size, spare);
             values.iter_mut().for_each(|value| *value = value.negative());

@@ -19,8 +19,9 @@
 //!
 //! - `a < b <= c` is `a < b and b <= c`, as in Python.
 //! - Integers are exact: a condition whose sums and products might not fit 128 bits is refused before anything is read.
-//! - A float on one side makes both sides 64-bit floats, except that an integer is compared with a float *literal*
-//!   exactly. A comparison with NaN is false, `!=` true.
+//! - A sum or product with a float in it is computed in 64-bit floats; what of it has no fraction is computed first, and
+//!   rounded where it meets the float. A comparison rounds nothing: `2**53 + 1` is greater than `2.0**53`. One with NaN is
+//!   false, `!=` true.
 //! - Truth values are conditions by themselves and count as 0 and 1 beside numbers.
 //! - Bytes are compared with bytes or text (UTF-8); what is shorter than the field gets zeros at its end, as `struct.pack`
 //!   gives it. Order is that of the bytes.
