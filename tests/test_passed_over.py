@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ import shoal as package
 
 class StopError(Exception):
     """A run was stopped on purpose."""
+
+
+def stop_behind(committed: float) -> Callable[[package.Progress], None]:
+    """A progress function that stops a run as soon as more objects than this are committed."""
+
+    def stop(progress: package.Progress) -> None:
+        if progress.committed > committed:
+            raise StopError
+
+    return stop
 
 
 def test_an_archive_that_cannot_be_read_is_a_failure_whatever_is_included(tmp_path: Path) -> None:
@@ -32,12 +43,8 @@ def test_an_archive_that_is_refused_when_it_is_resumed_is_a_failure(tmp_path: Pa
         for number in range(40_000):
             archive.writestr(f"{number // 1000}/{number}", "x")
 
-    def stop(progress: package.Progress) -> None:
-        if progress.committed > 10_000:
-            raise StopError
-
     with pytest.raises(StopError):
-        package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", progress=stop)
+        package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", progress=stop_behind(10_000))
     assert package.status(tmp_path / "out").runs[0].total.written >= 10_000, "the place to go on lies in the archive"
     report = package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", max_entries=1000)
     assert (report.failed, report.ok) == (1, False), report
@@ -73,12 +80,10 @@ def test_a_source_that_is_empty_for_a_moment_completes_no_run(tmp_path: Path, fi
         (source / str(number // 1000)).mkdir(parents=True, exist_ok=True)
         (source / str(number // 1000) / str(number)).write_bytes(b"x" * 100)
 
-    def stop(progress: package.Progress) -> None:
-        if progress.committed > files / 5:
-            raise StopError
-
     with pytest.raises(StopError):
-        package.copy(source, tmp_path / "out", durability="none", progress=stop, limit_rate=files * 50)
+        package.copy(
+            source, tmp_path / "out", durability="none", progress=stop_behind(files / 5), limit_rate=files * 50
+        )
     source.rename(tmp_path / "away")
     source.mkdir()  # as a mount point without its disk
     with pytest.raises(package.JournalError, match="it may not be mounted"):
@@ -113,22 +118,24 @@ def test_two_ids_with_one_name_are_a_failure_also_when_they_are_made_again(tmp_p
     assert (tmp_path / "out/aaaa.txt").read_bytes() in {b"object aaaa1", b"object aaaa2"}
 
 
-def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def two_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | Path]:
+    """Paths of 5,002 files, the first and the last of which are called x at a destination."""
     for directory in ("far", "near/between"):
         (tmp_path / directory).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "near")
     paths: list[str | Path] = ["x", *(f"between/{number}" for number in range(5_000)), tmp_path / "far/x"]
     for path in paths:
         Path(path).write_text(str(path))
+    return paths
 
-    def stop(progress: package.Progress) -> None:
-        if progress.committed > 1_000:
-            raise StopError
+
+def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = two_of_one_name(tmp_path, monkeypatch)
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop, limit_rate=40_000)
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=40_000)
     report = package.copy(paths, tmp_path / "out")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert [(failure.kind, failure.name) for failure in report.failures] == [("name-conflict", "x")]
@@ -151,27 +158,17 @@ def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Pat
 def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for directory in ("far", "near/between"):
-        (tmp_path / directory).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "near")
-    between = [f"between/{number}" for number in range(5_000)]
-    paths: list[str | Path] = ["log", *between, tmp_path / "far/log"]
-    for path in between:
-        Path(path).write_text("between")
+    paths = two_of_one_name(tmp_path, monkeypatch)
     young = time.time_ns() + 712_345_678  # a time within the first session
-    for log, text in ((paths[0], "begins"), (paths[-1], "begins, and goes on")):
-        Path(log).write_text(text)
-        os.utime(log, ns=(young, young))
-
-    def stop(progress: package.Progress) -> None:
-        if progress.committed > 1_000:
-            raise StopError
+    for path, text in ((paths[0], "begins"), (paths[-1], "begins, and goes on")):
+        Path(path).write_text(text)
+        os.utime(path, ns=(young, young))
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop, limit_rate=7_000)
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000)
     report = package.copy(paths, tmp_path / "out")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
-    assert (tmp_path / "out/log").read_text() == "begins"
+    assert (tmp_path / "out/x").read_text() == "begins"
 
 
 def test_listing_again_that_was_stopped_leaves_no_run_complete(tmp_path: Path) -> None:
@@ -182,11 +179,7 @@ def test_listing_again_that_was_stopped_leaves_no_run_complete(tmp_path: Path) -
     assert package.copy(source, tmp_path / "out").complete
     for number in range(3_000):
         (source / f"n{number}").write_text("x")
-
-    def stop(progress: package.Progress) -> None:
-        raise StopError
-
     with pytest.raises(StopError):
-        package.copy(source, tmp_path / "out", relist=True, progress=stop, limit_rate=1_000)
+        package.copy(source, tmp_path / "out", relist=True, progress=stop_behind(-1), limit_rate=1_000)
     assert package.status(tmp_path / "out").runs[0].completed is None
     assert package.copy(source, tmp_path / "out").total.written == 3_250
