@@ -51,8 +51,8 @@ def command(
     without fetching it once more. An object that fails does not stop the others: it is noted with its reason, and the
     exit code is 1.
 
-    Nothing else should change DST while a run is under way, or within 5 seconds after it was killed: such changes
-    cannot be told from the run's own.
+    Nothing else should change DST while a run is under way, or within 5 seconds after it was killed, and no directory
+    that was filled meanwhile be moved into it: such files cannot be told from the run's own.
 
     SIZE is a number of bytes or text such as 64MiB or 1.5GB.
     """
