@@ -91,8 +91,8 @@ fn what_is_no_file_of_records_is_refused() {
 
 #[test]
 fn a_file_cut_short_is_an_error_for_all_that_read_it() {
-    // Longer than what two workers read ahead.
-    let (_, bytes) = index(&mut fastrand::Rng::with_seed(30), 2_000_000, 10);
+    let count = 2_000_000; // more than two workers read ahead
+    let (_, bytes) = index(&mut fastrand::Rng::with_seed(30), count, 10);
     let file = Written::new(&bytes);
     let records = file.open(&index_format());
     let mut blocks = records.blocks(None, true);
@@ -117,7 +117,7 @@ fn a_file_cut_short_is_an_error_for_all_that_read_it() {
         assert_eq!(records.aggregate_by("id", &sum("len"), &pool).unwrap_err().kind(), ErrorKind::Changed);
         assert_eq!(records.read_into(&mut vec![0; bytes.len()], &pool).unwrap_err().kind(), ErrorKind::Changed);
     }
-    assert_eq!(records.read_at(999_999, &mut [0; 16]).unwrap_err().kind(), ErrorKind::Changed);
+    assert_eq!(records.read_at(count as u64 - 1, &mut [0; 16]).unwrap_err().kind(), ErrorKind::Changed);
     assert_eq!(records.refresh().unwrap_err().kind(), ErrorKind::Changed);
     records.read_at(0, &mut [0; 16]).unwrap();
 }
