@@ -1,4 +1,4 @@
-//! Tables in the formats whose writers come with Arrow: Parquet and Arrow IPC files.
+//! Tables in the formats that Arrow itself writes: Parquet and Arrow IPC files.
 //!
 //! Not here: what Parquet cannot hold as it is (`parquet_types.rs`).
 
