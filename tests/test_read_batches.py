@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -49,17 +50,100 @@ def test_batches_hold_every_object_in_columns(tmp_path: Path, objects: dict[str,
     assert reader.report.written == len(objects)
 
 
-def test_rows_and_bytes_bound_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> None:
-    for rows, size in ((7, "4MiB"), (10_000, 20_000)):
-        batches = list(package.read(tmp_path / "tree").batches(rows=rows, bytes=size))
+def test_bytes_bound_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> None:
+    for size in (20_000, 4 << 20):
+        batches = list(package.read(tmp_path / "tree").batches(bytes=size))
         assert sum(len(batch) for batch in batches) == len(objects)
-        assert all(len(batch) <= rows for batch in batches)
-        limit = 20_000 if size == 20_000 else 4 << 20
-        assert all(batch.nbytes <= limit or batch.num_rows == 1 for batch in batches)
+        assert all(batch.nbytes <= size or batch.num_rows == 1 for batch in batches)
         assert sum(batch.nbytes for batch in batches) == sum(map(len, objects.values()))
-    for wrong in ({"rows": 0}, {"bytes": 0}, {"bytes": "much"}):
+    for wrong in ({"batch_size": 0}, {"bytes": 0}, {"bytes": "much"}, {"batch_size": 5, "bytes": 5}):
         with pytest.raises(package.ConfigError):
             package.read(tmp_path / "tree").batches(**wrong)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000, 1004, 1005, 100_000])
+@pytest.mark.parametrize("order", [None, "given"])
+def test_a_batch_size_is_exact_until_the_last(
+    tmp_path: Path, objects: dict[str, bytes], batch_size: int, order: Any
+) -> None:
+    def read() -> Any:
+        return package.read([tmp_path / "tree" / name for name in sorted(objects)], order=order).batches(batch_size)
+
+    wanted = [batch_size] * (len(objects) // batch_size) + [len(objects) % batch_size]
+    batches = [pyarrow.record_batch(batch) for batch in read()]
+    for batch in batches:
+        batch.validate(full=True)
+    assert [len(batch) for batch in batches] == [size for size in wanted if size]
+    check(pyarrow.Table.from_batches(batches), objects)
+    if order == "given":
+        assert [name for batch in batches for name in batch["name"].to_pylist()] == sorted(objects)
+    reader = pyarrow.RecordBatchReader.from_stream(read())
+    assert [len(batch) for batch in reader] == [size for size in wanted if size]
+    begun = read()
+    first = pyarrow.table(next(begun))
+    check(pyarrow.concat_tables([first, pyarrow.table(begun)]), objects)
+
+
+def test_a_second_pass_is_refused_and_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+
+    def again() -> Any:
+        return pytest.raises(package.ConfigError, match=r"already consumed.*\n.*call shoal\.read again")
+
+    reader = package.read(tmp_path)
+    assert len(list(reader)) == 1
+    with again():
+        list(reader)
+    assert next(iter_of(reader), "nothing") == "nothing"
+
+    for batch_size in (None, 10):
+        batches = package.read(tmp_path).batches(batch_size)
+        assert len(list(batches)) == 1
+        with again():
+            list(batches)
+        with again():
+            pyarrow.table(batches)
+
+        reader = package.read(tmp_path)
+        batches = reader.batches(batch_size)
+        assert len(pyarrow.table(batches)) == 1
+        assert reader.report is not None
+        assert reader.report.ok
+        with again():
+            pyarrow.table(batches)
+        with again():
+            list(batches)
+        with pytest.raises(package.ConfigError, match="gives batches"):
+            list(reader)
+
+    with package.read(tmp_path) as reader:
+        pass
+    with pytest.raises(package.ConfigError, match="closed"):
+        list(reader)
+
+
+def iter_of(reader: Any) -> Any:
+    """A pass that is under way may be gone on with."""
+    return type("Same", (), {"__iter__": lambda self: self, "__next__": lambda _: next(reader)})()
+
+
+def test_a_pass_may_be_interrupted_and_gone_on_with(tmp_path: Path, objects: dict[str, bytes]) -> None:
+    reader = package.read(tmp_path / "tree")
+    found: list[str] = []
+    while len(found) < len(objects):
+        for obj in reader:
+            found.append(obj.name)
+            if len(found) % 300 == 0:
+                break
+    assert sorted(found) == sorted(objects)
+
+
+def test_a_thread_that_comes_late_finds_nothing_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    reader = package.read(tmp_path)
+    assert len(list(reader)) == 1
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(list, reader).result() == []
 
 
 def test_batches_are_a_stream_for_pyarrow_polars_duckdb_and_pandas(tmp_path: Path, objects: dict[str, bytes]) -> None:
@@ -96,7 +180,6 @@ def test_a_name_that_is_not_utf8_is_a_failure_with_its_reason(tmp_path: Path) ->
     (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"x")
     reader = package.read(tmp_path)
     assert pyarrow.table(reader.batches())["name"].to_pylist() == ["fine"]
-    list(reader)  # the end
     assert reader.report is not None
     assert "UTF-8" in reader.report.failures[0].reason
 
@@ -111,6 +194,10 @@ def test_objects_come_once(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
     reader = package.read(tmp_path)
     next(reader)
+    with pytest.raises(package.ConfigError, match="objects come once"):
+        reader.batches()
+    reader = package.read(tmp_path)
+    reader.batches()
     with pytest.raises(package.ConfigError, match="objects come once"):
         reader.batches()
 

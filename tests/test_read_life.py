@@ -135,7 +135,7 @@ GO_ON = """
     def raises(*_): raise Raised
     in_progress, batches = {in_progress}, {batches}
     reader = shoal.read(sys.argv[1], limit_rate="10MB", progress=raises if in_progress else None)
-    source = reader.batches(rows=20) if batches else reader
+    source = reader.batches(20) if batches else reader
     signal.signal(signal.SIGALRM, raises)
     taken, raised = [], 0
     while reader.report is None:
@@ -178,7 +178,7 @@ def test_a_stream_of_batches_begins_with_what_an_exception_interrupted(
         import pyarrow, shoal, sys
         def raises(progress):
             if progress.run.written: raise ZeroDivisionError
-        batches = shoal.read(sys.argv[1], limit_rate="100kB", progress=raises).batches(rows=10)
+        batches = shoal.read(sys.argv[1], limit_rate="100kB", progress=raises).batches(10)
         rows, raised = 0, 0
         while not raised:
             try:

@@ -31,6 +31,7 @@ __all__ = [
     "default_options",
     "each_failure",
     "escape",
+    "is_array",
     "kinds",
     "limit_copy",
     "limit_read",
@@ -72,6 +73,9 @@ def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]],
 
 def default_options() -> dict[str, Any]:
     """The engine's defaults by the name of the option; sizes in bytes, times in seconds."""
+
+def is_array(object: object) -> bool:  # noqa: A002
+    """Whether an object is an array, or gives itself as one (`__array_interface__`, `__array__`) and as no table."""
 
 def escape(text: str | bytes) -> str:
     """Makes text from strangers safe to show: control, bidirectional and invisible characters come out as escapes."""
@@ -168,11 +172,16 @@ class Batch:
 class Batches:
     """The objects of a reader as batches: an iterator of `Batch`, and an Arrow stream.
 
-    As a stream it can be given to `pyarrow.table`, `polars.DataFrame` or DuckDB as it is.
+    As a stream it can be given to `pyarrow.table`, `polars.DataFrame` or DuckDB as it is. Objects come once: a second
+    pass raises ConfigError, after the stream has been taken too.
     """
 
     def __iter__(self) -> Self:
-        """Itself."""
+        """Itself.
+
+        Raises:
+            ConfigError: This thread has come to the end already, or the reader is closed.
+        """
 
     def __next__(self) -> Batch:
         """The next batch."""
@@ -187,7 +196,8 @@ class Batches:
 class Reader:
     """The objects of a source, as an iterator; `shoal.read` makes one.
 
-    Several threads may take from it. As a context manager it stops the run at the end of the block and waits for its
+    Objects come once: a second pass raises ConfigError. Several threads may take from it; one that begins when nothing
+    is left gets nothing. As a context manager it stops the run at the end of the block and waits for its
     threads. A reader that was begun belongs to its process: in a forked child taking from it raises RuntimeError.
     """
 
@@ -206,17 +216,22 @@ class Reader:
         """The report, once the last object has been taken or the reader was closed; before that None."""
 
     def __iter__(self) -> Self:
-        """Itself."""
+        """Itself.
+
+        Raises:
+            ConfigError: This thread has come to the end already, `batches()` was called, or the reader is closed.
+        """
 
     def __next__(self) -> Object:
         """The next object."""
 
-    def batches(self, *, rows: int = 65_536, bytes: Size | None = None) -> Batches:  # noqa: A002
+    def batches(self, batch_size: int | None = None, *, bytes: Size | None = None) -> Batches:  # noqa: A002
         """The objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
 
         Args:
-            rows: Objects in a batch at the most.
-            bytes: Bytes in a batch at the most, but for one that holds a single object; by default 4 MiB.
+            batch_size: Exactly so many objects are in each batch, but for the last; however many bytes they have.
+            bytes: Without `batch_size`: bytes in a batch at the most, but for one that holds a single object; by
+                default 4 MiB. It has at most 65,536 objects.
 
         Raises:
             ConfigError: The reader has been begun: objects come once.

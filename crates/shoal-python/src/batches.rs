@@ -3,7 +3,7 @@
 //! The bytes are exported where they lie; their memory goes back to the pool when the last consumer has let go of it.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -12,6 +12,7 @@ use arrow_array::{
 };
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::coalesce::BatchCoalescer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -112,22 +113,79 @@ pub fn capsules_of<'py>(
     Ok((schema, PyCapsule::new_with_value(py, array, c"arrow_array")?))
 }
 
+/// Makes batches of one size out of those of any.
+struct Gather {
+    size: usize,
+    rows: Mutex<BatchCoalescer>,
+}
+
+impl Gather {
+    fn new(size: usize) -> Gather {
+        Gather { size, rows: Mutex::new(BatchCoalescer::new(schema(), size)) }
+    }
+
+    /// Takes a batch of at most the size; gives one of the size, once there are so many rows.
+    fn add(&self, batch: RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch.num_rows() == self.size && rows.is_empty() {
+            return Ok(Some(batch)); // as it is: nothing is copied
+        }
+        rows.push_batch(batch)?;
+        Ok(rows.next_completed_batch())
+    }
+
+    /// What is left at the end.
+    fn rest(&self) -> Result<Option<RecordBatch>, ArrowError> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.finish_buffered_batch()?;
+        Ok(rows.next_completed_batch())
+    }
+}
+
 /// The batches of a reader: an iterator, and a stream for whoever takes Arrow streams.
 #[pyclass(frozen, module = "shoal")]
 pub struct Batches {
-    pub reader: Py<Reader>,
+    reader: Py<Reader>,
+    /// `None`: batches of any size, as they come.
+    gather: Option<Arc<Gather>>,
+}
+
+impl Batches {
+    pub fn new(reader: Py<Reader>, size: Option<usize>) -> Batches {
+        Batches { reader, gather: size.map(|size| Arc::new(Gather::new(size))) }
+    }
+}
+
+/// The batch that a chunk completes.
+fn add(gather: Option<&Gather>, chunk: Chunk) -> Result<Option<RecordBatch>, ArrowError> {
+    let batch = record_batch(chunk)?;
+    match gather {
+        Some(gather) => gather.add(batch),
+        None => Ok(Some(batch)),
+    }
 }
 
 #[pymethods]
 impl Batches {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().reader.get().begin_pass(py)?;
+        Ok(slf)
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        match self.reader.get().next_chunk(py)? {
-            Some(chunk) => Ok(Some(Batch(record_batch(chunk).map_err(broken)?))),
-            None => Ok(None),
+        let (reader, gather) = (self.reader.get(), self.gather.as_deref());
+        loop {
+            let Some(chunk) = reader.next_chunk(py)? else {
+                let gather = gather.filter(|_| !reader.is_closed());
+                return match gather.map_or(Ok(None), Gather::rest).map_err(broken)? {
+                    Some(rest) => Ok(Some(Batch(rest))),
+                    None => reader.end(py).map(|()| None),
+                };
+            };
+            // Joining copies the bytes.
+            if let Some(batch) = py.detach(|| add(gather, chunk)).map_err(broken)? {
+                return Ok(Some(Batch(batch)));
+            }
         }
     }
 
@@ -144,22 +202,36 @@ impl Batches {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        let stream = Stream(self.reader.get().flow(py)?);
+        let reader = self.reader.get();
+        reader.begin_pass(py)?;
+        let stream = Stream { flow: reader.flow(py)?, gather: self.gather.clone() };
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(stream)), c"arrow_array_stream")
     }
 }
 
 /// Takes batches on whatever thread the consumer likes. It cannot look for signals there: whoever holds the interpreter may
 /// be waiting for it.
-struct Stream(Arc<Flow>);
+struct Stream {
+    flow: Arc<Flow>,
+    gather: Option<Arc<Gather>>,
+}
 
 impl Iterator for Stream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.0.wait() {
-            Waited::Chunk(chunk) => Some(record_batch(chunk)),
-            Waited::End => self.0.failure().map(|line| Err(ArrowError::ExternalError(line.into()))),
+        let gather = self.gather.as_deref();
+        loop {
+            let batch = match self.flow.wait() {
+                Waited::Chunk(chunk) => add(gather, chunk),
+                Waited::End => match gather.map_or(Ok(None), Gather::rest) {
+                    Ok(None) => return self.flow.end_stream().map(|line| Err(ArrowError::ExternalError(line.into()))),
+                    rest => rest,
+                },
+            };
+            if let Some(batch) = batch.transpose() {
+                return Some(batch);
+            }
         }
     }
 }

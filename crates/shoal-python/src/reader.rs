@@ -1,10 +1,12 @@
 //! `Reader`: the iterator of `shoal.read`. The run goes on in the background; the caller's thread takes what it brings.
 //!
 //! Waiting is done without the interpreter, 50 ms at a time, with a look for signals in between. Several threads may take
-//! from one reader: no lock is held across a call into Python.
+//! from one reader: no lock is held across a call into Python. Objects come once: a second pass is refused.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -64,6 +66,8 @@ pub struct Reader {
     teller: Mutex<Teller>,
     /// Called at the end, once.
     ended: Mutex<Option<Py<PyAny>>>,
+    /// Its objects come as batches.
+    batched: AtomicBool,
 }
 
 struct Recipe {
@@ -82,6 +86,9 @@ struct Current {
     later: VecDeque<Chunk>,
     /// The end has been told: an error once, from then on nothing.
     over: bool,
+    /// Who was told. A thread that shares the work may come late and find nothing; whoever was told begins a second pass.
+    told: HashSet<ThreadId>,
+    closed: bool,
 }
 
 /// The run and the consumer's end of it.
@@ -90,6 +97,10 @@ pub struct Flow {
     delivery: Option<Delivery>,
     run: Option<Background>,
     raises: bool,
+    /// All has been taken.
+    ended: AtomicBool,
+    /// An Arrow stream was told so.
+    streamed: AtomicBool,
     /// Taken when a signal handler or the progress function raised: nothing was handed out then, so these come first.
     put_back: Mutex<VecDeque<Chunk>>,
 }
@@ -109,7 +120,14 @@ impl Flow {
         };
         let transfer = Transfer::new(recipe.source, front, recipe.options);
         let run = Background::start(py, transfer, move || sink.end())?;
-        Ok(Flow { delivery: Some(delivery), run: Some(run), raises: recipe.raises, put_back: Mutex::default() })
+        Ok(Flow {
+            delivery: Some(delivery),
+            run: Some(run),
+            raises: recipe.raises,
+            ended: AtomicBool::new(false),
+            streamed: AtomicBool::new(false),
+            put_back: Mutex::default(),
+        })
     }
 
     fn put_back(&self) -> MutexGuard<'_, VecDeque<Chunk>> {
@@ -120,7 +138,18 @@ impl Flow {
         if let Some(chunk) = self.put_back().pop_front() {
             return Next::Chunk(chunk);
         }
-        self.delivery.as_ref().map_or(Next::End, |delivery| delivery.next(wait))
+        let next = self.delivery.as_ref().map_or(Next::End, |delivery| delivery.next(wait));
+        if matches!(next, Next::End) {
+            self.ended.store(true, Relaxed);
+        }
+        next
+    }
+
+    /// An Arrow stream has come to the end; why the run could not go on, as one line.
+    pub fn end_stream(&self) -> Option<String> {
+        self.streamed.store(true, Relaxed);
+        let outcome = self.run.as_ref()?.outcome()?;
+        outcome.error.as_ref().map(|error| error.line())
     }
 
     fn run(&self) -> PyResult<&Background> {
@@ -137,12 +166,6 @@ impl Flow {
                 Next::Nothing => {}
             }
         }
-    }
-
-    /// Why the run could not go on, as one line; after the end.
-    pub fn failure(&self) -> Option<String> {
-        let outcome = self.run.as_ref()?.outcome()?;
-        outcome.error.as_ref().map(|error| error.line())
     }
 
     fn stop(&self) {
@@ -190,7 +213,7 @@ impl Reader {
         }
     }
 
-    /// The next chunk, or `None` at the end; the error that ended the run is raised once.
+    /// The next chunk, or `None` when all have been taken; the end is still to be told then.
     pub fn next_chunk(&self, py: Python<'_>) -> PyResult<Option<Chunk>> {
         if self.current().over {
             // Another thread came to the end while this one put a chunk back.
@@ -212,15 +235,47 @@ impl Reader {
             match next {
                 Next::Chunk(chunk) => return Ok(Some(chunk)),
                 Next::Nothing => {}
-                Next::End => {
-                    // Before `over` is set: where a signal handler raises in it, the next call still tells the run's error.
-                    self.tell_end(py)?;
-                    if std::mem::replace(&mut self.current().over, true) {
-                        return Ok(None);
-                    }
-                    return self.conclude(py, &flow).map(|()| None);
-                }
+                Next::End => return Ok(None),
             }
+        }
+    }
+
+    /// Tells the end; the error that ended the run is raised once.
+    pub fn end(&self, py: Python<'_>) -> PyResult<()> {
+        // Before `over` is set: where a signal handler raises in it, the next call still tells the run's error.
+        self.tell_end(py)?;
+        let was_over = {
+            let mut current = self.current();
+            current.told.insert(std::thread::current().id());
+            std::mem::replace(&mut current.over, true)
+        };
+        match self.flow.get() {
+            Some(flow) if !was_over => self.conclude(py, flow),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a pass over what has been consumed.
+    pub fn begin_pass(&self, py: Python<'_>) -> PyResult<()> {
+        let current = self.current();
+        if current.closed {
+            return Err(closed(py));
+        }
+        let streamed = self.flow.get().is_some_and(|flow| flow.streamed.load(Relaxed));
+        match streamed || current.told.contains(&std::thread::current().id()) {
+            true => Err(config_error(py, "already consumed: objects come once", Some("call shoal.read again"))),
+            false => Ok(()),
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.current().closed
+    }
+
+    fn check_not_batched(&self, py: Python<'_>) -> PyResult<()> {
+        match self.batched.load(Relaxed) {
+            true => Err(config_error(py, "this reader gives batches: take them from what batches() gave", None)),
+            false => Ok(()),
         }
     }
 
@@ -297,11 +352,14 @@ impl Reader {
             current: Mutex::default(),
             teller: Mutex::new(Teller::new(progress)),
             ended: Mutex::new(Some(ended)),
+            batched: AtomicBool::new(false),
         })
     }
 
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().check_not_batched(py)?;
+        slf.get().begin_pass(py)?;
+        Ok(slf)
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Object>> {
@@ -317,7 +375,8 @@ impl Reader {
                     return Ok(Some(object));
                 }
             }
-            let Some(chunk) = self.next_chunk(py)? else { return Ok(None) };
+            self.check_not_batched(py)?;
+            let Some(chunk) = self.next_chunk(py)? else { return self.end(py).map(|()| None) };
             let mut current = self.current();
             match current.chunk {
                 None => current.chunk = Some((chunk, 0)),
@@ -326,34 +385,47 @@ impl Reader {
         }
     }
 
-    /// The objects as Arrow record batches of at most `rows` objects and `bytes` bytes, but for a batch of one object.
-    #[pyo3(signature = (*, rows=BATCH_ROWS, bytes=None), text_signature = "(self, *, rows=65536, bytes=None)")]
-    fn batches(slf: Py<Self>, py: Python<'_>, rows: usize, bytes: Option<Bound<'_, PyAny>>) -> PyResult<Batches> {
+    /// The objects as Arrow record batches: of exactly `batch_size` objects until the last, or of at most `bytes` bytes.
+    #[pyo3(signature = (batch_size=None, *, bytes=None), text_signature = "(self, batch_size=None, *, bytes=None)")]
+    fn batches(
+        slf: Py<Self>,
+        py: Python<'_>,
+        batch_size: Option<usize>,
+        bytes: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Batches> {
+        if batch_size == Some(0) {
+            return Err(config_error(py, "batch_size is not a whole number of 1 or more: 0", None));
+        }
+        if batch_size.is_some() && bytes.is_some() {
+            return Err(config_error(py, "batch_size and bytes exclude each other: a batch has one measure", None));
+        }
         let bytes = match bytes {
             Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "bytes"))?.extract()?,
             None => BATCH_BYTES,
         };
-        if rows == 0 {
-            return Err(config_error(py, "rows is not a whole number of 1 or more: 0", None));
-        }
-        {
-            let reader = slf.get();
-            let mut recipe = reader.recipe();
-            let Some(recipe) = recipe.as_mut() else {
+        let rows = batch_size.unwrap_or(BATCH_ROWS).min(BATCH_ROWS);
+        let reader = slf.get();
+        let mut recipe = reader.recipe();
+        match recipe.as_mut().filter(|_| !reader.batched.load(Relaxed)) {
+            Some(recipe) => {
+                recipe.deliver = Deliver { rows, bytes, apart: false, utf8_names: true, ..recipe.deliver.clone() };
+            }
+            None => {
                 drop(recipe);
                 let why = "this reader is being read already: its objects come once";
                 return Err(config_error(py, why, Some("call batches() before anything else, or shoal.read again")));
-            };
-            recipe.deliver = Deliver { rows, bytes, apart: false, utf8_names: true, ..recipe.deliver.clone() };
+            }
         }
-        Ok(Batches { reader: slf })
+        reader.batched.store(true, Relaxed);
+        drop(recipe);
+        Ok(Batches::new(slf, batch_size))
     }
 
     /// Stops the run, if it is still going, and waits until its threads have ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.recipe().take());
         // What was taken and not given out is dropped outside the lock.
-        drop(std::mem::replace(&mut *self.current(), Current { over: true, ..Current::default() }));
+        drop(std::mem::replace(&mut *self.current(), Current { over: true, closed: true, ..Current::default() }));
         if let Some(flow) = self.flow.get() {
             let run = flow.run()?;
             run.check_process("this reader")?;
@@ -375,7 +447,8 @@ impl Reader {
     /// The report, once the last object has been taken or the reader was closed; before that None.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(flow) = self.flow.get().filter(|_| self.current().over) else { return Ok(None) };
+        let over = |flow: &&Arc<Flow>| self.current().over || flow.ended.load(Relaxed);
+        let Some(flow) = self.flow.get().filter(over) else { return Ok(None) };
         let run = flow.run()?;
         run.check_process("this reader")?;
         py.detach(|| run.outcome()).map(|outcome| report::report(py, &outcome.report)).transpose()
