@@ -120,7 +120,13 @@ def test_what_is_no_data_is_a_failure_of_its_id_alone(job: Job) -> None:
 
     assert (counts[0], counts[2]) == (9, 1)
     ((name, kind, reason),) = failures
-    assert (name, kind) == ("data-0003.csv", "function")
+    assert (name, kind) == ("data-0003.csv", "encoding")
+    assert "not an int" in reason
+
+    job.module("def make(number): return number if number == 3 else b'x'")
+    _, failures = job.run("range(10)", name="{}.bin")
+    ((name, kind, reason),) = failures
+    assert (name, kind) == ("3.bin", "function")
     assert "int" in reason
 
 

@@ -70,12 +70,20 @@ def save(
     This thread only iterates; files are written by threads that do not need the interpreter. An item is asked for only
     while there is room for it, the first one when the destination is ready.
 
-    **Data** is `bytes`, `str` (saved as UTF-8) or anything with a buffer, such as `bytearray`, `memoryview`, `array` or
-    `mmap`. Tables (Polars, PyArrow, pandas, DuckDB: whatever has `__arrow_c_stream__` or `__arrow_c_array__`) and NumPy
-    arrays are written in the format that the name's ending says, by the threads that write: tables as `.csv`,
-    `.parquet` (Snappy), `.arrow` or `.feather` (both the Arrow IPC file format), `.jsonl` or `.ndjson`; arrays as
-    `.npy` or, up to two dimensions, `.csv`. An array with another ending is saved as its bytes in C order, a table is
-    then a failure, and so is a masked array.
+    **Data** is `bytes`, `str` (saved as UTF-8) or anything with a buffer of bytes, such as `bytearray`, `memoryview` or
+    `mmap`: these are saved as they are. What else an object can be is said by the ending of its name:
+
+    - `.csv`: a table, or an array of up to two dimensions
+    - `.parquet` (Snappy), `.arrow` or `.feather` (both the Arrow IPC file format): a table
+    - `.jsonl` or `.ndjson`: a table, or a list of dicts
+    - `.json`: a dict or a list of what JSON has: dicts with text as keys, lists, text, numbers, `True`, `False`, `None`
+    - `.npy`: an array
+    - `.npz`: an array, or a dict of arrays by name; uncompressed
+    - any other, or none: an array or buffer is saved as its bytes in C order, and a table is a failure
+
+    A table is whatever has `__arrow_c_stream__` or `__arrow_c_array__` (Polars, PyArrow, pandas, DuckDB), an array
+    whatever has `__array_interface__` or `__array__` and is no table. What an ending does not take, or cannot hold, is
+    a failure of its object; so is a masked array. JSON has no NaN and no infinity: they are `null`.
 
     Whatever can change is copied before the next item is asked for, so that it may be filled again, or a stream or
     result be followed by the next. Only `bytes`, `str`, what `shoal.read` gave, and arrays and views of those are not.
@@ -84,8 +92,8 @@ def save(
     have, is a failure of its object.
 
     An exception raised by `items` is passed on, after what came before it has been saved; so is the `TypeError` for an
-    item that is no pair. After Ctrl-C that takes at most 1.5 s. A note on the exception says how many were saved, and
-    `.report` says all of it.
+    item that is no pair, or whose data no ending takes. After Ctrl-C that takes at most 1.5 s. A note on the exception
+    says how many were saved, and `.report` says all of it.
 
     Args:
         items: Any iterable of pairs; a generator is never asked for more than there is room for.
@@ -121,7 +129,7 @@ def save(
 
     Raises:
         ConfigError: An argument is wrong.
-        TypeError: `items` is not iterable, or an item is not a pair of a name and data.
+        TypeError: `items` is not iterable, or an item is not a pair of a name and data that can be saved.
         ObjectError: An object failed and `on_error` is `"raise"`.
         RunError: The run cannot go on (destination full, other items under the same `source_id`).
         KeyboardInterrupt: Ctrl-C. The journal is intact.

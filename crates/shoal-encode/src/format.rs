@@ -34,10 +34,16 @@ impl Format {
     /// Only the last ending counts, so `a.csv.gz` is none: nothing here compresses.
     #[must_use]
     pub fn of_name(name: &[u8]) -> Option<Self> {
+        let ending = Self::ending(name)?;
+        Self::ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known.as_bytes())).map(|(_, format)| *format)
+    }
+
+    /// The ending of a name's last component, without its dot.
+    #[must_use]
+    pub fn ending(name: &[u8]) -> Option<&[u8]> {
         let component = name.rsplit(|byte| *byte == b'/').next()?;
         let dot = component.iter().rposition(|byte| *byte == b'.')?;
-        let ending = &component[dot + 1..];
-        Self::ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known.as_bytes())).map(|(_, format)| *format)
+        Some(&component[dot + 1..])
     }
 
     /// The ending that stands for the format, without its dot.

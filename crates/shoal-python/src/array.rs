@@ -30,7 +30,7 @@ unsafe impl Sync for Array {}
 impl Array {
     /// Takes an array in; `None`: the object is none. The inner error: it is one that cannot be saved; why.
     pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Array, String>>> {
-        if !object.hasattr("__array_interface__")? {
+        if !is_array(object)? {
             return Ok(None);
         }
         match owned(object) {
@@ -69,6 +69,13 @@ fn owned(object: &Bound<'_, PyAny>) -> PyResult<Result<Array, String>> {
         return Ok(Err(MASKED.to_owned()));
     }
     interface(&object.py().import("numpy")?.call_method1("array", (object,))?).map(Ok)
+}
+
+/// Whether it is an array, or gives itself as one. (Tables do too, but as one they lose their nulls and types.)
+#[pyfunction]
+pub fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_arrow = || Ok::<_, PyErr>(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?);
+    Ok(object.hasattr("__array_interface__")? || (object.hasattr("__array__")? && !is_arrow()?))
 }
 
 /// Why a masked array is not saved.

@@ -1,5 +1,5 @@
 //! What a user may save as the data of an object, and how lanes come to its bytes without the interpreter: bytes, text and
-//! buffers as they are, tables (`table.rs`) and arrays (`array.rs`) in the format that the name's ending says.
+//! buffers as they are, tables (`table.rs`) and arrays (`array.rs`) in the format that the name's ending says (`ending.rs`).
 //!
 //! A Python object is looked at once, on the thread that iterates: only what nothing can change is borrowed, all else is
 //! copied before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
@@ -16,7 +16,8 @@ use shoal_engine::display::escape;
 use shoal_engine::source::items::Item;
 use shoal_engine::{Error, Kind, Result};
 
-use crate::array::{Array, MASKED, is_masked, never_changes};
+use crate::array::{Array, MASKED, is_array, is_masked, never_changes};
+use crate::ending::{Ending, compresses, formless};
 use crate::table::Table;
 
 /// Memory of a Python object that is held beside it.
@@ -117,6 +118,15 @@ fn class(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
+/// The class of an object with its article.
+fn a(object: &Bound<'_, PyAny>) -> String {
+    match class(object) {
+        none if none == "NoneType" => "None".to_owned(),
+        class if class.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']) => format!("an {class}"),
+        class => format!("a {class}"),
+    }
+}
+
 /// The bytes of a name, and why it cannot be one.
 pub fn name<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<(Cow<'a, [u8]>, Option<Data>)> {
     if let Ok(text) = object.cast::<PyString>() {
@@ -160,34 +170,49 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
             }
         });
     }
-    let format = Format::of_name(name);
-    if let Some(table) = Table::import(object)? {
-        return Ok(match (table, format) {
-            (Err(why), _) => Data::Refused(Kind::Encoding, why),
-            (Ok(table), Some(format)) => Data::Table(table, format, options),
-            (Ok(_), None) => Data::Refused(Kind::Encoding, formless()),
-        });
-    }
-    // With another ending an array is saved as the bytes that it is.
-    if let Some(format) = format
-        && let Some(array) = Array::import(object)?
-    {
-        return Ok(match array {
-            Ok(array) => Data::Array(array, format, options),
-            Err(why) => Data::Refused(Kind::Encoding, why),
-        });
-    }
-    match is_masked(object)? {
-        true => Ok(Data::Refused(Kind::Encoding, MASKED.to_owned())),
-        false => buffer(object),
+    match Ending::of(name) {
+        Some(ending) => in_format(object, ending, options),
+        None => as_it_is(object, name),
     }
 }
 
-/// What a table's name may end in.
-fn formless() -> String {
-    let endings = Format::ENDINGS.iter().filter(|(_, format)| *format != Format::Npy);
-    let endings: Vec<String> = endings.map(|(ending, _)| format!(".{ending}")).collect();
-    format!("a table is written in the format that its name's ending says: {}", endings.join(", "))
+/// The data of an item whose name says what the file holds.
+fn in_format(object: &Bound<'_, PyAny>, ending: Ending, options: shoal_encode::Options) -> PyResult<Data> {
+    let refused = |why| Data::Refused(Kind::Encoding, why);
+    match ending.written_in_python(object, options)? {
+        Some(Ok(bytes)) => return Ok(of_bytes(bytes)),
+        Some(Err(why)) => return Ok(refused(why)),
+        None => {}
+    }
+    if let Ending::Format(format) = ending {
+        if let Some(table) = Table::import(object)? {
+            return Ok(table.map_or_else(refused, |table| Data::Table(table, format, options)));
+        }
+        if let Some(array) = Array::import(object)? {
+            return Ok(array.map_or_else(refused, |array| Data::Array(array, format, options)));
+        }
+    }
+    // Other bytes are as they are; elements of several bytes would be what the ending does not say.
+    let of_single_bytes = |buffer: PyUntypedBuffer| buffer.item_size() == 1;
+    if !is_array(object)? && PyUntypedBuffer::get(object).is_ok_and(of_single_bytes) {
+        return buffer(object);
+    }
+    Ok(refused(format!("a .{ending} file takes {}, or bytes and text as they are, not {}", ending.takes(), a(object))))
+}
+
+/// The data of an item with a name of another kind: an array is saved as the bytes that it is.
+fn as_it_is(object: &Bound<'_, PyAny>, name: &[u8]) -> PyResult<Data> {
+    let refused = |why: &str| Ok(Data::Refused(Kind::Encoding, why.to_owned()));
+    if let Some(table) = Table::import(object)? {
+        return refused(&table.map_or_else(|why| why, |_| formless()));
+    }
+    if is_masked(object)? {
+        return refused(MASKED);
+    }
+    match is_array(object)? && compresses(name) {
+        true => refused("nothing here compresses: leave the ending out, or save the bytes of a compressed file"),
+        false => buffer(object),
+    }
 }
 
 fn of_bytes(bytes: Bound<'_, PyBytes>) -> Data {

@@ -8,6 +8,7 @@ mod at_exit;
 mod background;
 mod batches;
 mod data;
+mod ending;
 mod errors;
 mod fork;
 mod generate;
@@ -31,6 +32,8 @@ use pyo3::prelude::*;
 // Until a stress test has run on a free-threaded interpreter, importing this module keeps the GIL on.
 #[pymodule(gil_used = true)]
 mod _shoal {
+    #[pymodule_export]
+    use crate::array::is_array;
     #[pymodule_export]
     use crate::batches::{Batch, Batches};
     #[pymodule_export]

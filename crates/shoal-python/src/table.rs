@@ -4,10 +4,13 @@
 //! query of its connection, and a table may lie in memory that its producer fills again. Not here: how rows become bytes, and
 //! how they are copied (the crate `shoal-encode`).
 
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
-use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{RecordBatch, RecordBatchReader, StructArray};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, ArrayReader, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use shoal_encode::copied;
@@ -64,9 +67,9 @@ fn stream(capsule: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {
     // SAFETY: a capsule of this name holds this struct; it is moved out, which leaves an empty one that needs no release.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
     let read = || {
-        let reader = RecordBatchStreamReader::try_new(stream)?;
-        let schema = reader.schema();
-        let rows = reader.map(|batch| copied(&batch?)).collect::<Result<_, _>>()?;
+        let reader = ArrayStreamReader::try_new(stream)?;
+        let schema = columns(reader.field())?;
+        let rows = reader.map(|array| rows(&array?, &schema)).collect::<Result<_, _>>()?;
         Ok(Table { schema, rows })
     };
     Ok(capsule.py().detach(read))
@@ -82,14 +85,30 @@ fn array(capsules: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {
     // SAFETY: capsules of these names hold these structs; they are moved out, which leaves empty ones.
     let (schema, array) =
         unsafe { (FFI_ArrowSchema::from_raw(schema.as_ptr().cast()), FFI_ArrowArray::from_raw(array.as_ptr().cast())) };
-    let batch = || {
+    let read = || {
+        let schema_of_rows = columns(&Field::try_from(&schema)?)?;
         // SAFETY: the producer promises that the array is of this schema.
-        let data = unsafe { from_ffi(array, &schema) }?;
-        match data.data_type() {
-            DataType::Struct(_) if data.null_count() == 0 => Ok(RecordBatch::from(StructArray::from(data))),
-            DataType::Struct(_) => Err(ArrowError::SchemaError("a row of a table cannot be null".to_owned())),
-            other => Err(ArrowError::SchemaError(format!("an array of {other} is no table"))),
-        }
+        let array = make_array(unsafe { from_ffi(array, &schema) }?);
+        Ok(Table { rows: vec![rows(&array, &schema_of_rows)?], schema: schema_of_rows })
     };
-    Ok(batch().and_then(|batch| Ok(Table { schema: batch.schema(), rows: vec![copied(&batch)?] })))
+    Ok(read())
+}
+
+/// The columns of a table, which Arrow's C interface gives as the parts of a struct.
+fn columns(row: &Field) -> Result<SchemaRef, ArrowError> {
+    match row.data_type() {
+        DataType::Struct(fields) => Ok(Arc::new(Schema::new_with_metadata(fields.clone(), row.metadata().clone()))),
+        other => Err(ArrowError::SchemaError(format!(
+            "values of type {other} are no table: make them a column of one, or an array with to_numpy()"
+        ))),
+    }
+}
+
+/// A copy of rows.
+fn rows(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let Some(rows) = array.as_struct_opt().filter(|rows| rows.null_count() == 0) else {
+        return Err(ArrowError::SchemaError("a row of a table cannot be null: make it a column of one".to_owned()));
+    };
+    let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    copied(&RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &count)?)
 }

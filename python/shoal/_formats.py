@@ -1,0 +1,78 @@
+"""Files that Python's own libraries write for `save` and `generate`: JSON of Python's values, and NumPy's `.npz`.
+
+The binding (`ending.rs`) calls them on the thread that iterates. Not here: tables and single arrays (`shoal-encode`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from typing import Any
+
+from shoal import _shoal
+
+
+def json_file(value: object) -> bytes:
+    """Returns a value as JSON in UTF-8, NaN and the infinities as `null`.
+
+    Raises:
+        TypeError: It holds something that JSON has no form for, such as a date or a key that is no text.
+        ValueError: It holds itself, or text that has no UTF-8 form.
+        RecursionError: It is nested too deeply.
+    """
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def json_lines(rows: list[Any] | tuple[Any, ...], final_newline: bool) -> bytes:
+    """Returns a list of dicts as JSON lines.
+
+    Raises:
+        TypeError: A row is no dict; or as `json_file`, which see for the others too.
+    """
+    for at, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise TypeError(f"row {at} (counted from 0) is a {type(row).__name__}, not a dict")
+    lines = b"\n".join(json_file(row) for row in rows)
+    return lines + b"\n" if rows and final_newline else lines
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        for key in value:
+            # json would make it text, and 1 and "1" the same key twice.
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is a {type(key).__name__}, and JSON has only text: str(key)")
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def npz_file(arrays: Any) -> bytes:
+    """Returns an array, named `arr_0` as `numpy.savez` does, or a dict of arrays by name, as `.npz`, uncompressed.
+
+    Raises:
+        TypeError: A name is no text, or what it names is no array.
+        ValueError: An array holds Python objects or has a mask, or a name cannot stand in an archive.
+    """
+    import numpy as np
+
+    named = arrays if isinstance(arrays, dict) else {"arr_0": arrays}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, array in named.items():
+            if not isinstance(name, str):
+                raise TypeError(f"the name {name!r} of an array is a {type(name).__name__}, not text")
+            if not _shoal.is_array(array):
+                raise TypeError(f"{name!r} is a {type(array).__name__}, not an array")
+            if isinstance(array, np.ma.MaskedArray):
+                raise ValueError(f"{name!r} is a masked array: save array.filled(value), or array.data and array.mask")
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+        if archive.namelist() != [f"{name}.npy" for name in named]:
+            raise ValueError("a name cannot stand in an archive: it has a NUL")
+    return out.getvalue()
