@@ -124,3 +124,76 @@ def test_two_columns_of_one_name_are_refused_in_json_lines(tmp_path: Path) -> No
     assert '"x"' in refused(tmp_path, "a.jsonl", twins)
     inner = pyarrow.table({"s": pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], ["y", "y"])})
     assert '"y"' in refused(tmp_path, "b.jsonl", inner)
+
+
+def test_a_uuid_is_one_to_other_readers_of_parquet(tmp_path: Path) -> None:
+    table = pyarrow.table({"id": pyarrow.array([bytes(16), None, b"0123456789abcdef"], pyarrow.uuid())})
+    path = saved(tmp_path, "a.parquet", table)
+    assert parquet.read_table(path).equals(table)
+    found = duckdb.sql(f"SELECT typeof(id), id::VARCHAR FROM '{path}'").fetchall()
+    assert found == [("UUID", str(value) if value else None) for value in table["id"].to_pylist()]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])
+def test_dictionaries_of_parts_that_have_more_values_together_than_their_keys_count_are_joined(
+    tmp_path: Path, ending: str
+) -> None:
+    words = [f"word {number}" for number in range(300)]
+    kind = pyarrow.dictionary(pyarrow.int8(), pyarrow.string())
+    parts = [pyarrow.array(words[at : at + 100]).dictionary_encode().cast(kind) for at in (0, 100, 200)]
+    path = saved(tmp_path, f"a.{ending}", pyarrow.table({"word": pyarrow.chunked_array(parts), "n": range(300)}))
+    if ending == "parquet":
+        assert parquet.read_table(path)["word"].to_pylist() == words
+    elif ending == "arrow":
+        assert pyarrow.ipc.open_file(path).read_all()["word"].to_pylist() == words
+    else:
+        lines = path.read_text().splitlines()
+        wanted = ["word,n"] * (ending == "csv")
+        wanted += [f"{word},{n}" if ending == "csv" else f'{{"word":"{word}","n":{n}}}' for n, word in enumerate(words)]
+        assert lines == wanted
+
+
+def test_keys_that_suffice_keep_their_type(tmp_path: Path) -> None:
+    kind = pyarrow.dictionary(pyarrow.int8(), pyarrow.string())
+    parts = [pyarrow.array(list(text)).dictionary_encode().cast(kind) for text in ("abc", "cde")]
+    table = pyarrow.table({"letter": pyarrow.chunked_array(parts)})
+    found = parquet.read_table(saved(tmp_path, "a.parquet", table))
+    assert (found["letter"].type, found["letter"].to_pylist()) == (kind, list("abccde"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "jsonl"])
+def test_a_column_that_polars_gives_in_a_form_of_its_own_is_refused_by_name(tmp_path: Path, ending: str) -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    # Of objects it gives their addresses in memory.
+    for name, kind, values in [
+        ("thing", "Object", [object(), None]),
+        ("none", "Null", [None, None]),
+        ("wide", "Int128", [2**100, None]),
+    ]:
+        frame = polars.DataFrame({"n": [1, 2], name: polars.Series(values, dtype=getattr(polars, kind))})
+        assert f'column "{name}" has Polars\' type {kind}' in refused(tmp_path, f"{kind}.{ending}", frame)
+    saved(tmp_path, f"a.{ending}", polars.DataFrame({"Object": ["Object"], "Null": ["Int128"]}))
+
+
+def test_a_map_with_a_key_twice_is_refused_in_json_lines(tmp_path: Path) -> None:
+    kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+    for twice in ([[("a", 1), ("a", 2)]], [None, [("b", 1)], [("a", 1), ("b", 1), ("a", 1)]]):
+        table = pyarrow.table({"m": pyarrow.array(twice, kind)})
+        assert 'the key "a" twice' in refused(tmp_path, "a.jsonl", table)
+        assert 'the key "a" twice' in refused(
+            tmp_path, "a.jsonl", pyarrow.table({"l": pyarrow.array([twice], pyarrow.list_(kind))})
+        )
+    path = saved(tmp_path, "b.jsonl", pyarrow.table({"m": pyarrow.array([[("a", 1)], [("a", 2)], None], kind)}))
+    assert [json.loads(line)["m"] for line in path.read_text().splitlines()] == [{"a": 1}, {"a": 2}, None]
+
+
+@pytest.mark.parametrize("values", [[1, None], [None], [None, None], [1, None, 2]])
+@pytest.mark.parametrize("header", [True, False])
+def test_without_a_final_line_end_a_last_null_is_still_a_line(tmp_path: Path, values: list[Any], header: bool) -> None:
+    table = pyarrow.table({"x": pyarrow.array(values, pyarrow.int64())})
+    report = package.save([("a.csv", table)], tmp_path / "out", header=header, final_newline=False)
+    assert report.ok
+    lines = (tmp_path / "out/a.csv").read_text()
+    expected = ["x"] * header + ["" if value is None else str(value) for value in values]
+    assert lines.splitlines() == expected
+    assert lines.endswith("\n") == (values[-1] is None)

@@ -1,12 +1,13 @@
 //! JSON lines: one object a line, with `null` for nulls, so that every line has every key.
 //!
 //! JSON has no word for NaN and the infinities: they are `null` too. Dates and times are text in ISO 8601; one that lies
-//! beyond what that form can say is an error, as is a table with two columns of one name, of which readers keep one.
+//! beyond what that form can say is an error. So are two columns of one name and a key twice in a map: readers keep one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Array, RecordBatch, RecordBatchReader};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, MapArray, RecordBatch, RecordBatchReader};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
@@ -56,6 +57,19 @@ pub(crate) fn refuse_twins(schema: &Schema) -> Result<(), Error> {
     Ok(())
 }
 
+fn refuse_twin_keys(map: &MapArray) -> Result<(), ArrowError> {
+    // Other keys are refused anyway.
+    let Some(keys) = map.keys().as_string_opt::<i32>() else { return Ok(()) };
+    for row in (0..map.len()).filter(|&row| map.is_valid(row)) {
+        let ends = &map.value_offsets()[row..=row + 1];
+        let mut seen = HashSet::new();
+        if let Some(twin) = (ends[0]..ends[1]).map(|at| keys.value(at as usize)).find(|key| !seen.insert(*key)) {
+            return Err(ArrowError::JsonError(format!("a map has the key {twin:?} twice, and an object only once")));
+        }
+    }
+    Ok(())
+}
+
 /// Encodes dates and times, and keeps the first error: Arrow's own encoder writes its text as the value.
 #[derive(Clone, Debug, Default)]
 struct Times(Arc<Mutex<Option<ArrowError>>>);
@@ -74,6 +88,9 @@ impl EncoderFactory for Times {
         _options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
         const DISPLAY: FormatOptions<'static> = FormatOptions::new().with_display_error(false);
+        if let Some(map) = array.as_map_opt() {
+            refuse_twin_keys(map)?;
+        }
         if !array.data_type().is_temporal() {
             return Ok(None);
         }

@@ -5,9 +5,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_cast::cast;
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -19,6 +20,8 @@ use crate::{Codec, Error, Statistics, TableOptions};
 /// Appends a Parquet file, compressed with Snappy.
 pub(crate) fn write_parquet(reader: &mut dyn RecordBatchReader, out: &mut Vec<u8>) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .parquet", &cause);
+    let mut joined = joined(reader)?;
+    let reader: &mut dyn RecordBatchReader = joined.as_mut().map_or(reader, |joined| joined);
     let schema = schema_of(&reader.schema())?;
     let properties = properties(&TableOptions::default());
     let mut writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties)).map_err(failed)?;
@@ -55,18 +58,13 @@ pub(crate) fn write_arrow(
     mut each: impl FnMut(usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let failed = |cause| Error::arrow("writing the table as .arrow", &cause);
-    let schema = reader.schema();
-    let mut writer = FileWriter::try_new(out, &schema).map_err(failed)?;
-    if has_dictionary(&schema) {
-        let batch = with_one_dictionary(reader, &schema)?;
+    let mut joined = joined(reader)?;
+    let reader: &mut dyn RecordBatchReader = joined.as_mut().map_or(reader, |joined| joined);
+    let mut writer = FileWriter::try_new(out, &reader.schema()).map_err(failed)?;
+    for batch in reader {
+        let batch = batch.map_err(Error::reading)?;
         writer.write(&batch).map_err(failed)?;
         each(batch.num_rows())?;
-    } else {
-        for batch in reader {
-            let batch = batch.map_err(Error::reading)?;
-            writer.write(&batch).map_err(failed)?;
-            each(batch.num_rows())?;
-        }
     }
     writer.finish().map_err(failed)
 }
@@ -75,12 +73,41 @@ fn has_dictionary(schema: &Schema) -> bool {
     schema.flattened_fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
-/// Makes one batch of all, because the file format allows a column only one dictionary and every batch may bring its own.
-fn with_one_dictionary(reader: &mut dyn RecordBatchReader, schema: &SchemaRef) -> Result<RecordBatch, Error> {
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(Error::reading)?;
-    match <[RecordBatch; 1]>::try_from(batches) {
-        Ok([batch]) => Ok(batch),
-        Err(batches) => concat_batches(schema, &batches)
-            .map_err(|cause| Error::arrow("joining the dictionaries of the table's batches", &cause)),
+type Joined = RecordBatchIterator<Option<Result<RecordBatch, ArrowError>>>;
+
+/// Makes one batch of all, if columns have dictionaries: every batch may bring its own, while an Arrow file has one for each
+/// column, and who reads a Parquet file with PyArrow wants keys that are wide enough for all. `None`: there are none.
+fn joined(reader: &mut dyn RecordBatchReader) -> Result<Option<Joined>, Error> {
+    let schema = reader.schema();
+    if !has_dictionary(&schema) {
+        return Ok(None);
     }
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(Error::reading)?;
+    let batch = match <[RecordBatch; 1]>::try_from(batches) {
+        Ok([batch]) => batch,
+        Err(batches) => concat_batches(&schema, &batches)
+            .or_else(|_| with_wide_keys(&schema, &batches))
+            .map_err(|cause| Error::arrow("joining the dictionaries of the table's batches", &cause))?,
+    };
+    let schema = batch.schema();
+    Ok(Some(RecordBatchIterator::new(Some(Ok(batch)), schema)))
+}
+
+/// The same with keys that take any number of values.
+fn with_wide_keys(schema: &Schema, batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
+    let widen = |field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(_, values) => {
+            let wide = DataType::Dictionary(Box::new(DataType::Int64), values.clone());
+            Arc::new(field.as_ref().clone().with_data_type(wide))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Fields = schema.fields().iter().map(widen).collect();
+    let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    let wide = |batch: &RecordBatch| {
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns.map(|(column, field)| cast(column, field.data_type())).collect::<Result<_, _>>()?;
+        RecordBatch::try_new(Arc::clone(&schema), columns)
+    };
+    concat_batches(&schema, &batches.iter().map(wide).collect::<Result<Vec<_>, _>>()?)
 }

@@ -14,6 +14,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use shoal_encode::copied;
+use shoal_engine::display::escape;
 
 /// A table with rows of its own.
 pub struct Table {
@@ -24,6 +25,9 @@ pub struct Table {
 impl Table {
     /// Takes a table in; `None`: the object is none. The inner error: it is none that can be a table.
     pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Table, String>>> {
+        if let Some(column) = of_polars(object, |kind| kind == "Object")? {
+            return Ok(Some(Err(format!("{column}, which no other library reads: give text or numbers"))));
+        }
         let imported = if let Ok(export) = object.getattr("__arrow_c_stream__") {
             export.call0().and_then(|capsule| stream(&capsule))
         } else if let Ok(export) = object.getattr("__arrow_c_array__") {
@@ -33,7 +37,12 @@ impl Table {
         };
         match imported {
             Ok(Ok(table)) => Ok(Some(Ok(table))),
-            Ok(Err(error)) => Ok(Some(Err(line(&error)))),
+            Ok(Err(error)) => {
+                Ok(Some(Err(match of_polars(object, |kind| kind.contains("Null") || kind.contains("Int128"))? {
+                    Some(column) => format!("{column}, which no other library reads: cast it to another type"),
+                    None => line(&error),
+                })))
+            }
             // What the producer cannot export is that object's failure; KeyboardInterrupt and the like are not.
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(object.py()) => {
                 Ok(Some(Err(format!("it cannot be exported as Arrow: {}", error.value(object.py())))))
@@ -58,8 +67,24 @@ impl Table {
     }
 }
 
+/// The first column of a Polars frame whose type, as text, is one of these. Polars gives the addresses of objects as
+/// their values, and other types in a form of its own.
+fn of_polars(object: &Bound<'_, PyAny>, is_one: fn(&str) -> bool) -> PyResult<Option<String>> {
+    if !object.get_type().fully_qualified_name()?.to_str()?.starts_with("polars.") || !object.hasattr("schema")? {
+        return Ok(None);
+    }
+    for item in object.getattr("schema")?.call_method0("items")?.try_iter()? {
+        let (name, kind): (String, Bound<'_, PyAny>) = item?.extract()?;
+        let kind = kind.str()?.to_string();
+        if is_one(&kind) && !kind.starts_with("Enum") {
+            return Ok(Some(format!("column {name:?} has Polars' type {}", escape(kind.as_bytes()))));
+        }
+    }
+    Ok(None)
+}
+
 fn line(error: &ArrowError) -> String {
-    shoal_engine::display::escape(error.to_string().as_bytes()).to_string()
+    escape(error.to_string().as_bytes()).to_string()
 }
 
 fn stream(capsule: &Bound<'_, PyAny>) -> PyResult<Result<Table, ArrowError>> {

@@ -91,9 +91,10 @@ fn end_line(out: &mut [u8]) {
     }
 }
 
-/// Takes the last newline back if none is wanted.
+/// Takes the last newline back if none is wanted. That of an empty line, which is a null, stays: without it the row is gone.
 fn end_file(start: usize, options: &Options, out: &mut Vec<u8>) {
-    if !options.final_newline && out.len() > start {
+    let lines = &out[start..];
+    if !options.final_newline && !lines.is_empty() && lines != b"\n" && !lines.ends_with(b"\n\n") {
         out.pop();
     }
 }
