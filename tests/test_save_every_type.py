@@ -247,6 +247,23 @@ def test_columns_of_one_name_are_all_saved(tmp_path: Path, ending: str) -> None:
     check_file(tmp_path / f"out/a.{ending}", table)
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_text_without_header_or_final_newline_is_the_same_but_for_these(tmp_path: Path, ending: str) -> None:
+    chance = random.Random(ending)
+    usual = [kind for kind in KINDS if ending not in kind.refused | kind.may | kind.open]
+    tables = {
+        f"{kind.name}-{shape}.{ending}": pyarrow.table({"x": shaped(kind, shape, chance)})
+        for kind in usual
+        for shape in ("plain", "empty")
+    }
+    package.save(tables.items(), tmp_path / "usual", durability="none")
+    package.save(tables.items(), tmp_path / "bare", durability="none", header=False, final_newline=False)
+    bare = files(tmp_path / "bare")
+    for name, text in files(tmp_path / "usual").items():
+        assert bare[name] == text.removeprefix(b"x\n" if ending == "csv" else b"").removesuffix(b"\n")
+    assert len(bare) == len(tables)
+
+
 EXPORTS: dict[str, Callable[[Any], Any]] = {
     "reader": lambda table: table.to_reader(),
     "batch": lambda table: table.to_batches()[0],
