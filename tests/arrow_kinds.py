@@ -374,7 +374,7 @@ def in_list(chance: random.Random, values: Array) -> Array:
     return pyarrow.MapArray.from_arrays(pyarrow.array([0, *cuts], pyarrow.int32()), keys, values)
 
 
-SHAPES = ("plain", "sliced", "struct", "list", "deep", "chunks", "empty", "no-chunks")
+SHAPES = ("plain", "sliced", "struct", "list", "deep", "chunks", "struct-chunks", "empty", "no-chunks")
 
 
 def shaped(kind: Kind, shape: str, chance: random.Random, count: int = 12) -> Any:
@@ -382,6 +382,8 @@ def shaped(kind: Kind, shape: str, chance: random.Random, count: int = 12) -> An
     values = kind.make(chance, 0 if shape == "empty" else count)
     if shape == "chunks":
         return pyarrow.chunked_array([values, *(kind.make(chance, length) for length in (3, 0, 7))], values.type)
+    if shape == "struct-chunks":
+        return pyarrow.chunked_array([in_struct(chance, kind.make(chance, length)) for length in (4, 0, 6)])
     if shape == "no-chunks":
         return pyarrow.chunked_array([], values.type)
     if shape == "sliced":

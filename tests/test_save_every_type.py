@@ -28,7 +28,7 @@ duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 
 FORMATS = ("csv", "parquet", "arrow", "jsonl")
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))]
-NESTED = {"struct", "list", "deep"}
+NESTED = {"struct", "list", "deep", "struct-chunks"}
 
 # What a refusal may name instead of the column: its type, in words of the library that cannot write it.
 WORDS = ["union", "interval", "decimal", "empty struct", "utf8 keys", "duration"]

@@ -178,8 +178,16 @@ def test_floats_in_runs_are_written_as_python_writes_them(tmp_path: Path) -> Non
     assert saved(tmp_path, "a.csv", pyarrow.table({"x": runs})).read_text() == "x\n1e+16\n1e-05\n"
 
 
+@wrong("a text is taken for a duration that is too long")
+def test_any_text_can_be_in_runs(tmp_path: Path) -> None:
+    runs = pyarrow.RunEndEncodedArray.from_arrays(pyarrow.array([2], pyarrow.int32()), pyarrow.array(["<invalid>"]))
+    assert saved(tmp_path, "a.csv", pyarrow.table({"x": runs})).read_text() == "x\n<invalid>\n<invalid>\n"
+
+
 def unnamed() -> list[Any]:
-    """Endings, and columns whose refusal names their type only."""
+    """Endings, and columns whose refusal names their type at most."""
+    many = [pyarrow.array([f"{at}-{n}" for n in range(100)]) for at in range(2)]
+    small = pyarrow.dictionary(pyarrow.int8(), pyarrow.string())
     interval = pyarrow.month_day_nano_interval()
     return [
         ("jsonl", pyarrow.array([2**31 - 1], pyarrow.date32())),
@@ -190,13 +198,14 @@ def unnamed() -> list[Any]:
         ("parquet", pyarrow.array([(1, 2, 3)], interval)),
         ("parquet", pyarrow.array([Decimal(1500)], pyarrow.decimal128(10, -2))),
         ("parquet", pyarrow.array([{}], pyarrow.struct([]))),
+        ("arrow", pyarrow.chunked_array([texts.cast(small) for texts in many])),
     ]
 
 
 @wrong("the reason names the type at most, and of many columns may have it")
 @pytest.mark.parametrize(("ending", "column"), unnamed(), ids=lambda value: str(getattr(value, "type", value))[:20])
 def test_a_refusal_names_the_column_in_every_format(tmp_path: Path, ending: str, column: Any) -> None:
-    table = pyarrow.table([pyarrow.array([1]), column], names=["row", "odd one"])
+    table = pyarrow.table([pyarrow.nulls(len(column), pyarrow.int8()), column], names=["row", "odd one"])
     assert '"odd one"' in refused(tmp_path, f"a.{ending}", table)
 
 
