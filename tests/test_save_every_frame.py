@@ -22,8 +22,9 @@ from test_save_every_type import FORMATS, check_duckdb, check_file, checked, sav
 polars = pytest.importorskip("polars", reason="polars is not installed")
 
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 60))]
-# Polars 1.44 panics where it shows such times, and ends the process where it exports small decimals as parts.
-BREAKS_POLARS = re.compile(".*-any|duration-(s|ms)|decimal(32|64).*")
+# Polars 1.44 panics where it takes in the first of these or shows the next, and ends the process where it exports small
+# decimals as parts.
+BREAKS_POLARS = re.compile(r"interval|union-.*|decimal256.*|timestamp-.*\d|.*-any|duration-(s|ms)|decimal(32|64).*")
 LETTERS = ["a", "b,", 'c"', "", "ü"]
 
 
