@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import math
 import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +116,45 @@ def test_differences_of_large_stamps_are_exact_beside_floats(tmp_path: Path, con
     exact = sum(eval(condition, {}, {"start": start, "end": end}) for start, end in stamps)
     assert records.aggregate("count", where=condition)["count"] == exact
     assert abs(exact - count) <= 1
+
+
+NUMBERS = """
+    010 1__0 1_ 0_1 00 0_0 0 7 0x_ff 0x__f 0xf_ 0XA_b 0x 0x1_0 0b1_0 0b2 0o_17 0O7 1_000 1_0.5 1_.5 1._5 1.5_0 1e1_0
+    1_e1 1e_1 010.5 010e1 00.5 1e . 1. .5 0_ 1.e5 0__0 1e+_1 1e+1_0
+"""
+
+
+@pytest.mark.parametrize("text", NUMBERS.split())
+def test_a_number_in_a_condition_is_the_one_that_python_reads_or_none(tmp_path: Path, text: str) -> None:
+    try:
+        wanted = float(eval(text))
+    except SyntaxError:
+        wanted = math.nan
+    (tmp_path / "r").write_bytes(struct.pack("<d", wanted))
+    records = package.Records(tmp_path / "r", "<d", names=["x"])
+    if math.isnan(wanted):
+        with pytest.raises(package.ConfigError, match="column 6"):
+            records.aggregate("count", where=f"x == {text}")
+    else:
+        assert records.aggregate("count", where=f"x == {text}") == {"count": 1}
+
+
+def test_a_number_that_no_float_equals_is_no_literal() -> None:
+    numpy = pytest.importorskip("numpy", reason="NumPy is not installed")
+    x = package.col("x")
+    exact: list[Any] = [decimal.Decimal("0.5"), fractions.Fraction(1, 2), numpy.float32(0.5), numpy.array(0.5)]
+    assert {str(x == value) for value in exact} == {"x == 0.5"}
+    assert str(x == numpy.float32(0.1)) == f"x == {float(numpy.float32(0.1))!r}"
+    third, large = fractions.Fraction(1, 3), fractions.Fraction(10**400)
+    rounded: list[Any] = [decimal.Decimal("0.1"), decimal.Decimal(2**53 + 1), third, large, numpy.array([5]), 1j]
+    rounded += [numpy.nextafter(numpy.longdouble(1), 2)]
+    for value in rounded:
+        with pytest.raises(package.ConfigError, match=r"no float is|finite|compared with numbers"):
+            x == value  # noqa: B015
+
+
+@pytest.mark.parametrize("values", ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab"), ""])
+def test_a_text_is_no_list_of_values(values: Any) -> None:
+    with pytest.raises(package.ConfigError, match="several values"):
+        package.col("x").is_in(values)
+    assert str(package.col("x").is_in([values])).count('b"') == 1

@@ -6,6 +6,7 @@ the engine, which reads and checks it. Not here: the grammar (the crate `shoal-r
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import re
@@ -17,7 +18,7 @@ from shoal._errors import ConfigError
 WORDS = {"and", "or", "not", "in", "true", "True", "false", "False"}
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
 
-# Whatever has __index__ or __float__, such as NumPy's numbers, works too.
+# Whatever has __index__, or __float__ without being rounded by it, works too: NumPy's numbers, Decimal("0.5").
 Literal = int | float | bytes | bytearray | memoryview | str
 
 
@@ -153,10 +154,15 @@ class Operand:
         Returns:
             The condition.
 
+        Raises:
+            ConfigError: The values are one text, or one of them cannot be compared.
+
         Example:
             >>> str(shoal.col("id").is_in([7, 8]))
             'id in (7, 8)'
         """
+        if isinstance(values, (str, bytes, bytearray, memoryview)):
+            raise ConfigError(f"is_in takes several values, not {type(values).__name__}", hint="write is_in([value])")
         return Condition((f"{self._text} in ({', '.join(map(literal, values))})",))
 
     def _compute(self, sign: str, left: Operand | Literal, right: Operand | Literal) -> Operand:
@@ -274,14 +280,21 @@ def literal(value: Literal) -> str:
         return 'b"' + "".join(f"\\x{byte:02x}" for byte in bytes(value)) + '"'
     if isinstance(value, str):
         return literal(value.encode())
-    if hasattr(value, "__index__"):
-        return str(operator.index(value))
+    # Not hasattr: an array has __index__, whatever it holds.
+    with contextlib.suppress(TypeError):
+        return str(operator.index(value))  # type: ignore[arg-type]
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise ConfigError(f"a record is compared with numbers, bytes and fields, not {type(value).__name__}") from None
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
-        raise ConfigError(f"a record is compared with numbers that are finite: {number}")
+        raise ConfigError(f"a record is compared with numbers that are finite: {value!r}")
+    if number != value:
+        raise ConfigError(
+            f"no float is {value!r}, and conditions round nothing", hint="round it first: float(…), int(…)"
+        )
     text = repr(number)
     return text if "e" in text or "." in text else f"{text}.0"
 

@@ -198,10 +198,20 @@ impl Lexer<'_> {
         }
         let plain = text.replace('_', "");
         let wrong = || Error::expression(column, format_args!("{text:?} is no number"));
+        // As in Python, what would be read in two ways is none: `1__0`, `1_`, and `010`, which is 8 elsewhere.
+        let digit = |at: usize| text[at..].starts_with(|one: char| one.is_digit(radix));
+        let separates = |at: usize| digit(at + 1) && (digit(at - 1) || (radix != 10 && at == 2));
+        if !text.match_indices('_').all(|(at, _)| separates(at)) {
+            return Err(wrong());
+        }
         if radix != 10 {
             return i128::from_str_radix(&plain[2..], radix).map(Token::Integer).map_err(|_| wrong());
         }
         if plain.bytes().all(|digit| digit.is_ascii_digit()) {
+            if plain.starts_with('0') && plain.bytes().any(|digit| digit != b'0') {
+                let why = format_args!("{text:?} begins with a zero: leave it out, or write 0o… for base 8");
+                return Err(Error::expression(column, why));
+            }
             return plain
                 .parse()
                 .map(Token::Integer)

@@ -184,6 +184,8 @@ fn a_wrong_condition_is_refused_with_its_column() {
         ("len > 1.2.3", 7, "no number"),
         ("len > 0x", 7, "no number"),
         ("len > 12ab", 7, "no number"),
+        ("len > 1__0", 7, "no number"),
+        ("len > 010", 7, "begins with a zero"),
         ("len == 'a", 8, "ends"),
         ("tag == b'é'", 10, "é"),
         ("tag == '\\q'", 9, "escapes"),
