@@ -1,4 +1,4 @@
-"""Conditions mean what Python's mean: whole numbers are exact, beside floats too."""
+"""Conditions mean what Python's mean, and sums are those of `math.fsum`: whole numbers are exact, beside floats too."""
 
 from __future__ import annotations
 
@@ -158,3 +158,19 @@ def test_a_text_is_no_list_of_values(values: Any) -> None:
     with pytest.raises(package.ConfigError, match="several values"):
         package.col("x").is_in(values)
     assert str(package.col("x").is_in([values])).count('b"') == 1
+
+
+@pytest.mark.parametrize(
+    "values", [[1e16, 1.0, -1e16, 1.0] * 1000, [1e300, 3e-9, -1e300, 0.1, 1e16] * 7, [-0.0], [0.1] * 99_999]
+)
+@pytest.mark.parametrize("layout", ["<Bd", ">Bd3x"])
+def test_sums_of_floats_are_those_of_fsum_with_and_without_groups(
+    tmp_path: Path, layout: str, values: list[float]
+) -> None:
+    (tmp_path / "r").write_bytes(b"".join(struct.pack(layout, 7, value) for value in values))
+    records = package.Records(tmp_path / "r", layout, names=["id", "x"])
+    total = math.fsum(values)
+    for where in (None, "id == 7"):
+        found = records.aggregate("sum(x)", "mean(x)", where=where)
+        assert found == {"sum(x)": total, "mean(x)": total / len(values)}
+        assert list(records.aggregate("sum(x)", "mean(x)", by="id", where=where)) == [(7, *found.values())]

@@ -304,6 +304,27 @@ impl<'a, S: Stored> Strided<'a, S> {
         join(join(lanes[0], lanes[1]), join(lanes[2], lanes[3]))
     }
 
+    /// Does something with each value of these rows and the lane, of so many, whose turn it is.
+    #[inline(always)]
+    pub(crate) fn lanes(self, rows: Rows<'_>, lanes: usize, mut with: impl FnMut(usize, S::Value)) {
+        let all = matches!(rows, Rows::All(_));
+        let count = if all { self.len } else { rows.len() };
+        let value = |at: usize| match rows {
+            // SAFETY: `at` is below `count`, which is `len`.
+            Rows::All(_) => unsafe { self.get(at) },
+            Rows::Chosen(places) => self.chosen(places[at]),
+        };
+        let whole = count / lanes * lanes;
+        for at in (0..whole).step_by(lanes) {
+            for lane in 0..lanes {
+                with(lane, value(at + lane));
+            }
+        }
+        for at in whole..count {
+            with(0, value(at));
+        }
+    }
+
     /// Does something with each value of these rows, and the thing that stands for its row.
     #[inline(always)]
     pub(crate) fn zip<T: Copy>(self, rows: Rows<'_>, others: &[T], mut with: impl FnMut(T, S::Value)) {

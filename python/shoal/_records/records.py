@@ -405,8 +405,9 @@ class Records:
             **named: More of them, under names of their own: `total="sum(len)"`.
 
         Returns:
-            A dict by the text or the name of each: whole numbers are exact, however large; floats are the same whatever
-            the number of workers; the least, greatest and mean of no records are None. With `by=`, the `Groups`.
+            A dict by the text or the name of each: whole numbers are exact, however large; sums of floats keep what
+            rounding loses, as `math.fsum` does, and without `by=` are the same whatever the number of workers; the
+            least, greatest and mean of no records are None. With `by=`, the `Groups`.
 
         Raises:
             ConfigError: There is no such field or aggregate, or the condition does not fit.

@@ -5,10 +5,10 @@
 //! their cells in `table.rs`, and in `fused.rs` the short way for what is asked for most.
 //!
 //! - Sums of integers are exact.
-//! - Sums of floats are added up in partitions of some megabytes, four lanes each, and the partitions' sums in order with
-//!   compensation: the same file gives the same bits whatever the number of workers, and the error is below 1e-12 of the
-//!   sum of absolute values. Grouped sums are compensated for each group; which worker saw which record is not fixed, so
-//!   their last bit may differ from run to run.
+//! - Sums of floats are compensated: the error is one rounding of the sum, and for n values n · 1e-32 of the sum of their
+//!   absolute values. Without groups they are added up in partitions of some megabytes, and these in order: the same file
+//!   gives the same bits whatever the number of workers. Which worker saw which record of a group is not fixed, so that
+//!   the last bit of a grouped sum may differ from run to run.
 //! - NaN is not the least or greatest value unless there is no other; in sums it stays NaN.
 
 mod fused;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::total::{compensate, compensated};
+use super::total::{both, compensate, compensated};
 use super::{Measure, Value};
 use crate::column::{Float, Integer, Rows, Strided, with_float, with_integer};
 use crate::format::Field;
@@ -268,10 +268,9 @@ impl Table {
             (Table::Wide(_, cells), Table::Narrow(_, other)) => {
                 each(cells, other, pairs, |one, other| *one += i128::from(other));
             }
-            (Table::Doubles(_, cells), Table::Doubles(_, other)) => each(cells, other, pairs, |one, [total, lost]| {
-                compensate(one, total);
-                one[1] += lost;
-            }),
+            (Table::Doubles(_, cells), Table::Doubles(_, other)) => {
+                each(cells, other, pairs, |one, other| *one = both(*one, other));
+            }
             (Table::Least(_, cells), Table::Least(_, other)) => {
                 each(cells, other, pairs, |one, other| *one = other.min(*one));
             }

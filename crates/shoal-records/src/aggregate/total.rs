@@ -13,6 +13,13 @@ pub(super) fn compensate(sum: &mut [f64; 2], value: f64) {
     *total = next;
 }
 
+/// Two sums in one.
+pub(super) fn both(mut one: [f64; 2], [total, lost]: [f64; 2]) -> [f64; 2] {
+    compensate(&mut one, total);
+    one[1] += lost;
+    one
+}
+
 /// The sum with what rounding lost; infinities and NaN lose nothing that could be given back.
 pub(super) fn compensated([total, lost]: [f64; 2]) -> f64 {
     if total.is_finite() { total + lost } else { total }
@@ -62,8 +69,7 @@ impl Totals {
             let now = match measure {
                 Measure::Count => Cell::Count(rows.len() as u64),
                 Measure::Sum(field) if field.kind.is_float() => {
-                    let sum = with_float!(field, S => sum_floats(Strided::<S>::new(strip, size, field), rows));
-                    Cell::Double([sum, 0.0])
+                    Cell::Double(with_float!(field, S => sum_floats(Strided::<S>::new(strip, size, field), rows)))
                 }
                 Measure::Sum(field) => {
                     Cell::Sum(with_integer!(field, S => sum(Strided::<S>::new(strip, size, field), rows, field)))
@@ -118,10 +124,7 @@ impl Cell {
         match (self, other) {
             (Cell::Count(one), Cell::Count(other)) => *one += other,
             (Cell::Sum(one), Cell::Sum(other)) => *one += other,
-            (Cell::Double(one), Cell::Double([total, lost])) => {
-                compensate(one, *total);
-                one[1] += lost;
-            }
+            (Cell::Double(one), Cell::Double(other)) => *one = both(*one, *other),
             (Cell::Least(one), Cell::Least(other)) => merge(one, *other, i128::min),
             (Cell::Greatest(one), Cell::Greatest(other)) => merge(one, *other, i128::max),
             (Cell::LeastDouble(one), Cell::LeastDouble(other)) => merge(one, *other, f64::min),
@@ -148,9 +151,32 @@ fn sum<S: Stored<Value: Integer>>(values: Strided<'_, S>, rows: Rows<'_>, field:
     }
 }
 
-fn sum_floats<S: Stored<Value: Float>>(values: Strided<'_, S>, rows: Rows<'_>) -> f64 {
-    // -0.0 changes nothing when added, not even the sign of a zero.
-    values.fold(rows, -0.0, |sum, value| sum + value.double(), |one, other| one + other)
+/// A strip's sum, and what rounding lost of it.
+fn sum_floats<S: Stored<Value: Float>>(values: Strided<'_, S>, rows: Rows<'_>) -> [f64; 2] {
+    let mut lanes = [[0.0; LANES]; 2];
+    add_floats(values, rows, &mut lanes);
+    let [totals, lost] = lanes;
+    totals.into_iter().zip(lost).fold([0.0; 2], |sum, (total, lost)| both(sum, [total, lost]))
+}
+
+/// Sums that do not wait for each other.
+const LANES: usize = 8;
+
+/// As [`compensate`], without a branch (Knuth).
+///
+/// Not inlined: the compiler adds two lanes at once only because they are stored together at the end. For a value that
+/// takes 0.55 ns on one core, where one lane at a time took 1.0, and plain addition 0.2; reading it takes 1.5.
+#[inline(never)]
+fn add_floats<S: Stored<Value: Float>>(values: Strided<'_, S>, rows: Rows<'_>, lanes: &mut [[f64; LANES]; 2]) {
+    let [mut totals, mut lost] = *lanes;
+    values.lanes(rows, LANES, |lane, value| {
+        let (total, value) = (totals[lane], value.double());
+        let next = total + value;
+        let added = next - total;
+        lost[lane] += (total - (next - added)) + (value - added);
+        totals[lane] = next;
+    });
+    *lanes = [totals, lost];
 }
 
 fn least<S: Stored<Value: Integer>>(values: Strided<'_, S>, rows: Rows<'_>) -> i128 {
