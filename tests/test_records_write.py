@@ -140,3 +140,16 @@ def test_the_command_writes_all_unless_head_says_how_many(shoal: Command, record
     assert numpy.load(shoal.directory / "out.npy").dtype.names == ("len",)
     assert shoal.run(*arguments, "--to", "out.txt").returncode == 2
     assert shoal.run(*arguments, "--to", "out.csv", "--count").returncode == 2
+
+
+def test_zeros_at_the_end_of_bytes_are_in_every_file_and_numpy_hides_them(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\0\0b\0\0")
+    records = package.Records(tmp_path / "f", "2s", names=["tag"])
+    wanted = [b"a\0", b"\0b", b"\0\0"]
+    for ending in ("npy", "parquet", "arrow"):
+        records.write(tmp_path / f"out.{ending}")
+    array = numpy.load(tmp_path / "out.npy")["tag"]
+    assert array.tolist() == [b"a", b"\0b", b""]
+    assert [bytes(one) for one in array.view("V2")] == wanted
+    for ending in ("parquet", "arrow"):
+        assert read(tmp_path / f"out.{ending}", ending)["tag"].to_pylist() == wanted

@@ -337,7 +337,7 @@ class Records:
         Args:
             path: The file; its directory must be there.
             format: `"parquet"`, `"csv"`, `"arrow"` (Arrow IPC), `"jsonl"` or `"npy"`; by default what the path's ending
-                says.
+                says. In `"npy"` bytes are `S`: the file has zeros at their end, and NumPy does not show them.
             where: Only records for which this holds; see `scan`.
             columns: Only these fields, in this order.
             limit: At most so many records.
