@@ -340,6 +340,7 @@ def test_rows_of_every_kind_are_appended(tmp_path: pathlib.Path) -> None:
         ([7], "no row"),
         (b"abc", "whole number"),
         ("text", "not str"),
+        ({(1, 2, 3): 4}, "not dict"),
         (7, "not int"),
         (numpy.zeros(3, "u4"), "fields differ"),
         (numpy.zeros((2, 2), DTYPE), "one dimension"),

@@ -18,7 +18,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// Invalid: a field has no column or a column no field, a column is of another type than [`Field::data_type`] says, or
+    /// Invalid: a field has no column or two, a column has no field, is of another type than [`Field::data_type`] says, or
     /// holds nulls. `to` is as before.
     pub fn encode(&self, batch: &RecordBatch, to: &mut Vec<u8>) -> Result<()> {
         let schema = batch.schema();
@@ -39,7 +39,13 @@ impl Format {
 /// The column of a field, in the field's plain type.
 fn column(batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
     let name = &field.name;
-    let array = batch.column_by_name(name).ok_or_else(|| Error::invalid(format!("no column is called {name:?}")))?;
+    let schema = batch.schema();
+    let mut found = (0..batch.num_columns()).filter(|at| schema.field(*at).name() == name);
+    let at = found.next().ok_or_else(|| Error::invalid(format!("no column is called {name:?}")))?;
+    if found.next().is_some() {
+        return Err(Error::invalid(format!("two columns are called {name:?}: leave one out")));
+    }
+    let array = batch.column(at);
     let (is, wanted) = (array.data_type(), field.data_type());
     if *is != wanted {
         return Err(Error::invalid(format!("column {name:?} is of type {is}, and the field of {wanted}: cast it")));

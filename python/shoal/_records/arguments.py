@@ -81,7 +81,9 @@ class Layout:
         """
         if isinstance(rows, bytes):
             return rows
-        if isinstance(rows, str) or (not hasattr(type(rows), "__iter__") and not hasattr(rows, "__arrow_c_stream__")):
+        if isinstance(rows, (str, Mapping)) or (
+            not hasattr(type(rows), "__iter__") and not hasattr(rows, "__arrow_c_stream__")
+        ):
             raise ConfigError(f"rows are tuples, an array, bytes or an Arrow table, not {type(rows).__name__}")
         if hasattr(rows, "__array_interface__"):
             return self._array(rows)
@@ -94,6 +96,10 @@ class Layout:
     def _array(self, rows: Any) -> bytes:
         import numpy as np
 
+        if isinstance(rows, np.ma.MaskedArray):
+            raise ConfigError(
+                "a record cannot hold the mask of an array", hint="fill what is masked: array.filled(value)"
+            )
         array, wanted = np.asarray(rows), self.dtype()
         if array.ndim != 1:
             raise ConfigError(f"an array of records has one dimension, not {array.ndim}")
@@ -104,10 +110,28 @@ class Layout:
         # Field by field: padding is zeros, whatever the array has there.
         records = np.zeros(len(array), wanted)
         for name in wanted.names or ():
-            if not np.can_cast(array.dtype[name], wanted[name], "safe"):
+            if not _keeps_values(array.dtype[name], wanted[name]):
                 raise ConfigError(f"field {name!r} is {array.dtype[name]} and {wanted[name]} in the file: cast it")
             records[name] = array[name]
         return records.tobytes()
+
+
+def _keeps_values(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Whether every value of one dtype is a value of the other: what NumPy calls a safe cast is not always exact.
+
+    It makes text of numbers, and floats of whole numbers of 64 bits.
+    """
+    import numpy as np
+
+    if given.kind == "S" and wanted.kind in "SV":
+        return given.itemsize <= wanted.itemsize
+    if given.kind == wanted.kind == "V":
+        return given.fields is None and given.shape == () and given.itemsize <= wanted.itemsize
+    if {given.kind, wanted.kind} - set("biuf"):
+        return False
+    if wanted.kind == "f" and given.kind in "iu" and given.itemsize == 8:
+        return False
+    return np.can_cast(given, wanted, "safe")
 
 
 def _numpy_fields(dtype: Any) -> list[tuple[str, str, int]]:

@@ -471,9 +471,10 @@ class Records:
 
         Args:
             path: The file.
-            rows: Tuples (or other sequences) with a value for each field; a structured NumPy array; bytes of whole
-                records; or an Arrow table (PyArrow, Polars, DuckDB: whatever has `__arrow_c_stream__` or
-                `__arrow_c_array__`), whose columns are found by their names. All are held in memory first.
+            rows: Tuples (or other sequences) with a value for each field; a structured NumPy array, whose fields have
+                the types in the file or narrower ones; bytes of whole records; or an Arrow table (PyArrow, Polars,
+                DuckDB: whatever has `__arrow_c_stream__` or `__arrow_c_array__`), whose columns have the types in the
+                file. Columns and fields of an array are found by their names. All are held in memory first.
             format: What a record is made of, as for `Records`.
             names: A name for each field of a `struct` string.
             offset: Bytes in front of the first record; the file must have them already.

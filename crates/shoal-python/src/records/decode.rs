@@ -9,7 +9,7 @@ use half::f16;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMapping, PyString, PyTuple};
 use shoal_records::{Field, Format, Kind};
 
 /// How a field is read. One word for each kind and byte order, so that a loop branches once for a field.
@@ -192,18 +192,32 @@ impl Slot {
 /// TypeError or OverflowError: a value is none that its field holds; the text does not say which row.
 pub fn encode(format: &Format, row: &Bound<'_, PyAny>, to: &mut Vec<u8>) -> PyResult<()> {
     let fields = format.fields();
-    let width = row.len().map_err(|_| PyTypeError::new_err(format!("no row of values: {}", class(row))))?;
+    let no_row = || PyTypeError::new_err(format!("no row of values: {}", class(row)));
+    if !is_row(row)? {
+        return Err(no_row());
+    }
+    let width = row.len().map_err(|_| no_row())?;
     if width != fields.len() {
         let (given, wanted) = (width, fields.len());
         return Err(PyTypeError::new_err(format!("{given} values for {wanted} fields")));
     }
     let start = to.len();
     to.resize(start + format.size(), 0);
-    for (field, value) in fields.iter().zip(row.try_iter()?) {
+    let mut values = row.try_iter()?;
+    for field in fields {
+        let value = values.next().ok_or_else(no_row)??;
         let place = &mut to[start + field.offset..][..field.kind.size()];
-        write(field, &value?, place).map_err(|error| named(row.py(), &field.name, error))?;
+        write(field, &value, place).map_err(|error| named(row.py(), &field.name, error))?;
     }
     Ok(())
+}
+
+/// Whether its values have an order that means something: those of a set and of a dict do not, and text is one value.
+fn is_row(row: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if row.is_instance_of::<PyTuple>() || row.is_instance_of::<PyList>() {
+        return Ok(true);
+    }
+    Ok(row.hasattr("__getitem__")? && row.cast::<PyMapping>().is_err() && !row.is_instance_of::<PyString>())
 }
 
 /// The same exception, saying of which field it is.
@@ -219,6 +233,17 @@ fn named(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 
 fn class(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// The nearest half, as `struct` has it; `f16::from_f64` rounds to a single first, and then a second time.
+fn half(wide: f64) -> f16 {
+    let near = wide as f32;
+    if f64::from(near) == wide || !near.is_finite() {
+        return f16::from_f32(near);
+    }
+    // Rounded to zero, and odd because something was lost: never half-way between two halves, unlike the nearest.
+    let away = u32::from(f64::from(near).abs() > wide.abs());
+    f16::from_f32(f32::from_bits((near.to_bits() - away) | 1))
 }
 
 fn write(field: &Field, value: &Bound<'_, PyAny>, place: &mut [u8]) -> PyResult<()> {
@@ -248,7 +273,7 @@ fn write(field: &Field, value: &Bound<'_, PyAny>, place: &mut [u8]) -> PyResult<
         Kind::I16 => integer!(i16),
         Kind::I32 => integer!(i32),
         Kind::I64 => integer!(i64),
-        Kind::F16 => float!(f16, f16::from_f64),
+        Kind::F16 => float!(f16, half),
         Kind::F32 => float!(f32, |wide| wide as f32),
         Kind::F64 => float!(f64, |wide| wide),
         Kind::Bytes(length) => {
@@ -263,6 +288,9 @@ fn write(field: &Field, value: &Bound<'_, PyAny>, place: &mut [u8]) -> PyResult<
             if bytes.len() > length {
                 let given = bytes.len();
                 return Err(PyOverflowError::new_err(format!("{given} bytes for a field of {length}")));
+            }
+            if bytes.len() < length && field.filled {
+                return Err(PyTypeError::new_err("no bytes for a field of one: 'c' takes bytes of length 1"));
             }
             place[..bytes.len()].copy_from_slice(bytes);
         }

@@ -110,6 +110,8 @@ pub struct Field {
     pub offset: usize,
     /// Whether its most significant byte comes first.
     pub big_endian: bool,
+    /// Whether no value may be shorter: `c` of `struct`, where `1s` takes no bytes for a zero.
+    pub filled: bool,
     /// What Arrow takes it for if that is more than its kind says: a date, a time, a duration.
     pub logical: Option<DataType>,
 }
@@ -118,7 +120,7 @@ impl Field {
     /// A little-endian field at a place.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: Kind, offset: usize) -> Self {
-        Self { name: name.into(), kind, offset, big_endian: false, logical: None }
+        Self { name: name.into(), kind, offset, big_endian: false, filled: false, logical: None }
     }
 
     /// The same with its most significant byte first, or not.

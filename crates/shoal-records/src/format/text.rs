@@ -36,7 +36,7 @@ impl Format {
     /// that do not fit the fields.
     pub fn from_struct(text: &str, names: Option<&[String]>) -> Result<Self> {
         let (layout, body) = layout(text);
-        let mut kinds: Vec<(Kind, usize)> = Vec::new();
+        let mut kinds: Vec<(Kind, usize, bool)> = Vec::new();
         let mut end = 0_usize;
         let mut rest = body.chars().peekable();
         while let Some(letter) = rest.next() {
@@ -71,7 +71,7 @@ impl Format {
                 return Err(Error::format(format!("{text:?} has more than {FIELDS_MAX} fields")));
             }
             for _ in 0..times {
-                kinds.push((kind, end));
+                kinds.push((kind, end, letter == 'c'));
                 end = end.checked_add(length).filter(|end| *end <= RECORD_MAX).ok_or_else(too_long)?;
             }
         }
@@ -79,8 +79,8 @@ impl Format {
             return Err(Error::format(format!("{text:?} describes a record of 0 bytes")));
         }
         let names = names_for(text, kinds.len(), names)?;
-        let fields = kinds.into_iter().zip(names).map(|((kind, offset), name)| {
-            Field::new(name, kind, offset)
+        let fields = kinds.into_iter().zip(names).map(|((kind, offset, filled), name)| {
+            Field { filled, ..Field::new(name, kind, offset) }
                 .with_big_endian(layout.big_endian && kind.size() > 1 && !matches!(kind, Kind::Bytes(_)))
         });
         Self::new(fields.collect(), end)
