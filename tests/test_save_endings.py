@@ -170,12 +170,6 @@ def test_a_row_that_is_no_dict_is_named(tmp_path: Path) -> None:
     assert "row 1 (counted from 0) is a list, not a dict" in refused(tmp_path, "a.jsonl", [{}, [1]])
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.npy.zst", "a.BZ2"])
-def test_an_array_is_not_saved_under_the_ending_of_a_compressed_file(tmp_path: Path, name: str) -> None:
-    assert "nothing here compresses" in refused(tmp_path, name, GRID)
-    assert saved(tmp_path, name, b"as it is") == b"as it is"
-
-
 def test_what_gives_itself_as_an_array_is_one(tmp_path: Path) -> None:
     class Tensor:
         def __array__(self, dtype: object = None, copy: object = None) -> Any:

@@ -30,13 +30,10 @@ FORMATS = ("csv", "parquet", "arrow", "jsonl")
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))]
 NESTED = {"struct", "list", "deep", "struct-chunks"}
 
-# What a refusal may name instead of the column: its type, in words of the library that cannot write it.
-WORDS = ["union", "interval", "decimal", "empty struct", "utf8 keys", "duration"]
-WORDS += ["date32", "date64", "time32", "time64", "timestamp"]
-
 # What DuckDB does not read as what it is: Parquet has no durations (they are numbers), DuckDB no decimals of more than
-# 38 digits (they are floats), and its points in time end sooner; those with a zone have no nanoseconds.
-NOT_IN_DUCKDB = re.compile("duration.*|decimal256.*|null|.*-any|timestamp-ns-(?!None).*")
+# 38 digits (they are floats), and its points in time end sooner; those with a zone have no nanoseconds. It gives UUIDs
+# as text.
+NOT_IN_DUCKDB = re.compile("uuid|duration.*|decimal256.*|null|.*-any|timestamp-ns-(?!None).*")
 
 
 def saved(directory: Path, tables: dict[str, Any]) -> dict[str, str]:
@@ -152,7 +149,7 @@ def judge(path: Path, table: Any, why: str | None, wanted: str) -> None:
         check_file(path, table)
     else:
         assert wanted != "saved", (str(path), why)
-        assert '"odd one"' in why or any(word in why.lower() for word in WORDS), why
+        assert '"odd one"' in why, why
 
 
 GROUP = 16  # kinds to a run, whose beginning and end take longer than its files
@@ -174,8 +171,6 @@ def test_a_column_of_every_type_is_saved_as_it_is_or_refused_by_name(tmp_path: P
     for name, table in tables.items():
         path = tmp_path / "out" / name
         kind, shape, ending = kinds[path.parent.name], path.stem, path.suffix[1:]
-        if ending in kind.open:
-            continue
         wanted = of_format(kind, shape, ending, len(table))
         checked(differences, name, partial(judge, path, table, refused.get(name), wanted))
         if ending == "parquet" and name not in refused and in_duckdb(kind):
@@ -215,7 +210,7 @@ def test_tables_of_many_types_with_odd_names_are_saved_as_they_are(tmp_path: Pat
     chance = random.Random(seed)
     tables: dict[str, Any] = {}
     for ending in FORMATS:
-        usual = [kind for kind in KINDS if ending not in kind.refused | kind.may | kind.open]
+        usual = [kind for kind in KINDS if ending not in kind.refused | kind.may]
         for number in range(4):
             kinds = chance.choices(usual, k=chance.randint(1, 8))
             shapes = chance.choices(PARTS if ending == "csv" else SHAPES, k=len(kinds))
@@ -248,7 +243,7 @@ def test_columns_of_one_name_are_all_saved(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_a_text_without_header_or_final_newline_is_the_same_but_for_these(tmp_path: Path, ending: str) -> None:
     chance = random.Random(ending)
-    usual = [kind for kind in KINDS if ending not in kind.refused | kind.may | kind.open]
+    usual = [kind for kind in KINDS if ending not in kind.refused | kind.may]
     tables = {
         f"{kind.name}-{shape}.{ending}": pyarrow.table({"x": shaped(kind, shape, chance)})
         for kind in usual
@@ -258,8 +253,9 @@ def test_a_text_without_header_or_final_newline_is_the_same_but_for_these(tmp_pa
     package.save(tables.items(), tmp_path / "bare", durability="none", header=False, final_newline=False)
     bare = files(tmp_path / "bare")
     for name, text in files(tmp_path / "usual").items():
-        assert bare[name] == text.removeprefix(b"x\n" if ending == "csv" else b"").removesuffix(b"\n")
-    assert len(bare) == len(tables)
+        rows = text.removeprefix(b"x\n" if ending == "csv" else b"")
+        # The end of an empty line, which is a null, is the line itself.
+        assert bare[name] == (rows if rows == b"\n" or rows.endswith(b"\n\n") else rows.removesuffix(b"\n"))
 
 
 EXPORTS: dict[str, Callable[[Any], Any]] = {
@@ -275,7 +271,7 @@ def test_every_type_is_saved_alike_however_it_is_exported(tmp_path: Path, export
     exported, tables = {}, {}
     for kind in chance.sample(KINDS, 60):
         table = pyarrow.table({"odd one": shaped(kind, "plain", chance)})
-        for ending in {*FORMATS} - (kind.refused | kind.may | kind.open):
+        for ending in {*FORMATS} - (kind.refused | kind.may):
             exported[f"{kind.name}.{ending}"] = EXPORTS[export](table)
             tables[f"{kind.name}.{ending}"] = table
     assert saved(tmp_path / "out", exported) == {}

@@ -237,7 +237,7 @@ class Producers:
         lie: dict[str, Any] = self.chance.choice(
             [{"shape": ("a",)}, {"typestr": "|Z9"}, {"shape": (-3,)}, {"data": None, "typestr": 5}]
         )
-        return Made(Saying(said | lie), self.chance.choice(["npy", "csv"]), "cannot be taken as an array")
+        return Made(Saying(said | lie), self.chance.choice(["npy", "csv"]), "cannot be saved")
 
     def speaks_of_bytes(self) -> Made:
         data = self.chance.randbytes(50)

@@ -169,6 +169,7 @@ def test_a_column_that_polars_gives_in_a_form_of_its_own_is_refused_by_name(tmp_
         ("thing", "Object", [object(), None]),
         ("none", "Null", [None, None]),
         ("wide", "Int128", [2**100, None]),
+        ("wide", "UInt128", [2**100, None]),
     ]:
         frame = polars.DataFrame({"n": [1, 2], name: polars.Series(values, dtype=getattr(polars, kind))})
         assert f'column "{name}" has Polars\' type {kind}' in refused(tmp_path, f"{kind}.{ending}", frame)

@@ -102,7 +102,7 @@ def save(
             later call with the same name goes on behind what is committed: those items are asked for and passed over.
             Without it every call starts anew, and a file that an earlier one wrote is a failure `exists`.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
-        final_newline: A `.csv` or `.jsonl` file ends with a line end.
+        final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
         workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
         memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while its data
             fills it.

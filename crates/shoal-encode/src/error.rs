@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 
 /// What an [`Error`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,14 @@ impl Error {
         let cause = cause.to_string();
         let line: Vec<&str> = cause.split_whitespace().collect();
         Self::new(ErrorKind::Arrow, format!("{doing} failed: {}", line.join(" ")))
+    }
+
+    /// The same with the column that it is about, unless it says that already.
+    pub(crate) fn of_column(self, name: &str, kind: &DataType) -> Self {
+        match self.text.contains(&format!("column {name:?}")) {
+            true => self,
+            false => Self { text: format!("column {name:?} of type {kind}: {}", self.text), ..self },
+        }
     }
 
     /// Keeps what the reader said, so that the caller can tell one of its own errors.

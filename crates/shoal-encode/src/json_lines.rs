@@ -12,6 +12,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 
+use crate::text_types::{check_offsets, plain};
 use crate::{Error, Options};
 
 /// Appends a table.
@@ -33,7 +34,8 @@ pub(crate) fn push(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), Error> 
     let times = Times::default();
     let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(times.clone()));
     let mut writer = builder.build::<_, LineDelimited>(out);
-    writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
+    let batch = plain(batch, true).map_err(failed)?;
+    writer.write(&batch).and_then(|()| writer.finish()).map_err(failed)?;
     match times.first() {
         Some(error) => Err(failed(error)),
         None => Ok(()),
@@ -94,6 +96,7 @@ impl EncoderFactory for Times {
         if !array.data_type().is_temporal() {
             return Ok(None);
         }
+        check_offsets(array)?;
         let formatter = ArrayFormatter::try_new(array, &DISPLAY)?;
         let encoder = TimeEncoder { formatter, text: String::new(), times: self.clone() };
         Ok(Some(NullableEncoder::new(Box::new(encoder), array.nulls().cloned())))

@@ -41,19 +41,23 @@
 //! # What becomes of types that a format does not have
 //!
 //! - Parquet: timestamps and times in seconds are written in milliseconds, dates in milliseconds as dates in days. A value that
-//!   does not fit, or a date with a time of day, is an error.
+//!   does not fit, or a date with a time of day, is an error; so are unions and intervals.
 //! - JSON lines: NaN and the infinities are `null`. Dates and times are text; one beyond what ISO 8601 can say is an error.
+//! - Both texts: a time of a zone whose offset had seconds then (before 1900, mostly) is an error.
+//! - Dictionaries that do not fit under their keys when the parts of a table are joined get wider keys.
 
 mod array;
 mod csv;
 mod error;
 mod format;
 mod json_lines;
+mod nested;
 mod npy;
 mod owned;
 mod parquet_types;
 mod record;
 mod table;
+mod text_types;
 mod whole;
 
 pub use array::{NdArray, Scalar};
@@ -62,14 +66,17 @@ pub use format::Format;
 pub use owned::copied;
 pub use whole::{Codec, Statistics, TableOptions, Written, write_table};
 
-use arrow_array::RecordBatchReader;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_schema::{Schema, SchemaRef};
 
 /// How a file is written, where its format leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether the first line of a CSV file names the columns (an array's columns have no names, so it gets no such line).
     pub header: bool,
-    /// Whether the last line of a CSV or JSON lines file ends with a newline.
+    /// Whether the last line of a CSV or JSON lines file ends with a newline. (An empty last line of CSV, a null, always does.)
     pub final_newline: bool,
 }
 
@@ -101,6 +108,40 @@ pub fn encode_table(
             "a .npy file holds an array and this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an array",
         )),
     })
+}
+
+/// Appends a table in memory to `out` as the bytes of one file. After an error `out` is as long as before.
+///
+/// # Errors
+///
+/// As [`encode_table`], with the name of the column that is to blame. Internal: a library panicked over it.
+pub fn encode_rows(
+    schema: &SchemaRef,
+    rows: &[RecordBatch],
+    format: Format,
+    options: &Options,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let start = out.len();
+    let encode = |schema: &SchemaRef, rows: &[RecordBatch], out: &mut Vec<u8>| {
+        let mut reader = RecordBatchIterator::new(rows.iter().cloned().map(Ok), schema.clone());
+        let encoded = catch_unwind(AssertUnwindSafe(|| encode_table(&mut reader, format, options, out)));
+        encoded.unwrap_or_else(|_| {
+            out.truncate(start);
+            Err(Error::defect())
+        })
+    };
+    let Err(error) = encode(schema, rows, out) else { return Ok(()) };
+    // Arrow's writers take all columns at once and do not say which one they cannot write.
+    for (at, field) in schema.fields().iter().enumerate() {
+        let alone: Vec<RecordBatch> = rows.iter().filter_map(|batch| batch.project(&[at]).ok()).collect();
+        let schema = SchemaRef::new(Schema::new(vec![field.clone()]));
+        if let Err(error) = encode(&schema, &alone, out) {
+            return Err(error.of_column(field.name(), field.data_type()));
+        }
+        out.truncate(start);
+    }
+    Err(error)
 }
 
 /// Appends an array to `out` as the bytes of one file, its elements in C order whatever their order in memory.

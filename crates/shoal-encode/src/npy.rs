@@ -34,7 +34,8 @@ pub(crate) fn header(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Error> {
     }
     // Magic, two bytes of version, and the length of what follows: two bytes of it in version 1, four in version 2 and in
     // version 3, which has names of fields that are not ASCII.
-    let padded = |prefix: usize| (prefix + text.len() + 1).next_multiple_of(ALIGNMENT) - prefix;
+    // NumPy fills up by at least one character more than it needs.
+    let padded = |prefix: usize| (prefix + text.len() + 2).next_multiple_of(ALIGNMENT) - prefix;
     let mut header = MAGIC.to_vec();
     let ascii = text.is_ascii();
     let short = u16::try_from(padded(MAGIC.len() + 4)).ok().filter(|_| ascii);

@@ -1,5 +1,5 @@
 //! What a column becomes in Parquet, which knows neither seconds nor dates in milliseconds: without this, the file would hold
-//! whole numbers that nothing tells from others. A value that does not fit is an error, and so is a union.
+//! whole numbers that nothing tells from others. A value that does not fit is an error, and so is a type that nothing stands for.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 
 use crate::Error;
+use crate::nested::{replaced, replaced_type};
 
 /// The columns of the file.
 pub(crate) fn schema_of(schema: &Schema) -> Result<SchemaRef, Error> {
@@ -21,43 +22,36 @@ fn top_field(field: &FieldRef) -> Result<FieldRef, Error> {
     };
     let parts = Schema::new(vec![Arc::clone(field)]);
     let parts = parts.flattened_fields();
-    if parts.iter().any(|part| matches!(part.data_type(), DataType::Union(..))) {
+    let has = |is_one: fn(&DataType) -> bool| parts.iter().any(|part| is_one(part.data_type()));
+    if has(|kind| matches!(kind, DataType::Union(..))) {
         return Err(refused("holds no unions: name the file .arrow, or make one column of each of its parts"));
+    }
+    if has(|kind| matches!(kind, DataType::Interval(_))) {
+        return Err(refused("holds no intervals: name the file .arrow, or make it durations or text"));
+    }
+    if has(|kind| matches!(kind, DataType::FixedSizeBinary(0))) {
+        return Err(refused("holds no values of no bytes: leave the column out"));
     }
     let runs =
         |part: &&Field| matches!(part.data_type(), DataType::RunEndEncoded(_, values) if changes(values.data_type()));
     if parts.iter().any(runs) {
-        return Err(refused("holds no seconds: decode its runs, or name the file .arrow"));
+        return Err(refused("has no such type in runs: decode them, or name the file .arrow"));
     }
-    Ok(field_of(field))
+    Ok(replaced(field, &other))
 }
 
 fn changes(kind: &DataType) -> bool {
-    type_of(kind) != *kind
+    replaced_type(kind, &other) != *kind
 }
 
-fn field_of(field: &FieldRef) -> FieldRef {
-    match type_of(field.data_type()) {
-        same if same == *field.data_type() => Arc::clone(field),
-        other => Arc::new(field.as_ref().clone().with_data_type(other)),
-    }
-}
-
-fn type_of(kind: &DataType) -> DataType {
+/// What stands for a type that Parquet does not have.
+fn other(kind: &DataType) -> Option<DataType> {
     use DataType as T;
     match kind {
-        T::Timestamp(TimeUnit::Second, zone) => T::Timestamp(TimeUnit::Millisecond, zone.clone()),
-        T::Time32(TimeUnit::Second) => T::Time32(TimeUnit::Millisecond),
-        T::Date64 => T::Date32,
-        T::List(item) => T::List(field_of(item)),
-        T::LargeList(item) => T::LargeList(field_of(item)),
-        T::ListView(item) => T::ListView(field_of(item)),
-        T::LargeListView(item) => T::LargeListView(field_of(item)),
-        T::FixedSizeList(item, size) => T::FixedSizeList(field_of(item), *size),
-        T::Map(entries, sorted) => T::Map(field_of(entries), *sorted),
-        T::Struct(fields) => T::Struct(fields.iter().map(field_of).collect()),
-        T::Dictionary(keys, values) => T::Dictionary(keys.clone(), Box::new(type_of(values))),
-        other => other.clone(),
+        T::Timestamp(TimeUnit::Second, zone) => Some(T::Timestamp(TimeUnit::Millisecond, zone.clone())),
+        T::Time32(TimeUnit::Second) => Some(T::Time32(TimeUnit::Millisecond)),
+        T::Date64 => Some(T::Date32),
+        _ => None,
     }
 }
 

@@ -126,7 +126,7 @@ fn both_ways<T: ArrowPrimitiveType>(values: Vec<T::Native>, expected: &[String])
     let plain = PrimitiveArray::<T>::from_iter_values(values.iter().copied());
     assert_eq!(column(Arc::new(plain)), expected.join("\n"), "{} without nulls", T::DATA_TYPE);
     let nullable: PrimitiveArray<T> = values.into_iter().map(Some).chain([None]).collect();
-    assert_eq!(column(Arc::new(nullable)), expected.join("\n") + "\n", "{} with a null", T::DATA_TYPE);
+    assert_eq!(column(Arc::new(nullable)), expected.join("\n") + "\n\n", "{} with a null", T::DATA_TYPE);
 }
 
 macro_rules! extremes {
@@ -238,11 +238,11 @@ fn a_dictionary_column_is_its_values() {
 
     let keys = Int32Array::from(vec![Some(1), Some(0), Some(1), None]);
     let numbers = DictionaryArray::<Int32Type>::new(keys, Arc::new(Int64Array::from(vec![Some(7), None])));
-    assert_eq!(column(Arc::new(numbers)), "\n7\n\n");
+    assert_eq!(column(Arc::new(numbers)), "\n7\n\n\n", "the end of the last line, which is empty, stays");
 
     let none =
         DictionaryArray::<Int32Type>::new(Int32Array::from(vec![None, None]), Arc::new(StringArray::new_null(0)));
-    assert_eq!(column(Arc::new(none)), "\n");
+    assert_eq!(column(Arc::new(none)), "\n\n");
 }
 
 #[test]

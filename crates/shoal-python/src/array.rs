@@ -3,7 +3,6 @@
 //! One that may change is copied before the next item is asked for. So is all that is not exactly a NumPy array: the memory
 //! that a scalar speaks of is gone with its answer. Not here: how elements become bytes (the crate `shoal-encode`).
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 use shoal_encode::{Error, Format, NdArray, Options, encode_array};
@@ -33,14 +32,7 @@ impl Array {
         if !is_array(object)? {
             return Ok(None);
         }
-        match owned(object) {
-            Ok(array) => Ok(Some(array)),
-            // What its producer cannot do is that object's failure; KeyboardInterrupt and the like are not.
-            Err(error) if error.is_instance_of::<PyException>(object.py()) => {
-                Ok(Some(Err(format!("it cannot be taken as an array: {}", error.value(object.py())))))
-            }
-            Err(error) => Err(error),
-        }
+        owned(object).map(Some)
     }
 
     /// Bytes it keeps in memory.
@@ -91,8 +83,24 @@ pub fn is_masked(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether it is exactly a NumPy array, not of a class made from it. (NumPy is not imported to know.)
-fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.get_type().fully_qualified_name()?.to_str()? == "numpy.ndarray")
+}
+
+/// An array or scalar of NumPy's, or of a class made from them, as exactly an array; `None`: it is none.
+pub fn numpy_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if is_numpy(object)? {
+        return Ok(Some(object.clone()));
+    }
+    if !object.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    let numpy = object.py().import("numpy")?;
+    let of_numpy = |class| object.is_instance(&numpy.getattr(class)?);
+    match of_numpy("ndarray")? || of_numpy("generic")? {
+        true => numpy.call_method1("asarray", (object,)).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// Whether nothing can change the bytes that it shows: they are those of a `bytes` object, or of one that shoal has read.

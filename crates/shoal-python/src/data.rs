@@ -6,18 +6,17 @@
 
 use std::borrow::Cow;
 
-use arrow_array::RecordBatchIterator;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
-use shoal_encode::{Format, encode_table};
+use shoal_encode::{Format, encode_rows};
 use shoal_engine::display::escape;
 use shoal_engine::source::items::Item;
 use shoal_engine::{Error, Kind, Result};
 
-use crate::array::{Array, MASKED, is_array, is_masked, never_changes};
-use crate::ending::{Ending, compresses, formless};
+use crate::array::{Array, MASKED, is_array, is_masked, is_numpy, never_changes, numpy_array};
+use crate::ending::{Ending, foreign, formless};
 use crate::table::Table;
 
 /// Memory of a Python object that is held beside it.
@@ -84,9 +83,7 @@ impl Item for Data {
         let encoding = |error: shoal_encode::Error| Error::new(Kind::Encoding, escape(error.to_string().as_bytes()));
         match self {
             Data::Table(table, format, options) => {
-                let rows = table.rows().iter().cloned().map(Ok);
-                let mut reader = RecordBatchIterator::new(rows, table.schema());
-                encode_table(&mut reader, *format, options, scratch).map_err(encoding)?;
+                encode_rows(table.schema(), table.rows(), *format, options, scratch).map_err(encoding)?;
                 Ok(scratch)
             }
             Data::Array(array, format, options) => {
@@ -170,19 +167,29 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
             }
         });
     }
-    match Ending::of(name) {
-        Some(ending) => in_format(object, ending, options),
+    let looked = match Ending::of(name) {
+        Some(ending) => in_format(object, ending, options).map(Some),
         None => as_it_is(object, name),
+    };
+    match looked {
+        Ok(Some(data)) => Ok(data),
+        Ok(None) => {
+            Err(PyTypeError::new_err(format!("its data is neither bytes nor text nor a buffer: {}", class(object))))
+        }
+        // What its producer cannot do is that object's failure; KeyboardInterrupt and the like are not.
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => {
+            let why = format!("{} cannot be saved: {}", a(object), error);
+            Ok(Data::Refused(Kind::Encoding, escape(why.as_bytes()).to_string()))
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// The data of an item whose name says what the file holds.
 fn in_format(object: &Bound<'_, PyAny>, ending: Ending, options: shoal_encode::Options) -> PyResult<Data> {
     let refused = |why| Data::Refused(Kind::Encoding, why);
-    match ending.written_in_python(object, options)? {
-        Some(Ok(bytes)) => return Ok(of_bytes(bytes)),
-        Some(Err(why)) => return Ok(refused(why)),
-        None => {}
+    if let Some(bytes) = ending.written_in_python(object, options)? {
+        return Ok(of_bytes(bytes));
     }
     if let Ending::Format(format) = ending {
         if let Some(table) = Table::import(object)? {
@@ -194,24 +201,35 @@ fn in_format(object: &Bound<'_, PyAny>, ending: Ending, options: shoal_encode::O
     }
     // Other bytes are as they are; elements of several bytes would be what the ending does not say.
     let of_single_bytes = |buffer: PyUntypedBuffer| buffer.item_size() == 1;
-    if !is_array(object)? && PyUntypedBuffer::get(object).is_ok_and(of_single_bytes) {
-        return buffer(object);
+    if !is_array(object)?
+        && PyUntypedBuffer::get(object).is_ok_and(of_single_bytes)
+        && let Some(data) = buffer(object)?
+    {
+        return Ok(data);
     }
     Ok(refused(format!("a .{ending} file takes {}, or bytes and text as they are, not {}", ending.takes(), a(object))))
 }
 
-/// The data of an item with a name of another kind: an array is saved as the bytes that it is.
-fn as_it_is(object: &Bound<'_, PyAny>, name: &[u8]) -> PyResult<Data> {
-    let refused = |why: &str| Ok(Data::Refused(Kind::Encoding, why.to_owned()));
+/// The data of an item with a name of another kind; `None`: it has no bytes. An array is saved as the bytes that it is.
+fn as_it_is(object: &Bound<'_, PyAny>, name: &[u8]) -> PyResult<Option<Data>> {
+    let refused = |why: String| Ok(Some(Data::Refused(Kind::Encoding, why)));
     if let Some(table) = Table::import(object)? {
-        return refused(&table.map_or_else(|why| why, |_| formless()));
+        return refused(table.map_or_else(|why| why, |_| formless()));
     }
     if is_masked(object)? {
-        return refused(MASKED);
+        return refused(MASKED.to_owned());
     }
-    match is_array(object)? && compresses(name) {
-        true => refused("nothing here compresses: leave the ending out, or save the bytes of a compressed file"),
-        false => buffer(object),
+    let Some(array) = numpy_array(object)? else { return buffer(object) };
+    let dtype = array.getattr("dtype")?;
+    if dtype.getattr("hasobject")?.extract()? {
+        return refused(format!("an array of {} holds where objects lie in memory, not what they are", dtype.str()?));
+    }
+    let of_bytes = dtype.getattr("itemsize")?.eq(1)? && array.getattr("ndim")?.eq(1)?;
+    match foreign(name).filter(|_| !of_bytes) {
+        Some(ending) => {
+            refused(format!("an array is no .{ending} file: save the bytes of one, or name it .npy or .csv"))
+        }
+        None => buffer(&array),
     }
 }
 
@@ -219,11 +237,12 @@ fn of_bytes(bytes: Bound<'_, PyBytes>) -> Data {
     Data::Object(Held { span: Span::of(bytes.as_bytes()), _owner: bytes.into_any().unbind() })
 }
 
-/// Anything that exports a buffer: borrowed where nothing can change it and it is in one piece, else copied.
-fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
+/// Anything that exports a buffer: borrowed where nothing can change it and it is in one piece, else copied. `None`: it does
+/// not.
+fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Data>> {
     if let Ok(array) = object.cast::<PyByteArray>() {
         // SAFETY: nothing of Python runs between here and the copy.
-        return Ok(of_bytes(PyBytes::new(object.py(), unsafe { array.as_bytes() })));
+        return Ok(Some(of_bytes(PyBytes::new(object.py(), unsafe { array.as_bytes() }))));
     }
     if never_changes(object).unwrap_or(false)
         && let Ok(buffer) = PyUntypedBuffer::get(object)
@@ -231,12 +250,16 @@ fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
         && buffer.is_c_contiguous()
     {
         let span = Span { start: buffer.buf_ptr().cast(), len: buffer.len_bytes() };
-        return Ok(Data::Buffer(Held { _owner: buffer, span }));
+        return Ok(Some(Data::Buffer(Held { _owner: buffer, span })));
+    }
+    // NumPy exports no buffer of times.
+    if is_numpy(object)? {
+        return Ok(Some(of_bytes(object.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?)));
     }
     // Also what has no dimension, which that one refuses.
-    let Ok(view) = PyMemoryView::from(object) else {
-        let why = format!("its data is neither bytes nor text nor a buffer: {}", class(object));
-        return Err(PyTypeError::new_err(why));
-    };
-    Ok(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?))
+    let Ok(view) = PyMemoryView::from(object) else { return Ok(None) };
+    if view.getattr("format")?.extract::<String>()?.contains('O') {
+        return Err(PyValueError::new_err("it holds where objects lie in memory, not what they are"));
+    }
+    Ok(Some(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?)))
 }

@@ -5,16 +5,17 @@
 
 use std::fmt;
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use shoal_encode::{Format, Options};
-use shoal_engine::display::escape;
 
 use crate::array::is_array;
 
-/// Endings of compressed files.
-const COMPRESSED: [&str; 7] = ["gz", "bz2", "xz", "zst", "lz4", "br", "zip"];
+/// Endings of compressed files, images, text and other formats for arrays: nothing here writes them.
+const FOREIGN: [&str; 22] = [
+    "gz", "bz2", "xz", "zst", "lz4", "br", "zip", "png", "jpg", "jpeg", "gif", "bmp", "tif", "tiff", "webp", "txt",
+    "tsv", "pkl", "pickle", "pt", "h5", "mat",
+];
 
 /// What an ending says.
 #[derive(Clone, Copy)]
@@ -47,15 +48,13 @@ impl Ending {
         }
     }
 
-    /// The bytes of the file, if one of Python's libraries writes it; `None`: the object is none for that. The inner error:
-    /// it cannot be written; why.
+    /// The bytes of the file, if one of Python's libraries writes it; `None`: the object is none for that.
     pub fn written_in_python<'py>(
         self,
         object: &Bound<'py, PyAny>,
         options: Options,
-    ) -> PyResult<Option<Result<Bound<'py, PyBytes>, String>>> {
-        let py = object.py();
-        let formats = || py.import("shoal._formats");
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let formats = || object.py().import("shoal._formats");
         let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
         let is_dict = object.is_instance_of::<PyDict>();
         let written = match self {
@@ -66,15 +65,7 @@ impl Ending {
             Ending::Npz if is_dict || is_array(object)? => formats()?.call_method1("npz_file", (object,)),
             _ => return Ok(None),
         };
-        match written {
-            Ok(bytes) => Ok(Some(Ok(bytes.cast_into()?))),
-            // What cannot be written is that object's failure; KeyboardInterrupt and the like are not.
-            Err(error) if error.is_instance_of::<PyException>(py) => {
-                let why = format!("it cannot be written as .{self}: {}", error.value(py));
-                Ok(Some(Err(escape(why.as_bytes()).to_string())))
-            }
-            Err(error) => Err(error),
-        }
+        Ok(Some(written?.cast_into()?))
     }
 }
 
@@ -88,9 +79,10 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Whether a name says that the file is compressed.
-pub fn compresses(name: &[u8]) -> bool {
-    Format::ending(name).is_some_and(|ending| COMPRESSED.iter().any(|one| ending.eq_ignore_ascii_case(one.as_bytes())))
+/// The ending of a name, if its file has a form that bytes of an array do not have.
+pub fn foreign(name: &[u8]) -> Option<&'static str> {
+    let ending = Format::ending(name)?;
+    FOREIGN.into_iter().find(|one| ending.eq_ignore_ascii_case(one.as_bytes()))
 }
 
 /// What a table's name may end in.

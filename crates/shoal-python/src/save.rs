@@ -150,7 +150,7 @@ impl Saving {
             return End::Raised(error);
         }
         let position = self.pusher.pushed();
-        End::Raised(PyTypeError::new_err(format!("item {position} (counted from 0) is {}", error.value(py))))
+        End::Raised(PyTypeError::new_err(format!("item {position} (counted from 0) is no object: {}", error.value(py))))
     }
 
     fn raised(&self, raised: PyErr) -> End {

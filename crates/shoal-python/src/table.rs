@@ -28,32 +28,25 @@ impl Table {
         if let Some(column) = of_polars(object, |kind| kind == "Object")? {
             return Ok(Some(Err(format!("{column}, which no other library reads: give text or numbers"))));
         }
-        let imported = if let Ok(export) = object.getattr("__arrow_c_stream__") {
-            export.call0().and_then(|capsule| stream(&capsule))
-        } else if let Ok(export) = object.getattr("__arrow_c_array__") {
-            export.call0().and_then(|capsules| array(&capsules))
+        let imported = if object.hasattr("__arrow_c_stream__")? {
+            object.call_method0("__arrow_c_stream__").and_then(|capsule| stream(&capsule))
+        } else if object.hasattr("__arrow_c_array__")? {
+            object.call_method0("__arrow_c_array__").and_then(|capsules| array(&capsules))
         } else {
             return Ok(None);
         };
-        match imported {
-            Ok(Ok(table)) => Ok(Some(Ok(table))),
-            Ok(Err(error)) => {
-                Ok(Some(Err(match of_polars(object, |kind| kind.contains("Null") || kind.contains("Int128"))? {
-                    Some(column) => format!("{column}, which no other library reads: cast it to another type"),
-                    None => line(&error),
-                })))
-            }
-            // What the producer cannot export is that object's failure; KeyboardInterrupt and the like are not.
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(object.py()) => {
-                Ok(Some(Err(format!("it cannot be exported as Arrow: {}", error.value(object.py())))))
-            }
-            Err(error) => Err(error),
-        }
+        Ok(Some(match imported? {
+            Ok(table) => Ok(table),
+            Err(error) => Err(match of_polars(object, |kind| kind.contains("Null") || kind.contains("Int128"))? {
+                Some(column) => format!("{column}, which no other library reads: cast it to another type"),
+                None => line(&error),
+            }),
+        }))
     }
 
     /// What columns it has.
-    pub fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Its rows.

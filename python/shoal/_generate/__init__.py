@@ -91,7 +91,7 @@ def generate(
             Each id needs a name of its own: of two with one name the second is a failure, and where a call was killed
             over it, it replaces the first.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
-        final_newline: A `.csv` or `.jsonl` file ends with a line end.
+        final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
         workers: How many processes; `"auto"` is one for each core.
         memory: Most bytes of finished data that wait to be written, over all processes: a number, or text such as
             `"256MiB"`.

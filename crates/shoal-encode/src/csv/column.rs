@@ -14,6 +14,7 @@ use half::f16;
 use super::cell::{self, Cell};
 use super::push_text;
 use crate::json_lines::push_time;
+use crate::text_types::check_offsets;
 
 /// How a value that has no writer of its own is formatted; an error is returned and not written into the file.
 const DISPLAY: FormatOptions<'static> = FormatOptions::new().with_display_error(false);
@@ -73,7 +74,10 @@ impl<'a> Column<'a> {
                 let keys = if empty { Vec::new() } else { dictionary.normalized_keys() };
                 Values::Dictionary { keys, values: Box::new(Column::new(dictionary.values().as_ref())?) }
             }
-            _ => Values::Other(ArrayFormatter::try_new(array, &DISPLAY)?),
+            _ => {
+                check_offsets(array)?;
+                Values::Other(ArrayFormatter::try_new(array, &DISPLAY)?)
+            }
         };
         Ok(Self { values, nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0) })
     }

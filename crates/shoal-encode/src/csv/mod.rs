@@ -12,6 +12,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
 
 use self::column::{Column, push_uniform};
+use crate::text_types::plain;
 use crate::{Error, Options};
 
 pub(crate) use self::array::write_array;
@@ -66,6 +67,7 @@ pub(crate) fn push_batch(batch: &RecordBatch, scratch: &mut String, out: &mut Ve
     if batch.num_columns() == 0 || push_uniform(batch, out) {
         return Ok(());
     }
+    let batch = &plain(batch, false).map_err(|cause| Error::arrow("decoding runs of the table", &cause))?;
     let failed = |column: usize, cause: &dyn std::fmt::Display| {
         let schema = batch.schema();
         let field = schema.field(column);
