@@ -29,8 +29,11 @@ def saved(tmp_path: Path, name: str, data: object, **options: Any) -> Path:
 
 def refused(tmp_path: Path, name: str, data: object) -> str:
     """Saves it between two others, and returns why it alone is a failure."""
-    report = package.save([("first", b""), (name, data), ("last", b"")], tmp_path / "out", durability="none")
-    assert (report.written, report.failed) == (2, 1)
+    report = package.save(
+        [("first", b""), (name, data), ("last", b"")], tmp_path / "out", durability="none", overwrite="always"
+    )
+    assert (report.failed, report.listed) == (1, 3)
+    assert (tmp_path / "out/last").exists()
     assert not (tmp_path / "out" / name).exists()
     return report.failures[0].reason
 
