@@ -66,8 +66,11 @@ def list_get(
         url: Where the service is: `http://host:port` or `https://host:port`, with a base path if it has one.
         list_path: The path that answers with a page of names.
         get_path: The path that answers with an object; `{name}` is replaced by its name.
-        names_field: The field of a page that holds the names.
+        names_field: The field of a page that holds the names, an array of texts or whole numbers. Of a list of objects,
+            the way to the name in each: `"data[].id"`, `"result.files[].path"`.
         next_field: The field of a page that holds the marker of the next one; of several, the first that is there.
+            `"none"`: there is no next page. A page without one ends the listing, unless another of its fields looks
+            as if it went on (`cursor`, `IsTruncated`, …): that is an error which names the field.
         marker_param: The query parameter in which that marker is sent.
         headers: Headers sent with every request, such as `{"Authorization": "Bearer …"}`. Kept out of the journal, of
             messages and of `repr`.

@@ -231,7 +231,7 @@ BAD_PAGES = {
     "no names field": b'{"Names": ["a"]}',
     "names null": b'{"FileNames": null}',
     "names a string": b'{"FileNames": "a"}',
-    "a name a number": b'{"FileNames": ["a", 7]}',
+    "a name a fraction": b'{"FileNames": ["a", 7.5]}',
     "a name an array": b'{"FileNames": ["a", ["b"]]}',
     "marker a list": b'{"FileNames": ["a"], "NextMarker": ["x"]}',
     "not UTF-8": b'{"FileNames": ["\xff\xfe"]}',

@@ -54,6 +54,116 @@ fn a_chain_of_pages_is_followed_to_its_end() {
     assert_eq!((listed.load(Relaxed), outcome.report.run.listed), (6, 5));
 }
 
+/// Lists pages in turn with these options; the error, and the names that were copied.
+fn listed(pages: &'static [&'static str], options: ListGetOptions) -> (Option<String>, Vec<String>) {
+    let (url, _) = serve_pages(move |number| pages[number].as_bytes().to_vec());
+    let (outcome, found) = copy(&url, options, 2);
+    assert_eq!(outcome.report.complete, outcome.error.is_none());
+    let error = outcome.error.map(|error| format!("{} hint: {}", error.line(), error.advice().unwrap_or_default()));
+    (error, names_of(&found).into_iter().map(str::to_owned).collect())
+}
+
+fn next_field(field: &str) -> ListGetOptions {
+    ListGetOptions { next_field: vec![field.to_owned()], ..ListGetOptions::default() }
+}
+
+#[test]
+fn a_page_that_looks_as_if_the_listing_went_on_does_not_end_it() {
+    for (page, field) in [
+        (&[r#"{"FileNames":["a"],"IsTruncated":true,"NextContinuationToken":"x"}"#], "IsTruncated"),
+        (&[r#"{"FileNames":["a"],"nextMarker":"x"}"#], "nextMarker"),
+        (&[r#"{"next":"500","FileNames":["a"]}"#], "next"),
+        (&[r#"{"FileNames":["a"],"NextMarker":"","cursor":7}"#], "cursor"),
+        (&[r#"{"FileNames":["a"],"paging":{"cursors":{"after":"x","next":"y"}}}"#], "paging.cursors.next"),
+        (&[r#"{"FileNames":["a"],"has_more":true}"#], "has_more"),
+    ] {
+        let (error, _) = listed(page, ListGetOptions::default());
+        let error = error.expect(field);
+        assert!(error.contains("may not be the last") && error.contains(&format!("\"{field}\"")), "{error}");
+        assert!(error.contains("--next-field none"), "{error}");
+        let (error, names) = listed(page, next_field("none"));
+        assert_eq!((error, names), (None, vec!["a".to_owned()]), "who says that it is one page is believed");
+    }
+}
+
+#[test]
+fn a_last_page_ends_the_listing_whatever_says_nothing_in_it() {
+    for page in [
+        &[r#"{"FileNames":["a"],"IsTruncated":false,"next":null,"cursor":"","more":0,"links":{"next":null}}"#],
+        &[r#"{"FileNames":["a"],"tokens":[1,2],"count":1000,"took":{"ms":5}}"#],
+    ] {
+        assert_eq!(listed(page, ListGetOptions::default()), (None, vec!["a".to_owned()]));
+    }
+    // The echo of the marker that was sent, and what stands beside a field that was given and has worked.
+    let echo = &[r#"{"FileNames":["a"],"NextMarker":"1"}"#, r#"{"FileNames":["b"],"marker":"1"}"#];
+    assert_eq!(listed(echo, ListGetOptions::default()).0, None);
+    let given = &[r#"{"FileNames":["a"],"after":"1"}"#, r#"{"FileNames":["b"],"token":"of the session"}"#];
+    assert_eq!(listed(given, next_field("after")), (None, vec!["a".to_owned(), "b".to_owned()]));
+    assert!(listed(&given[1..], next_field("after")).0.is_some(), "it has not worked yet");
+}
+
+#[test]
+fn a_marker_that_is_a_number_is_sent_back_digit_by_digit() {
+    for number in ["36893488147419103233", "1.10", "-0", "1e2"] {
+        let asked: Log = Log::default();
+        let log = asked.clone();
+        let url = serve(move |asked, stream| match asked.name() {
+            Some(name) => plain(stream, name),
+            None if asked.token().is_empty() => plain(stream, format!(r#"{{"FileNames":[],"NextMarker":{number}}}"#)),
+            None => {
+                log.lock().unwrap().push(asked.token().to_owned());
+                plain(stream, r#"{"FileNames":["a"]}"#)
+            }
+        });
+        let (outcome, _) = copy(&url, ListGetOptions::default(), 2);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        assert_eq!(*asked.lock().unwrap(), [number]);
+    }
+}
+
+#[test]
+fn a_list_of_objects_is_read_by_the_way_to_their_names() {
+    let names = |field: &str| ListGetOptions { names_field: field.to_owned(), ..ListGetOptions::default() };
+    let deep = &[r#"{"result":{"n":2,"files":[{"path":{"name":"a"},"size":1},{"size":2,"path":{"name":7}}]},"x":[]}"#];
+    for (pages, field, wanted) in [
+        (
+            &[r#"{"data":[{"id":"a","n":1},{"n":2,"id":18446744073709551615}]}"#],
+            "data[].id",
+            ["18446744073709551615", "a"],
+        ),
+        (&[r#"{"data":[3,"a"]}"#], "data", ["3", "a"]),
+        (&[r#"{"data":[3,"a"]}"#], "data[]", ["3", "a"]),
+        (&[r#"{"data":[[-3],["a"]]}"#], "data[][]", ["-3", "a"]),
+        (deep, "result.files[].path.name", ["7", "a"]),
+    ] {
+        let (error, found) = listed(pages, names(field));
+        assert_eq!((error, found), (None, wanted.map(str::to_owned).to_vec()), "{field}");
+    }
+    for (pages, field, says) in [
+        (&[r#"{"data":[{"id":"a"}],"total":1}"#], "FileNames", r#"no field "FileNames"; there are: "data", "total""#),
+        (&[r#"{"data":[{"id":"a","n":1}]}"#], "data[].key", r#"no field "key"; there are: "id", "n""#),
+        (&[r#"{"data":[{"id":"a"}]}"#], "data", "say which of its fields is, as in 'data[].id'"),
+        (&[r#"{"data":[{"id":null}]}"#], "data[].id", "a name: a string or a whole number"),
+        (&[r#"{"data":[{"id":1.5}]}"#], "data[].id", "a name: a string or a whole number"),
+        (&[r#"{"data":[{"id":"a","id":"b"}]}"#], "data[].id", "twice"),
+        (&[r#"{"FileNames":["a"],"FileNames":["b"]}"#], "FileNames", "twice"),
+    ] {
+        let error = listed(pages, names(field)).0.expect(field);
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_marker_longer_than_any_service_has_is_an_error_and_takes_no_memory() {
+    for token in [format!("\"{}\"", "x".repeat(17 << 10)), format!("[{}0]", "0,".repeat(1 << 20))] {
+        let page = format!(r#"{{"FileNames":["a"],"NextMarker":{token}}}"#);
+        let (url, _) = serve_pages(move |_| page.clone().into_bytes());
+        let (outcome, _) = copy(&url, ListGetOptions::default(), 2);
+        let error = outcome.error.expect("too long").line();
+        assert!(error.contains("longer than 16 KiB"), "{error}");
+    }
+}
+
 #[test]
 fn a_listing_without_names_is_a_finished_run() {
     for page in [r#"{"FileNames":[]}"#, r#"{"FileNames":[],"NextMarker":""}"#, r#"{"FileNames":[],"NextFile":null}"#] {

@@ -154,10 +154,14 @@ _LIST_GET_FLAGS = dict(
     [
         _option("list_path", "Path that answers with a page of names.", metavar="PATH"),
         _option("get_path", "Path that answers with an object.", metavar="PATH"),
-        _option("names_field", "Field of a page that holds the names.", metavar="FIELD"),
+        _option(
+            "names_field",
+            "Field of a page that holds the names; of a list of objects the way to them, such as 'data[].id'.",
+            metavar="FIELD",
+        ),
         _option(
             "next_field",
-            "Field that holds the marker of the next page; of several, the first that is there.",
+            "Field that holds the marker of the next page; of several, the first that is there; none = no next page.",
             metavar="FIELD,...",
             default=",".join(_DEFAULTS["next_field"]),
             callback=_fields,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Service;
 use super::loops::Loops;
 use super::page::{self, Cut};
+use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Head, Kept, ask, encode_name};
@@ -88,6 +88,9 @@ impl Pages {
         let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
         let page = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
         self.from_journal = false;
+        if page.next.is_none() {
+            self.check_end(&place, page.more)?;
+        }
         if let Some(next) = &page.next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
         {
@@ -99,6 +102,24 @@ impl Pages {
         let next = self.place.as_ref().map(Place::cursor);
         self.cut = Some(Cut::new(page.names, place.seq, place.cursor(), next));
         Ok(())
+    }
+
+    /// Asks of a page that would end the listing whether it does: who forgets to name the field of the next page would have
+    /// the first page for the whole.
+    fn check_end(&self, place: &Place, more: Option<(String, String)>) -> Result<()> {
+        let Some((field, value)) = more else { return Ok(()) };
+        let options = &self.service.options;
+        let given = options.next_field != ListGetOptions::default().next_field;
+        let has_worked = given && place.token.is_some();
+        let is_echo = place.token.as_ref().is_some_and(|token| value.trim_matches('"') == token);
+        if has_worked || is_echo || options.says_no_next() {
+            return Ok(());
+        }
+        let field = escape(field.as_bytes());
+        let why = format!("this page may not be the last: its field \"{field}\" looks like the place of the next");
+        let hint =
+            format!("say which field that is with --next-field {field}, or --next-field none: there is no next page");
+        Err(Error::new(Kind::Listing, why).on(&self.shown(place)).hint(hint))
     }
 
     async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {

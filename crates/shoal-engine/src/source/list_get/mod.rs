@@ -30,9 +30,9 @@ pub struct ListGetOptions {
     pub list_path: String,
     /// Path of an object; `{name}` stands for its percent-encoded name.
     pub get_path: String,
-    /// Field of a page that holds the names.
+    /// Field of a page that holds the names, or the way to them: `data[].id` is the field `id` of each object in `data`.
     pub names_field: String,
-    /// Fields that may hold the token of the next page; the first that is there counts.
+    /// Fields that may hold the token of the next page; the first that is there counts. `none`: there is no next page.
     pub next_field: Vec<String>,
     /// Query parameter with which the token is sent.
     pub marker_param: String,
@@ -74,6 +74,13 @@ impl Default for ListGetOptions {
             allow_host: Vec::new(),
             pipeline: Pipeline::Auto,
         }
+    }
+}
+
+impl ListGetOptions {
+    /// Whether they say that a listing is one page.
+    fn says_no_next(&self) -> bool {
+        self.next_field == ["none"]
     }
 }
 

@@ -6,7 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::ListGetOptions;
@@ -25,11 +26,22 @@ const DUPLICATE: u32 = 1 << 31;
 /// of 64 MiB may hold 20 million names.
 const SEEN_MAX: usize = 65_536;
 
+/// Longest token, in bytes: each partition and the journal carry one.
+const TOKEN_MAX: usize = 16 << 10;
+/// Objects within objects in which a place to go on at is looked for.
+const DEPTH_MAX: usize = 4;
+/// Fields of a page that are named where the right one is not among them.
+const SHOWN_MAX: usize = 12;
+/// What stands in the names of fields that say where a listing goes on.
+const GOES_ON: [&str; 6] = ["next", "token", "cursor", "marker", "truncated", "more"];
+
 /// What a page says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub names: Encoded,
     pub next: Option<String>,
+    /// A field that nothing is known of and that looks as if the listing went on, and its value as JSON.
+    pub more: Option<(String, String)>,
 }
 
 /// Names one behind the other, each after its length and mark: the form in which partitions carry them.
@@ -65,51 +77,233 @@ fn entry(encoded: &[u8], at: usize) -> Option<(std::ops::Range<usize>, bool, usi
 /// # Errors
 /// [`Kind::Listing`] with what is wrong with it.
 pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
+    let path = Step::path(&options.names_field);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let page = deserializer.deserialize_map(Fields { options }).and_then(|page| deserializer.end().map(|()| page));
+    let fields = Fields { options, path: &path };
+    let page = deserializer.deserialize_map(fields).and_then(|page| deserializer.end().map(|()| page));
     match page {
-        Ok((Some(names), next)) => Ok(Page { names, next }),
-        Ok((None, _)) => Err(Error::new(Kind::Listing, format!("the page has no field \"{}\"", options.names_field))
-            .hint("name the field that holds the names with --names-field")),
+        Ok(Found { names: Some(names), next, more, .. }) => Ok(Page { names, next, more }),
+        Ok(Found { names: None, there, .. }) => {
+            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+            let why = format!("the page has no field \"{}\"; there are: {there}", options.names_field);
+            Err(Error::new(Kind::Listing, why)
+                .hint("name the field that holds the names with --names-field; of a list of objects, 'data[].id'"))
+        }
         Err(e) => {
             let begin = escape(&json[..json.len().min(60)]);
             Err(Error::new(
                 Kind::Listing,
                 format!("the page is not a JSON object of names: {e}; it begins \"{begin}\""),
             )
-            .hint("is this the listing? its path is given with --list-path"))
+            .hint("is this the listing? its path is given with --list-path; of a list of objects, the field with --names-field 'data[].id'"))
         }
     }
 }
 
+/// A part of the way from a page to its names.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// The value of this field of an object.
+    Field(String),
+    /// Each element of an array.
+    Each,
+}
+
+impl Step {
+    /// The way that a `names_field` describes: `FileNames` and `FileNames[]`, `data[].id`, `result.files[].path.name`.
+    fn path(text: &str) -> Vec<Step> {
+        let mut path = Vec::new();
+        for mut part in text.split('.') {
+            let mut arrays = 0;
+            while let Some(of) = part.strip_suffix("[]") {
+                (part, arrays) = (of, arrays + 1);
+            }
+            path.push(Step::Field(part.to_owned()));
+            path.extend((0..arrays).map(|_| Step::Each));
+        }
+        if !path.contains(&Step::Each) {
+            path.push(Step::Each);
+        }
+        path
+    }
+}
+
+/// What was found in a page.
+#[derive(Default)]
+struct Found {
+    names: Option<Encoded>,
+    next: Option<String>,
+    more: Option<(String, String)>,
+    /// Names of its fields, the first few.
+    there: Vec<String>,
+}
+
 struct Fields<'o> {
     options: &'o ListGetOptions,
+    path: &'o [Step],
 }
 
 impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = (Option<Encoded>, Option<String>);
+    type Value = Found;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut names = None;
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Found, M::Error> {
+        use serde::de::Error;
+        let Some((Step::Field(first), rest)) = self.path.split_first() else {
+            return Err(M::Error::custom("the field of names has no name"));
+        };
+        let (mut found, mut names) = (Found::default(), Gathered::default());
+        let known = |field: &str| match self.options.says_no_next() {
+            true => None,
+            false => self.options.next_field.iter().position(|one| one == field),
+        };
         // By rank: the first field of the list that is there counts, wherever it stands in the page.
-        let mut next: Option<(usize, Option<String>)> = None;
-        while let Some(field) = map.next_key::<Text<'de>>()? {
-            if *field.0 == self.options.names_field {
-                names = Some(map.next_value::<Encoded>()?);
-            } else if let Some(rank) = self.options.next_field.iter().position(|known| *known == *field.0) {
+        let mut next: Vec<Option<Option<String>>> = vec![None; self.options.next_field.len()];
+        while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
+            let twice = || M::Error::custom(format_args!("the field {field:?} is there twice"));
+            if found.there.len() < SHOWN_MAX {
+                found.there.push(format!("\"{}\"", escape(field.as_bytes())));
+            }
+            if *field == **first {
+                if std::mem::replace(&mut names.seen, true) {
+                    return Err(twice());
+                }
+                map.next_value_seed(Seek { path: rest, names: &mut names })?;
+            } else if let Some(rank) = known(&field) {
                 let token = map.next_value::<Token>()?.0;
-                if next.as_ref().is_none_or(|(other, text)| text.is_none() || rank < *other && token.is_some()) {
-                    next = Some((rank, token));
+                if next[rank].replace(token).is_some() {
+                    return Err(twice());
                 }
             } else {
-                map.next_value::<serde::de::IgnoredAny>()?;
+                let value: &RawValue = map.next_value()?;
+                if found.more.is_none() {
+                    found.more = goes_on(&field, value.get(), DEPTH_MAX);
+                }
             }
         }
-        Ok((names, next.and_then(|(_, token)| token)))
+        found.names = names.reached.then_some(names.names);
+        found.next = next.into_iter().flatten().flatten().next();
+        Ok(found)
+    }
+}
+
+/// The field, or one below it, that looks as if the listing went on, and its value.
+fn goes_on(field: &str, value: &str, depth: usize) -> Option<(String, String)> {
+    if value.starts_with('{') {
+        let below = depth.checked_sub(1).filter(|_| value.len() <= TOKEN_MAX)?;
+        let fields: std::collections::BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(value).ok()?;
+        let found = fields.into_iter().find_map(|(name, value)| goes_on(&name, value.get(), below))?;
+        return Some((format!("{field}.{}", found.0), found.1));
+    }
+    let name = field.to_ascii_lowercase();
+    let says_nothing = matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"") || value.starts_with('[');
+    let found = !says_nothing && GOES_ON.iter().any(|word| name.contains(word));
+    found.then(|| (field.to_owned(), value[..value.len().min(TOKEN_MAX)].to_owned()))
+}
+
+/// The names of a page as they are gathered, and whether the place was there at which they stand.
+#[derive(Default)]
+struct Gathered {
+    names: Encoded,
+    hashes: HashSet<u128, BuildHasherDefault<AlreadyHashed>>,
+    /// The first field of the way to them was there.
+    seen: bool,
+    /// An array was there, or a name.
+    reached: bool,
+}
+
+impl Gathered {
+    fn push(&mut self, name: &[u8]) {
+        let hash = xxh3_128(name);
+        let duplicate =
+            if self.hashes.len() < SEEN_MAX { !self.hashes.insert(hash) } else { self.hashes.contains(&hash) };
+        self.names.push(name, duplicate);
+        self.names.sum = self.names.sum.wrapping_add(hash);
+    }
+}
+
+/// Goes the way that is left, and gathers what is at its end.
+struct Seek<'p, 'n> {
+    path: &'p [Step],
+    names: &'n mut Gathered,
+}
+
+impl<'de> DeserializeSeed<'de> for Seek<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        match self.path.first() {
+            Some(Step::Each) => deserializer.deserialize_seq(self),
+            Some(Step::Field(_)) => deserializer.deserialize_map(self),
+            None => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.path.first() {
+            Some(Step::Each) => f.write_str("an array of names"),
+            Some(Step::Field(name)) => write!(f, "an object with the field {name:?}"),
+            None => f.write_str("a name: a string or a whole number"),
+        }
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<(), E> {
+        self.names.push(name.as_bytes());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, name: u64) -> Result<(), E> {
+        self.names.push(name.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, name: i64) -> Result<(), E> {
+        self.names.push(name.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<(), S::Error> {
+        use serde::de::Error;
+        let Some((Step::Each, rest)) = self.path.split_first() else {
+            return Err(S::Error::custom("an array is no name: say that it is one, as in 'data[][]'"));
+        };
+        self.names.reached = true;
+        while array.next_element_seed(Seek { path: rest, names: &mut *self.names })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        use serde::de::Error;
+        let Some((Step::Field(wanted), rest)) = self.path.split_first() else {
+            return Err(M::Error::custom("an object is no name: say which of its fields is, as in 'data[].id'"));
+        };
+        let (mut there, mut others) = (false, Vec::new());
+        while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
+            if *field != **wanted {
+                if others.len() < SHOWN_MAX && !there {
+                    others.push(format!("\"{}\"", escape(field.as_bytes())));
+                }
+                map.next_value::<IgnoredAny>()?;
+            } else if std::mem::replace(&mut there, true) {
+                return Err(M::Error::custom(format_args!("the field {wanted:?} is there twice")));
+            } else {
+                map.next_value_seed(Seek { path: rest, names: &mut *self.names })?;
+            }
+        }
+        match there {
+            true => Ok(()),
+            false => Err(M::Error::custom(format_args!(
+                "an object has no field {wanted:?}; there are: {}",
+                if others.is_empty() { "none".to_owned() } else { others.join(", ") }
+            ))),
+        }
     }
 }
 
@@ -135,30 +329,6 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-impl<'de> Deserialize<'de> for Encoded {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Elements;
-        impl<'de> Visitor<'de> for Elements {
-            type Value = Encoded;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an array of names")
-            }
-            fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<Self::Value, S::Error> {
-                let mut names = Encoded::default();
-                let mut seen = HashSet::with_capacity_and_hasher(1024, BuildHasherDefault::<AlreadyHashed>::default());
-                while let Some(Text(name)) = array.next_element()? {
-                    let hash = xxh3_128(name.as_bytes());
-                    let duplicate = if seen.len() < SEEN_MAX { !seen.insert(hash) } else { seen.contains(&hash) };
-                    names.push(name.as_bytes(), duplicate);
-                    names.sum = names.sum.wrapping_add(hash);
-                }
-                Ok(names)
-            }
-        }
-        deserializer.deserialize_seq(Elements)
-    }
-}
-
 /// The hasher of a set of hashes.
 #[derive(Default)]
 struct AlreadyHashed(u64);
@@ -175,24 +345,27 @@ impl Hasher for AlreadyHashed {
     }
 }
 
-/// A token: a string or a number; null and the empty string mean the end.
+/// A token: a string or a number, whose digits stay as they are; null and the empty string mean the end.
 struct Token(Option<String>);
 
 impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Number(serde_json::Number),
-            Nothing(()),
+        use serde::de::Error;
+        // Not read into memory before it is known to be small.
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        if json.len() > TOKEN_MAX {
+            let why = format_args!("the place of the next page is longer than {} KiB", TOKEN_MAX >> 10);
+            return Err(D::Error::custom(why));
         }
-        Ok(Token(match Form::deserialize(deserializer)? {
-            Form::Text(text) if text.is_empty() => None,
-            Form::Text(text) => Some(text),
-            Form::Number(number) => Some(number.to_string()),
-            Form::Nothing(()) => None,
-        }))
+        match json.as_bytes().first() {
+            Some(b'"') => {
+                let text: String = serde_json::from_str(json).map_err(D::Error::custom)?;
+                Ok(Token(Some(text).filter(|text| !text.is_empty())))
+            }
+            Some(b'-' | b'0'..=b'9') => Ok(Token(Some(json.to_owned()))),
+            Some(b'n') => Ok(Token(None)),
+            _ => Err(D::Error::custom("the place of the next page is neither text nor a number")),
+        }
     }
 }
 
@@ -327,7 +500,13 @@ mod tests {
             "[]",
             "<html>",
             "{\"Names\":[]}",
-            "{\"FileNames\":[1]}",
+            "{\"FileNames\":[1.5]}",
+            "{\"FileNames\":[null]}",
+            "{\"FileNames\":[{\"id\":1}]}",
+            "{\"FileNames\":[\"a\"],\"FileNames\":[\"b\"]}",
+            "{\"NextMarker\":1,\"NextMarker\":null,\"FileNames\":[]}",
+            "{\"NextMarker\":true,\"FileNames\":[]}",
+            "{\"NextMarker\":[0],\"FileNames\":[]}",
             "{\"FileNames\":{}}",
             "{\"FileNames\":null}",
             "{\"FileNames\":[]} x",
