@@ -56,12 +56,14 @@ def test_bytes_bound_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> None:
         assert sum(len(batch) for batch in batches) == len(objects)
         assert all(batch.nbytes <= size or batch.num_rows == 1 for batch in batches)
         assert sum(batch.nbytes for batch in batches) == sum(map(len, objects.values()))
-    for wrong in ({"batch_size": 0}, {"bytes": 0}, {"bytes": "much"}, {"batch_size": 5, "bytes": 5}):
+    wrong: list[dict[str, Any]] = [{"batch_size": size} for size in (0, -1, 2**64, 1.5, "x")]
+    wrong += [{"bytes": 0}, {"bytes": "much"}, {"batch_size": 5, "bytes": 5}]
+    for options in wrong:
         with pytest.raises(package.ConfigError):
-            package.read(tmp_path / "tree").batches(**wrong)
+            package.read(tmp_path / "tree").batches(**options)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000, 1004, 1005, 100_000])
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000, 1004, 1005, 100_000, 10**12, 2**63])
 @pytest.mark.parametrize("order", [None, "given"])
 def test_a_batch_size_is_exact_until_the_last(
     tmp_path: Path, objects: dict[str, bytes], batch_size: int, order: Any
@@ -136,6 +138,26 @@ def test_a_pass_may_be_interrupted_and_gone_on_with(tmp_path: Path, objects: dic
             if len(found) % 300 == 0:
                 break
     assert sorted(found) == sorted(objects)
+
+
+@pytest.mark.parametrize("batch_size", [None, 10])
+def test_a_reader_that_is_closed_early_is_not_complete(tmp_path: Path, batch_size: int | None) -> None:
+    for number in range(100):
+        (tmp_path / f"{number}").write_bytes(b"x")
+    with package.read(tmp_path) as reader:
+        source: Any = reader.batches(batch_size) if batch_size else reader
+        next(source)
+    report = reader.report
+    assert report is not None
+    assert (report.ok, report.complete) == (False, False)
+    with package.read(tmp_path) as reader:
+        assert sum(len(batch) for batch in reader.batches(3)) == 100
+    assert reader.report is not None
+    assert reader.report.ok
+    with package.read(tmp_path) as reader:
+        assert len(pyarrow.table(reader.batches(3))) == 100
+    assert reader.report is not None
+    assert reader.report.ok
 
 
 def test_a_thread_that_comes_late_finds_nothing_and_no_error(tmp_path: Path) -> None:

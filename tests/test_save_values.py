@@ -170,3 +170,33 @@ def test_an_array_is_not_saved_as_a_file_of_a_form_that_its_bytes_do_not_have(tm
     encoded = numpy.frombuffer(b"as an encoder of images gives it", "u1")
     assert saved(tmp_path, f"b.{ending}", encoded).read_bytes() == encoded.tobytes()
     assert saved(tmp_path / "two", f"b.{ending}", encoded.copy()).read_bytes() == encoded.tobytes()
+
+
+class Mismatched:
+    """Rows that do not fit the type that it gives with them."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        two = pyarrow.schema([("a", pyarrow.int64()), ("b", pyarrow.int64())])
+        return two.__arrow_c_schema__(), pyarrow.table({"a": [1]}).to_batches()[0].__arrow_c_array__()[1]
+
+
+def test_rows_that_do_not_fit_their_type_are_a_failure_of_their_object(tmp_path: Path) -> None:
+    for ending in ("csv", "parquet", "bin"):
+        assert "not what it says" in refused(tmp_path, f"a.{ending}", Mismatched())
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "jsonl"])
+def test_a_column_whose_name_would_be_cut_is_refused(tmp_path: Path, ending: str) -> None:
+    # Polars itself ends the interpreter when it exports such a name.
+    table = pyarrow.table({"a\0b": [1], "a\0c": [2]})
+    for given in (table, table.to_batches()[0], table.to_reader(), polars.DataFrame({"n": [1], "a\0b": [2]})):
+        assert '"a\\0b" has a NUL' in refused(tmp_path, f"a.{ending}", given)
+
+
+def test_a_mask_is_refused_however_the_array_is_given(tmp_path: Path) -> None:
+    class Masked:
+        def __array__(self, dtype: object = None, copy: object = None) -> Any:
+            return numpy.ma.array([1, 2], mask=[True, False])
+
+    for ending in ("csv", "npy", "npz"):
+        assert "mask" in refused(tmp_path, f"a.{ending}", Masked())

@@ -69,10 +69,11 @@ def npz_file(arrays: Any) -> bytes:
                 raise TypeError(f"the name {name!r} of an array is a {type(name).__name__}, not text")
             if not _shoal.is_array(array):
                 raise TypeError(f"{name!r} is a {type(array).__name__}, not an array")
-            if isinstance(array, np.ma.MaskedArray):
+            values = np.asanyarray(array)
+            if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(f"{name!r} is a masked array: save array.filled(value), or array.data and array.mask")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, values, allow_pickle=False)
         if archive.namelist() != [f"{name}.npy" for name in named]:
             raise ValueError("a name cannot stand in an archive: it has a NUL")
     return out.getvalue()

@@ -300,8 +300,15 @@ def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
     return given
 
 
+WORKERS_MAX = 65_536  # each takes memory before it has anything to do
+
+
 def _workers(value: Workers) -> Workers:
-    return value if value == "auto" else _at_least(value, 1, "workers")
+    if value == "auto":
+        return value
+    if _at_least(value, 1, "workers") > WORKERS_MAX:
+        raise ConfigError(f"workers is more than {WORKERS_MAX:,}: {value}")
+    return value
 
 
 def pipeline_depth(value: Pipeline) -> Pipeline:

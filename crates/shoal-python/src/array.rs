@@ -60,14 +60,21 @@ fn owned(object: &Bound<'_, PyAny>) -> PyResult<Result<Array, String>> {
     if is_masked(object)? {
         return Ok(Err(MASKED.to_owned()));
     }
-    interface(&object.py().import("numpy")?.call_method1("array", (object,))?).map(Ok)
+    let numpy = object.py().import("numpy")?;
+    let array = numpy.call_method1("asanyarray", (object,))?;
+    if is_masked(&array)? {
+        return Ok(Err(MASKED.to_owned()));
+    }
+    interface(&numpy.call_method1("array", (array,))?).map(Ok)
 }
 
-/// Whether it is an array, or gives itself as one. (Tables do too, but as one they lose their nulls and types.)
+/// Whether it is an array, or gives itself as one. (Tables and columns do too, but as one they lose their nulls and types.)
 #[pyfunction]
 pub fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let is_arrow = || Ok::<_, PyErr>(object.hasattr("__arrow_c_stream__")? || object.hasattr("__arrow_c_array__")?);
-    Ok(object.hasattr("__array_interface__")? || (object.hasattr("__array__")? && !is_arrow()?))
+    let has = |name| object.hasattr(name);
+    let is_arrow =
+        || Ok::<_, PyErr>(has("__arrow_c_stream__")? || has("__arrow_c_array__")? || has("__arrow_array__")?);
+    Ok(has("__array_interface__")? || (has("__array__")? && !is_arrow()?))
 }
 
 /// Why a masked array is not saved.

@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use arrow_select::coalesce::BatchCoalescer;
+use arrow_select::concat::concat_batches;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -116,29 +116,37 @@ pub fn capsules_of<'py>(
 /// Makes batches of one size out of those of any.
 struct Gather {
     size: usize,
-    rows: Mutex<BatchCoalescer>,
+    rows: Mutex<Vec<RecordBatch>>,
 }
 
 impl Gather {
-    fn new(size: usize) -> Gather {
-        Gather { size, rows: Mutex::new(BatchCoalescer::new(schema(), size)) }
-    }
-
     /// Takes a batch of at most the size; gives one of the size, once there are so many rows.
     fn add(&self, batch: RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch.num_rows() == self.size && rows.is_empty() {
-            return Ok(Some(batch)); // as it is: nothing is copied
+        let mut parts = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let before: usize = parts.iter().map(RecordBatch::num_rows).sum();
+        let wanted = self.size - before;
+        if batch.num_rows() < wanted {
+            parts.push(batch);
+            return Ok(None);
         }
-        rows.push_batch(batch)?;
-        Ok(rows.next_completed_batch())
+        let rest = Some(batch.slice(wanted, batch.num_rows() - wanted)).filter(|rest| rest.num_rows() > 0);
+        let mut whole = std::mem::replace(&mut *parts, rest.into_iter().collect());
+        whole.push(batch.slice(0, wanted));
+        join(whole).map(Some)
     }
 
     /// What is left at the end.
     fn rest(&self) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.finish_buffered_batch()?;
-        Ok(rows.next_completed_batch())
+        let parts = std::mem::take(&mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner));
+        Some(parts).filter(|parts| !parts.is_empty()).map(join).transpose()
+    }
+}
+
+/// One batch of several; a single one is not copied.
+fn join(parts: Vec<RecordBatch>) -> Result<RecordBatch, ArrowError> {
+    match <[RecordBatch; 1]>::try_from(parts) {
+        Ok([one]) => Ok(one),
+        Err(parts) => concat_batches(&schema(), &parts),
     }
 }
 
@@ -152,7 +160,7 @@ pub struct Batches {
 
 impl Batches {
     pub fn new(reader: Py<Reader>, size: Option<usize>) -> Batches {
-        Batches { reader, gather: size.map(|size| Arc::new(Gather::new(size))) }
+        Batches { reader, gather: size.map(|size| Arc::new(Gather { size, rows: Mutex::default() })) }
     }
 }
 

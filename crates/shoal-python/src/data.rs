@@ -5,6 +5,7 @@
 //! copied before the next item is asked for. Items are dropped on that thread too. Not here: the loop over items (`save.rs`).
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
@@ -167,10 +168,15 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
             }
         });
     }
-    let looked = match Ending::of(name) {
+    let look = || match Ending::of(name) {
         Some(ending) => in_format(object, ending, options).map(Some),
         None => as_it_is(object, name),
     };
+    // Rows that do not fit their own type make Arrow panic.
+    let looked = catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
+        let why = "it is not what it says that it is: a library panicked over its memory";
+        Ok(Some(Data::Refused(Kind::Encoding, why.to_owned())))
+    });
     match looked {
         Ok(Some(data)) => Ok(data),
         Ok(None) => {

@@ -18,7 +18,7 @@ use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
 use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::transfer::{Outcome, Transfer};
-use shoal_engine::{Kind, TransferOptions};
+use shoal_engine::{Kind, Report, TransferOptions};
 
 use crate::background::{Background, Teller, tell};
 use crate::batches::Batches;
@@ -89,6 +89,8 @@ struct Current {
     /// Who was told. A thread that shares the work may come late and find nothing; whoever was told begins a second pass.
     told: HashSet<ThreadId>,
     closed: bool,
+    /// Closed before the end: what was not taken is gone, so the run is not complete whatever it came to.
+    early: bool,
 }
 
 /// The run and the consumer's end of it.
@@ -390,12 +392,19 @@ impl Reader {
     fn batches(
         slf: Py<Self>,
         py: Python<'_>,
-        batch_size: Option<usize>,
+        batch_size: Option<Bound<'_, PyAny>>,
         bytes: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Batches> {
-        if batch_size == Some(0) {
-            return Err(config_error(py, "batch_size is not a whole number of 1 or more: 0", None));
-        }
+        let batch_size = match batch_size {
+            Some(given) => match given.extract::<usize>() {
+                Ok(size @ 1..) => Some(size),
+                _ => {
+                    let why = format!("batch_size is not a whole number of 1 or more: {}", given.repr()?);
+                    return Err(config_error(py, &why, None));
+                }
+            },
+            None => None,
+        };
         if batch_size.is_some() && bytes.is_some() {
             return Err(config_error(py, "batch_size and bytes exclude each other: a batch has one measure", None));
         }
@@ -424,8 +433,13 @@ impl Reader {
     /// Stops the run, if it is still going, and waits until its threads have ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.recipe().take());
-        // What was taken and not given out is dropped outside the lock.
-        drop(std::mem::replace(&mut *self.current(), Current { over: true, closed: true, ..Current::default() }));
+        let ended = self.flow.get().is_some_and(|flow| flow.ended.load(Relaxed));
+        let dropped = {
+            let mut current = self.current();
+            let early = current.early || !(current.over || ended);
+            std::mem::replace(&mut *current, Current { over: true, closed: true, early, ..Current::default() })
+        };
+        drop(dropped); // what was taken and not given out, outside the lock
         if let Some(flow) = self.flow.get() {
             let run = flow.run()?;
             run.check_process("this reader")?;
@@ -451,6 +465,9 @@ impl Reader {
         let Some(flow) = self.flow.get().filter(over) else { return Ok(None) };
         let run = flow.run()?;
         run.check_process("this reader")?;
-        py.detach(|| run.outcome()).map(|outcome| report::report(py, &outcome.report)).transpose()
+        let early = self.current().early;
+        let Some(outcome) = py.detach(|| run.outcome()) else { return Ok(None) };
+        let complete = outcome.report.complete && !early;
+        report::report(py, &Report { complete, ..outcome.report.clone() }).map(Some)
     }
 }

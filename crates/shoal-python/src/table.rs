@@ -25,6 +25,11 @@ pub struct Table {
 impl Table {
     /// Takes a table in; `None`: the object is none. The inner error: it is none that can be a table.
     pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Table, String>>> {
+        if let Some(name) = cut_name(object)? {
+            let why =
+                format!("the name of column {name:?} has a NUL, behind which Arrow's C interface loses it: rename it");
+            return Ok(Some(Err(why)));
+        }
         if let Some(column) = of_polars(object, |kind| kind == "Object")? {
             return Ok(Some(Err(format!("{column}, which no other library reads: give text or numbers"))));
         }
@@ -58,6 +63,26 @@ impl Table {
     pub fn held(&self) -> u64 {
         self.rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() as u64
     }
+}
+
+/// The name of a column that would lose its end on the way here, if the object is a table that says its names.
+fn cut_name(object: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if !object.hasattr("__arrow_c_stream__")? && !object.hasattr("__arrow_c_array__")? {
+        return Ok(None);
+    }
+    let names = match (object.getattr_opt("column_names")?, object.getattr_opt("columns")?) {
+        (Some(names), _) | (None, Some(names)) => names,
+        (None, None) => match object.getattr_opt("schema")?.map(|schema| schema.getattr_opt("names")) {
+            Some(names) => match names? {
+                Some(names) => names,
+                None => return Ok(None),
+            },
+            None => return Ok(None),
+        },
+    };
+    let Ok(names) = names.try_iter() else { return Ok(None) };
+    let names = names.filter_map(|name| name.ok()?.extract::<String>().ok());
+    Ok(names.into_iter().find(|name| name.contains('\0')))
 }
 
 /// The first column of a Polars frame whose type, as text, is one of these. Polars gives the addresses of objects as

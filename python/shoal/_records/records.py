@@ -406,7 +406,7 @@ class Records:
 
         Returns:
             A dict by the text or the name of each: whole numbers are exact, however large; sums of floats keep what
-            rounding loses, as `math.fsum` does, and without `by=` are the same whatever the number of workers; the
+            rounding loses (they are compensated), and without `by=` are the same whatever the number of workers; the
             least, greatest and mean of no records are None. With `by=`, the `Groups`.
 
         Raises:
