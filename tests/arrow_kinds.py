@@ -327,7 +327,7 @@ pyarrow.register_extension_type(Own())
 
 
 def extensions(numbers: Make) -> list[Kind]:
-    csv = frozenset({"csv"})
+    text = frozenset({"csv", "jsonl"})
     small = of(pyarrow.int8(), lambda chance: chance.randrange(2))
     pair = of(pyarrow.list_(pyarrow.int16(), 2), lambda _: [1, 2])
     return [
@@ -336,10 +336,10 @@ def extensions(numbers: Make) -> list[Kind]:
             "json",
             extension(pyarrow.json_(), of(pyarrow.string(), lambda chance: chance.choice(['{"a": 1}', "[]", "1"]))),
         ),
-        Kind("bool8", extension(pyarrow.bool8(), small)),
-        Kind("opaque", extension(pyarrow.opaque(pyarrow.int16(), "t", "v"), numbers)),
-        Kind("tensor", extension(pyarrow.fixed_shape_tensor(pyarrow.int16(), [2]), pair), csv),
-        Kind("extension-own", extension(Own(), numbers)),
+        Kind("bool8", extension(pyarrow.bool8(), small), text),
+        Kind("opaque", extension(pyarrow.opaque(pyarrow.int16(), "t", "v"), numbers), text),
+        Kind("tensor", extension(pyarrow.fixed_shape_tensor(pyarrow.int16(), [2]), pair), text),
+        Kind("extension-own", extension(Own(), numbers), text),
     ]
 
 

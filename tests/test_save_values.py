@@ -200,3 +200,31 @@ def test_a_mask_is_refused_however_the_array_is_given(tmp_path: Path) -> None:
 
     for ending in ("csv", "npy", "npz"):
         assert "mask" in refused(tmp_path, f"a.{ending}", Masked())
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_extension_type_is_not_saved_as_its_storage_in_text(tmp_path: Path, ending: str) -> None:
+    truth = pyarrow.ExtensionArray.from_storage(pyarrow.bool8(), pyarrow.array([1, 0, 2], pyarrow.int8()))
+    for rows in (0, 3):
+        why = refused(tmp_path, f"a.{ending}", pyarrow.table({"n": [1, 2, 3], "truth": truth}).slice(0, rows))
+        assert 'column "truth" has the extension type arrow.bool8' in why
+    identity = pyarrow.array([bytes(range(16))], pyarrow.binary(16))
+    table = pyarrow.table({"id": pyarrow.ExtensionArray.from_storage(pyarrow.uuid(), identity)})
+    assert bytes(range(16)).hex() in saved(tmp_path, f"b.{ending}", table).read_text()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow"])
+def test_text_that_is_not_utf_8_is_a_failure_of_its_object(tmp_path: Path, ending: str) -> None:
+    for kind, offsets in ((pyarrow.string(), "i4"), (pyarrow.large_string(), "i8")):
+        places = pyarrow.py_buffer(numpy.array([0, 2], offsets))
+        column = pyarrow.Array.from_buffers(kind, 1, [None, places, pyarrow.py_buffer(b"\xff\xfe")])
+        assert "UTF" in refused(tmp_path, f"a.{ending}", pyarrow.table({"x": column}))
+
+
+def test_rows_without_columns_are_kept_or_refused(tmp_path: Path) -> None:
+    rows = polars.DataFrame(height=3)
+    for ending in ("csv", "parquet"):
+        assert "3 rows has no columns" in refused(tmp_path, f"a.{ending}", rows)
+    assert pyarrow.ipc.open_file(saved(tmp_path / "two", "a.arrow", rows)).read_all().num_rows == 3
+    assert saved(tmp_path / "three", "a.jsonl", rows).read_text() == "{}\n{}\n{}\n"
+    assert saved(tmp_path / "four", "a.csv", polars.DataFrame()).read_bytes() == b""

@@ -22,7 +22,7 @@ A run that is stopped by Ctrl-C raises KeyboardInterrupt, as any other Python co
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal._report import Report
@@ -117,6 +117,11 @@ class DestinationFullError(RunError, OSError):
         """Takes the one line and the operating system's number."""
         super().__init__(message, kind=kind, name=name, hint=hint)
         self.errno = errno
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles with the number too, which Python keeps apart from other attributes."""
+        made, arguments, *_ = super().__reduce__()
+        return made, arguments, {**self.__dict__, "errno": self.errno}
 
 
 class CredentialsError(RunError):

@@ -83,7 +83,8 @@ def save(
 
     A table is whatever has `__arrow_c_stream__` or `__arrow_c_array__` (Polars, PyArrow, pandas, DuckDB), an array
     whatever has `__array_interface__` or `__array__` and is no table. What an ending does not take, or cannot hold, is
-    a failure of its object; so is a masked array. JSON has no NaN and no infinity: they are `null`.
+    a failure of its object; so is a masked array. JSON has no NaN and no infinity: they are `null`. A stream that was
+    used up before gives a file without rows.
 
     Whatever can change is copied before the next item is asked for, so that it may be filled again, or a stream or
     result be followed by the next. Only `bytes`, `str`, what `shoal.read` gave, and arrays and views of those are not.

@@ -12,13 +12,14 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 
-use crate::text_types::{check_offsets, plain};
+use crate::text_types::{check_offsets, plain, refuse_extensions};
 use crate::{Error, Options};
 
 /// Appends a table.
 pub(crate) fn write(reader: &mut dyn RecordBatchReader, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();
     refuse_twins(&reader.schema())?;
+    refuse_extensions(&reader.schema(), "jsonl")?;
     for batch in reader {
         push(&batch.map_err(Error::reading)?, out)?;
     }

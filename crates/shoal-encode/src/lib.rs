@@ -114,7 +114,8 @@ pub fn encode_table(
 ///
 /// # Errors
 ///
-/// As [`encode_table`], with the name of the column that is to blame. Internal: a library panicked over it.
+/// As [`encode_table`], with the name of the column that is to blame. Unsupported also: rows without columns in a format that
+/// has no place for them. Internal: a library panicked.
 pub fn encode_rows(
     schema: &SchemaRef,
     rows: &[RecordBatch],
@@ -122,6 +123,11 @@ pub fn encode_rows(
     options: &Options,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
+    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    if schema.fields().is_empty() && count > 0 && matches!(format, Format::Csv | Format::Parquet) {
+        let why = format!("a table of {count} rows has no columns, and a .{format} file no place for them");
+        return Err(Error::unsupported(why));
+    }
     let start = out.len();
     let encode = |schema: &SchemaRef, rows: &[RecordBatch], out: &mut Vec<u8>| {
         let mut reader = RecordBatchIterator::new(rows.iter().cloned().map(Ok), schema.clone());

@@ -22,9 +22,13 @@ use arrow_schema::{ArrowError, DataType};
 ///
 /// # Errors
 ///
-/// The copy does not hold together: the rows break a rule of Arrow's.
+/// The rows break a rule of Arrow's: text that is not UTF-8, a place outside of what it points into.
 pub fn copied(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(|column| Ok(make_array(copy(&column.to_data())?)));
+    let columns = batch.columns().iter().map(|column| {
+        let data = column.to_data();
+        data.validate_full()?;
+        Ok(make_array(copy(&data)?))
+    });
     let columns = columns.collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns, &rows)

@@ -12,6 +12,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
 
+use crate::Error;
 use crate::nested::replaced;
 
 /// The last offset with seconds, Liberia's, ended on 7 January 1972.
@@ -31,6 +32,23 @@ pub(crate) fn plain(batch: &RecordBatch, json: bool) -> Result<RecordBatch, Arro
     let columns = batch.columns().iter().zip(&fields).map(|(column, field)| cast(column, field.data_type()));
     let columns = columns.collect::<Result<_, _>>()?;
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+/// Extension types whose text says the value: JSON, and the digits of a UUID.
+const EXTENSIONS: [&str; 2] = ["arrow.json", "arrow.uuid"];
+
+/// Refuses other extension types: a text would have their storage only, such as the number of a month for the month.
+pub(crate) fn refuse_extensions(schema: &Schema, ending: &str) -> Result<(), Error> {
+    for field in schema.flattened_fields() {
+        if let Some(kind) = field.extension_type_name().filter(|kind| !EXTENSIONS.contains(kind)) {
+            return Err(Error::unsupported(format!(
+                "column {:?} has the extension type {kind}, and .{ending} would hold its storage without that meaning: cast \
+                 it to text or to its storage, or name the file .parquet or .arrow",
+                field.name()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses times of a zone whose offset had seconds then: their text has hours and minutes only.

@@ -505,7 +505,7 @@ class Records:
         return Appended(*done)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles as what to open: another process opens the files anew, and finds the same records or an error."""
+        """Pickles as what to open: another process opens the files by their paths, and wants as many records."""
         start, stop = self._files.range
         what = (self._files.paths, self._layout.given, self._layout.names, self._offset, self._tail, self._follow)
         return _reopen, (*what, start, stop)

@@ -12,7 +12,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
 
 use self::column::{Column, push_uniform};
-use crate::text_types::plain;
+use crate::text_types::{plain, refuse_extensions};
 use crate::{Error, Options};
 
 pub(crate) use self::array::write_array;
@@ -36,6 +36,7 @@ pub(crate) fn write_table(
 /// Appends what stands in front of the first row, if a cell can hold what the columns do.
 pub(crate) fn begin(schema: &Schema, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
     refuse_nested(schema)?;
+    refuse_extensions(schema, "csv")?;
     if options.header && !schema.fields().is_empty() {
         push_header(schema, out);
     }
