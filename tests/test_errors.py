@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import inspect
 import pickle
@@ -164,3 +165,9 @@ def test_a_defect_is_said_to_be_one_and_is_no_success(interpreter: Interpreter) 
     assert done.returncode == 3
     assert "ZeroDivisionError" in done.stderr
     assert "error: this is a defect of shoal" in done.stderr
+
+
+def test_a_full_destination_keeps_its_number_when_it_is_pickled() -> None:
+    error = package.DestinationFullError("full", name="out", hint="free some", errno=errno.EDQUOT)
+    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+        assert (copied.errno, copied.name, str(copied)) == (errno.EDQUOT, "out", str(error))

@@ -120,8 +120,7 @@ class DestinationFullError(RunError, OSError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles with the number too, which Python keeps apart from other attributes."""
-        made, arguments, *_ = super().__reduce__()
-        return made, arguments, {**self.__dict__, "errno": self.errno}
+        return type(self), self.args, {**self.__dict__, "errno": self.errno}
 
 
 class CredentialsError(RunError):
