@@ -169,5 +169,5 @@ def test_a_defect_is_said_to_be_one_and_is_no_success(interpreter: Interpreter) 
 
 def test_a_full_destination_keeps_its_number_when_it_is_pickled() -> None:
     error = package.DestinationFullError("full", name="out", hint="free some", errno=errno.EDQUOT)
-    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert (copied.errno, copied.name, str(copied)) == (errno.EDQUOT, "out", str(error))
