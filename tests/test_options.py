@@ -184,6 +184,7 @@ def test_what_is_not_a_size_is_refused(text: Any) -> None:
 
 WRONG: list[tuple[str, Any]] = [
     ("workers", 0),
+    ("workers", 65_537),
     ("workers", "many"),
     ("workers", True),
     ("workers", 2.0),

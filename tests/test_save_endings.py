@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
+from saving import refused, saved_bytes
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
 ROWS = [{"id": 1, "name": "Zoë"}, {"id": 2, "tags": ["a", None]}]
 TABLE = pyarrow.table({"x": [1, 2]})
 GRID = numpy.arange(6.0).reshape(2, 3)
-
-
-def saved(tmp_path: Path, name: str, data: object, **options: Any) -> bytes:
-    report = package.save([(name, data)], tmp_path / "out", durability="none", overwrite="always", **options)
-    assert report.ok, report.failures
-    return (tmp_path / "out" / name).read_bytes()
-
-
-def refused(tmp_path: Path, name: str, data: object) -> str:
-    report = package.save([(name, data), ("after.bin", b"x")], tmp_path / "out", durability="none", overwrite="always")
-    assert (report.failed, [failure.kind for failure in report.failures]) == (1, ["encoding"])
-    assert (tmp_path / "out/after.bin").read_bytes() == b"x"
-    assert not (tmp_path / "out" / name).exists()
-    return report.failures[0].reason
 
 
 @pytest.mark.parametrize(
@@ -51,27 +38,27 @@ def refused(tmp_path: Path, name: str, data: object) -> str:
     ids=str,
 )
 def test_a_dict_or_a_list_is_written_as_json(tmp_path: Path, value: Any) -> None:
-    file = saved(tmp_path, "a.json", value)
+    file = saved_bytes(tmp_path, "a.json", value)
     assert json.loads(file) == json.loads(json.dumps(value))
-    assert saved(tmp_path, "a.JSON", value) == file
+    assert saved_bytes(tmp_path, "a.JSON", value) == file
     assert b"\\u00" not in file or "\0" in value
 
 
 def test_a_list_of_dicts_is_written_as_json_lines_as_a_table_is(tmp_path: Path) -> None:
     for ending in ("jsonl", "ndjson"):
-        assert [json.loads(line) for line in saved(tmp_path, f"a.{ending}", ROWS).splitlines()] == ROWS
-    assert saved(tmp_path, "a.jsonl", [{"x": 1}, {"x": 2}]) == saved(tmp_path, "b.jsonl", TABLE)
-    assert saved(tmp_path, "a.jsonl", ROWS, final_newline=False).endswith(b"}")
-    assert saved(tmp_path, "a.jsonl", []) == b""
+        assert [json.loads(line) for line in saved_bytes(tmp_path, f"a.{ending}", ROWS).splitlines()] == ROWS
+    assert saved_bytes(tmp_path, "a.jsonl", [{"x": 1}, {"x": 2}]) == saved_bytes(tmp_path, "b.jsonl", TABLE)
+    assert saved_bytes(tmp_path, "a.jsonl", ROWS, final_newline=False).endswith(b"}")
+    assert saved_bytes(tmp_path, "a.jsonl", []) == b""
 
 
 def test_nan_and_infinity_are_null_in_json_of_values_and_of_tables(tmp_path: Path) -> None:
     floats = [1.5, float("nan"), float("inf"), float("-inf")]
-    of_values = saved(tmp_path, "a.jsonl", [{"x": value} for value in floats])
-    of_table = saved(tmp_path, "b.jsonl", pyarrow.table({"x": floats}))
+    of_values = saved_bytes(tmp_path, "a.jsonl", [{"x": value} for value in floats])
+    of_table = saved_bytes(tmp_path, "b.jsonl", pyarrow.table({"x": floats}))
     assert [json.loads(line).get("x") for line in of_table.splitlines()] == [1.5, None, None, None]
     assert [json.loads(line)["x"] for line in of_values.splitlines()] == [1.5, None, None, None]
-    assert json.loads(saved(tmp_path, "a.json", {"x": {"y": [float("nan")]}})) == {"x": {"y": [None]}}
+    assert json.loads(saved_bytes(tmp_path, "a.json", {"x": {"y": [float("nan")]}})) == {"x": {"y": [None]}}
 
 
 @pytest.mark.parametrize(
@@ -100,16 +87,16 @@ def test_a_list_that_holds_itself_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_an_array_or_a_dict_of_arrays_is_written_as_npz(tmp_path: Path) -> None:
-    with numpy.load(io.BytesIO(saved(tmp_path, "a.npz", GRID.T))) as file:
+    with numpy.load(io.BytesIO(saved_bytes(tmp_path, "a.npz", GRID.T))) as file:
         assert file.files == ["arr_0"]
         assert file["arr_0"].tolist() == GRID.T.tolist()
     arrays = {"x": GRID, "y.npy": numpy.arange(3, dtype=">i2"), "file": numpy.float32(1.5), "": numpy.array(["a", "ü"])}
-    written = saved(tmp_path, "a.npz", arrays)
+    written = saved_bytes(tmp_path, "a.npz", arrays)
     with numpy.load(io.BytesIO(written)) as file:
         for name, array_ in arrays.items():
             found = file[f"{name}.npy"] if name == "" else file[name]
             assert (found.dtype, found.tolist()) == (array_.dtype, array_.tolist())
-    assert saved(tmp_path, "a.npz", arrays) == written
+    assert saved_bytes(tmp_path, "a.npz", arrays) == written
     grid = GRID.copy()
     report = package.save(
         ((f"{n}.npz", grid.__imul__(0).__iadd__(n)) for n in range(20)), tmp_path / "many", durability="none"
@@ -142,7 +129,7 @@ def test_what_npz_cannot_hold_is_a_failure(tmp_path: Path, value: Any, says: str
 @pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "parquet", "arrow", "npy", "npz"])
 def test_bytes_and_text_are_as_they_are_under_every_ending(tmp_path: Path, ending: str) -> None:
     for data in (b"bytes", "text", bytearray(b"bytes"), memoryview(b"bytes"), memoryview(b"b-y-t-e-s-")[::2]):
-        assert saved(tmp_path, f"a.{ending}", data) == (b"text" if data == "text" else b"bytes")
+        assert saved_bytes(tmp_path, f"a.{ending}", data) == (b"text" if data == "text" else b"bytes")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +162,9 @@ def test_what_gives_itself_as_an_array_is_one(tmp_path: Path) -> None:
         def __array__(self, dtype: object = None, copy: object = None) -> Any:
             return GRID
 
-    assert numpy.load(io.BytesIO(saved(tmp_path, "a.npy", Tensor()))).tolist() == GRID.tolist()
-    assert saved(tmp_path, "a.csv", Tensor()) == b"0.0,1.0,2.0\n3.0,4.0,5.0\n"
-    with numpy.load(io.BytesIO(saved(tmp_path, "a.npz", Tensor()))) as file:
+    assert numpy.load(io.BytesIO(saved_bytes(tmp_path, "a.npy", Tensor()))).tolist() == GRID.tolist()
+    assert saved_bytes(tmp_path, "a.csv", Tensor()) == b"0.0,1.0,2.0\n3.0,4.0,5.0\n"
+    with numpy.load(io.BytesIO(saved_bytes(tmp_path, "a.npz", Tensor()))) as file:
         assert file["arr_0"].tolist() == GRID.tolist()
 
 

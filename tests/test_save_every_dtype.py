@@ -6,7 +6,6 @@ Not here: tables (`test_save_every_type.py`), arrays that are filled again (`tes
 from __future__ import annotations
 
 import io
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any
 
 import pytest
 
-import shoal as package
-from destination import files
+from saving import all_saved
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
@@ -124,17 +122,6 @@ def arrays(chance: random.Random, dtypes: list[Any], each: int) -> dict[str, Arr
     return made
 
 
-def saved(directory: Path, made: dict[str, Any]) -> dict[str, str]:
-    """Saves arrays by name, and returns the reasons of those that are failures, which have left no file."""
-    report = package.save(made.items(), directory, durability="none")
-    assert report.written + report.failed == report.listed == len(made)
-    (run,) = package.status(directory, failures=None).runs
-    assert {failure.kind for failure in run.failures} <= {"encoding"}
-    refused = {failure.name: failure.reason for failure in run.failures}
-    assert {os.fsdecode(name) for name in files(directory)} == made.keys() - refused.keys()
-    return refused
-
-
 def of_numpy(array: Array) -> bytes:
     file = io.BytesIO()
     numpy.save(file, numpy.array(array, order="C", subok=False), allow_pickle=False)
@@ -180,7 +167,7 @@ def in_csv(array: Array) -> bytes:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_npy_of_every_dtype_and_layout_is_that_of_numpy(tmp_path: Path, seed: int) -> None:
     made = arrays(random.Random(seed), PLAIN, 2)
-    assert saved(tmp_path / "out", {f"{name}.npy": array for name, array in made.items()}) == {}
+    assert all_saved(tmp_path / "out", {f"{name}.npy": array for name, array in made.items()}) == {}
     for name, array in made.items():
         ours, theirs = (tmp_path / f"out/{name}.npy").read_bytes(), of_numpy(array)
         assert head(ours) == head(theirs), name
@@ -191,7 +178,7 @@ def test_npy_of_every_dtype_and_layout_is_that_of_numpy(tmp_path: Path, seed: in
 @pytest.mark.parametrize("seed", SEEDS)
 def test_csv_of_every_dtype_and_layout_has_its_values_or_is_refused(tmp_path: Path, seed: int) -> None:
     made = arrays(random.Random(seed), PLAIN, 2)
-    refused = saved(tmp_path / "out", {f"{name}.csv": array for name, array in made.items()})
+    refused = all_saved(tmp_path / "out", {f"{name}.csv": array for name, array in made.items()})
     taken = {numpy.dtype(dtype) for dtype in IN_CSV}
     for name, array in made.items():
         why = refused.get(f"{name}.csv")
@@ -210,7 +197,7 @@ def test_csv_of_every_dtype_and_layout_has_its_values_or_is_refused(tmp_path: Pa
 def test_another_ending_holds_the_bytes_of_every_layout_in_c_order(tmp_path: Path, seed: int) -> None:
     dtypes = PLAIN
     made = arrays(random.Random(seed), dtypes, 2)
-    assert saved(tmp_path / "out", made) == {}
+    assert all_saved(tmp_path / "out", made) == {}
     for name, array in made.items():
         assert (tmp_path / "out" / name).read_bytes() == array.tobytes() or array.dtype.char in "gG", name
 
@@ -227,7 +214,7 @@ def test_a_dtype_that_is_no_plain_data_is_refused_by_its_name(tmp_path: Path, dt
                 continue
             for ending in ("npy", "csv"):
                 made[f"{len(made)}.{ending}"] = lay(array)
-    refused = saved(tmp_path / "out", made)
+    refused = all_saved(tmp_path / "out", made)
     for name, array in made.items():
         said = str(array.dtype) if array.dtype.char == "T" else array.dtype.str
         assert said in refused[name] or "dimensions" in refused[name]
@@ -237,7 +224,7 @@ def test_a_text_that_is_no_unicode_is_refused_in_csv_and_kept_in_npy(tmp_path: P
     half = numpy.array(["ok", "\ud800"])
     wide = numpy.frombuffer(b"\xff\xff\xff\x7f", "<U1")
     made = {"half.csv": half, "wide.csv": wide, "half.npy": half, "wide.npy": wide}
-    refused = saved(tmp_path / "out", made)
+    refused = all_saved(tmp_path / "out", made)
     assert refused.keys() == {"half.csv", "wide.csv"}
     assert "0xd800" in refused["half.csv"]
     for name, array in (("half", half), ("wide", wide)):
@@ -246,6 +233,6 @@ def test_a_text_that_is_no_unicode_is_refused_in_csv_and_kept_in_npy(tmp_path: P
 
 def test_arrays_of_up_to_64_dimensions_are_read_by_numpy(tmp_path: Path) -> None:
     made = {f"{size}.npy": numpy.ones((1,) * size, ">i2") for size in range(65)}
-    assert saved(tmp_path / "out", made) == {}
+    assert all_saved(tmp_path / "out", made) == {}
     for name, array in made.items():
         assert same(numpy.load(tmp_path / "out" / name), array)

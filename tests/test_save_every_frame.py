@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from arrow_kinds import KINDS, SHAPES, data, double, instants, shaped, single, some, text, whole
-from test_save_every_type import FORMATS, check_duckdb, check_file, checked, saved
+from saving import all_saved
+from test_save_every_type import FORMATS, check_duckdb, check_file, checked
 
 polars = pytest.importorskip("polars", reason="polars is not installed")
 
@@ -119,7 +120,7 @@ def test_a_column_of_every_type_of_polars_is_saved_as_it_is_or_refused_by_name(t
             column = series(name, chance, rows)
             frame = polars.DataFrame({"row": polars.Series(range(rows), dtype=polars.Int32), "odd one": column})
             frames |= {f"{name}-{rows}.{ending}": frame for ending in FORMATS}
-    refused = saved(tmp_path / "out", frames)
+    refused = all_saved(tmp_path / "out", frames)
     differences: list[str] = []
     for file, frame in frames.items():
         path = tmp_path / "out" / file
@@ -149,7 +150,7 @@ def test_frames_made_from_arrow_are_saved_as_they_are(tmp_path: Path, seed: int)
             continue  # test_save_types.py
         ends = {"parquet", "arrow", "jsonl"} - kind.refused - kind.may
         frames |= {f"{kind.name}.{ending}": frame for ending in ends}
-    assert saved(tmp_path / "out", frames) == {}
+    assert all_saved(tmp_path / "out", frames) == {}
     assert len(frames) > 30
     differences: list[str] = []
     for file, frame in frames.items():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import random
 import re
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import shoal as package
 from arrow_kinds import KINDS, SHAPES, Kind, shaped
 from arrow_values import cells, check_cell, check_json, rows_of_json, values
 from destination import files
+from saving import all_saved
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -34,18 +34,6 @@ NESTED = {"struct", "list", "deep", "struct-chunks"}
 # 38 digits (they are floats), and its points in time end sooner; those with a zone have no nanoseconds. It gives UUIDs
 # as text.
 NOT_IN_DUCKDB = re.compile("uuid|duration.*|decimal256.*|null|.*-any|timestamp-ns-(?!None).*")
-
-
-def saved(directory: Path, tables: dict[str, Any]) -> dict[str, str]:
-    """Saves tables by name, and returns the reasons of those that are failures, which have left no file."""
-    report = package.save(tables.items(), directory, durability="none")
-    assert report.written + report.failed == report.listed == len(tables)
-    (run,) = package.status(directory, failures=None).runs
-    assert {failure.kind for failure in run.failures} <= {"encoding"}
-    refused = {failure.name: failure.reason for failure in run.failures}
-    assert len(refused) == report.failed
-    assert {os.fsdecode(name) for name in files(directory)} == tables.keys() - refused.keys()
-    return refused
 
 
 def checked(differences: list[str], name: str, check: Callable[[], None]) -> None:
@@ -166,7 +154,7 @@ def test_a_column_of_every_type_is_saved_as_it_is_or_refused_by_name(tmp_path: P
             column = shaped(kind, shape, chance)
             table = pyarrow.table({"row": pyarrow.array(range(len(column)), pyarrow.int32()), "odd one": column})
             tables |= {f"{kind.name}/{shape}.{ending}": table for ending in FORMATS}
-    refused = saved(tmp_path / "out", tables)
+    refused = all_saved(tmp_path / "out", tables)
     differences: list[str] = []
     for name, table in tables.items():
         path = tmp_path / "out" / name
@@ -218,14 +206,14 @@ def test_tables_of_many_types_with_odd_names_are_saved_as_they_are(tmp_path: Pat
                 shapes = [chance.choice(("plain", "chunks")) for _ in kinds]
             columns = [shaped(kind, shape, chance) for kind, shape in zip(kinds, shapes, strict=True)]
             tables[f"{number}.{ending}"] = cut(columns, chance)
-    assert saved(tmp_path / "out", tables) == {}
+    assert all_saved(tmp_path / "out", tables) == {}
     for name, table in tables.items():
         check_file(tmp_path / "out" / name, table)
 
 
 def test_a_refusal_names_a_column_whatever_its_name_is(tmp_path: Path) -> None:
     tables = {f"{at}.csv": pyarrow.table([[1], [[1]]], names=["other", name]) for at, name in enumerate(NAMES)}
-    refused = saved(tmp_path / "out", tables)
+    refused = all_saved(tmp_path / "out", tables)
     for at, name in enumerate(NAMES):
         words = refused[f"{at}.csv"]
         assert words.isprintable()
@@ -236,7 +224,7 @@ def test_a_refusal_names_a_column_whatever_its_name_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
 def test_columns_of_one_name_are_all_saved(tmp_path: Path, ending: str) -> None:
     table = pyarrow.table([[1, 2], ["a", None], [0.5, 1.5]], names=["x", "x", "x"])
-    assert saved(tmp_path / "out", {f"a.{ending}": table}) == {}
+    assert all_saved(tmp_path / "out", {f"a.{ending}": table}) == {}
     check_file(tmp_path / f"out/a.{ending}", table)
 
 
@@ -274,7 +262,7 @@ def test_every_type_is_saved_alike_however_it_is_exported(tmp_path: Path, export
         for ending in {*FORMATS} - (kind.refused | kind.may):
             exported[f"{kind.name}.{ending}"] = EXPORTS[export](table)
             tables[f"{kind.name}.{ending}"] = table
-    assert saved(tmp_path / "out", exported) == {}
+    assert all_saved(tmp_path / "out", exported) == {}
     differences: list[str] = []
     for name, table in tables.items():
         checked(differences, name, partial(check_file, tmp_path / "out" / name, table))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
+from saving import refused, saved_bytes
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -21,21 +22,6 @@ TABLE = {"id": [1, 2, 3], "text": ["a,b", None, 'say "x"'], "value": [0.5, -1.0,
 CSV = 'id,text,value,flag\n1,"a,b",0.5,true\n2,,-1.0,\n3,"say ""x""",1e+300,false\n'
 
 
-def saved(tmp_path: Path, name: str, data: object, **options: Any) -> bytes:
-    report = package.save([(name, data)], tmp_path / "out", durability="none", **options)
-    assert (report.written, report.failures) == (1, ())
-    return (tmp_path / "out" / name).read_bytes()
-
-
-def refused(tmp_path: Path, name: str, data: object) -> str:
-    report = package.save([("first", b"x"), (name, data), ("last", b"x")], tmp_path / "out", durability="none")
-    assert (report.written, report.failed) == (2, 1)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".shoal", "first", "last"]
-    (failure,) = report.failures
-    assert failure.kind == "encoding"
-    return failure.reason
-
-
 def exporters() -> list[Any]:
     table = pyarrow.table(TABLE)
     return [table, table.to_batches()[0], table.to_reader(), polars.DataFrame(TABLE)]
@@ -44,7 +30,7 @@ def exporters() -> list[Any]:
 @pytest.mark.parametrize("at", range(4), ids=["table", "batch", "reader", "polars"])
 def test_a_table_of_any_library_is_written_in_every_format(tmp_path: Path, at: int) -> None:
     def read(kind: str, **options: Any) -> bytes:
-        return saved(tmp_path, f"d/t.{kind}", exporters()[at], overwrite="always", **options)
+        return saved_bytes(tmp_path, f"d/t.{kind}", exporters()[at], overwrite="always", **options)
 
     assert read("csv").decode() == CSV
     assert read("CSV", header=False, final_newline=False).decode() == CSV.partition("\n")[2][:-1]
@@ -60,33 +46,33 @@ def test_a_table_of_any_library_is_written_in_every_format(tmp_path: Path, at: i
 def test_a_relation_of_duckdb_is_a_table(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     relation = duckdb.sql("SELECT range AS n, 'x' || range AS s FROM range(3)")
-    assert saved(tmp_path, "r.csv", relation) == b"n,s\n0,x0\n1,x1\n2,x2\n"
+    assert saved_bytes(tmp_path, "r.csv", relation) == b"n,s\n0,x0\n1,x1\n2,x2\n"
 
 
 def test_an_array_is_written_as_npy_and_csv(tmp_path: Path) -> None:
     grid = numpy.arange(12, dtype="<i8").reshape(3, 4)
     for array in (grid, grid.T, grid[::-1, ::2], numpy.asfortranarray(grid), grid.astype(">f4"), grid[0], grid > 3):
-        back = numpy.load(io.BytesIO(saved(tmp_path, "a.npy", array, overwrite="always")))
+        back = numpy.load(io.BytesIO(saved_bytes(tmp_path, "a.npy", array, overwrite="always")))
         assert back.dtype == array.dtype
         assert (back == array).all()
-    assert saved(tmp_path, "a.csv", grid) == b"0,1,2,3\n4,5,6,7\n8,9,10,11\n"
-    assert saved(tmp_path, "b.csv", grid[:, ::-2], final_newline=False) == b"3,1\n7,5\n11,9"
-    assert saved(tmp_path, "c.csv", numpy.array([0.1, numpy.nan])) == b"0.1\nNaN\n"
+    assert saved_bytes(tmp_path, "a.csv", grid) == b"0,1,2,3\n4,5,6,7\n8,9,10,11\n"
+    assert saved_bytes(tmp_path, "b.csv", grid[:, ::-2], final_newline=False) == b"3,1\n7,5\n11,9"
+    assert saved_bytes(tmp_path, "c.csv", numpy.array([0.1, numpy.nan])) == b"0.1\nNaN\n"
 
 
 def test_the_csv_of_an_array_is_that_of_python(tmp_path: Path) -> None:
     for k in (0, 7, 4999):
         array = k + numpy.arange(5000)[:, None] + numpy.arange(10)
         wanted = "\n".join(",".join(str(k + i + j) for j in range(10)) for i in range(5000))
-        assert saved(tmp_path, f"{k}.csv", array, final_newline=False).decode() == wanted
+        assert saved_bytes(tmp_path, f"{k}.csv", array, final_newline=False).decode() == wanted
         table = pyarrow.table({str(j): array[:, j] for j in range(10)})
-        assert saved(tmp_path, f"t{k}.csv", table, header=False, final_newline=False).decode() == wanted
+        assert saved_bytes(tmp_path, f"t{k}.csv", table, header=False, final_newline=False).decode() == wanted
 
 
 def test_an_array_with_another_ending_is_its_bytes(tmp_path: Path) -> None:
     array = numpy.arange(6, dtype="<u2").reshape(2, 3)
-    assert saved(tmp_path, "a.bin", array.T) == array.T.tobytes()
-    assert saved(tmp_path, "b", array) == array.tobytes()
+    assert saved_bytes(tmp_path, "a.bin", array.T) == array.T.tobytes()
+    assert saved_bytes(tmp_path, "b", array) == array.tobytes()
 
 
 def test_an_array_filled_again_after_it_was_handed_over_is_saved_as_it_was(tmp_path: Path) -> None:
@@ -102,9 +88,9 @@ def test_an_array_filled_again_after_it_was_handed_over_is_saved_as_it_was(tmp_p
 
 
 def test_bytes_and_text_are_saved_as_they_are_whatever_the_name_says(tmp_path: Path) -> None:
-    assert saved(tmp_path, "a.csv", b"\x00raw") == b"\x00raw"
-    assert saved(tmp_path, "b.parquet", "text") == b"text"
-    assert saved(tmp_path, "c.npy", bytearray(b"buffer")) == b"buffer"
+    assert saved_bytes(tmp_path, "a.csv", b"\x00raw") == b"\x00raw"
+    assert saved_bytes(tmp_path, "b.parquet", "text") == b"text"
+    assert saved_bytes(tmp_path, "c.npy", bytearray(b"buffer")) == b"buffer"
 
 
 def test_what_a_format_cannot_hold_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None:

@@ -9,25 +9,13 @@ from typing import Any
 import pytest
 
 import shoal as package
+from saving import refused, saved
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 
 DAY = 86_400_000
-
-
-def saved(tmp_path: Path, name: str, table: object) -> Path:
-    report = package.save([(name, table)], tmp_path / "out", durability="none", overwrite="always")
-    assert report.ok, report.failures
-    return tmp_path / "out" / name
-
-
-def refused(tmp_path: Path, name: str, table: object) -> str:
-    report = package.save([(name, table)], tmp_path / "out", durability="none")
-    assert [failure.kind for failure in report.failures] == ["encoding"]
-    assert not (tmp_path / "out" / name).exists()
-    return report.failures[0].reason
 
 
 def columns() -> list[tuple[str, Any, Any, str]]:
@@ -176,8 +164,9 @@ def test_a_column_that_polars_gives_in_a_form_of_its_own_is_refused_by_name(tmp_
     saved(tmp_path, f"a.{ending}", polars.DataFrame({"Object": ["Object"], "Null": ["Int128"]}))
 
 
-def test_a_map_with_a_key_twice_is_refused_in_json_lines(tmp_path: Path) -> None:
-    kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+@pytest.mark.parametrize("keys", [pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()], ids=str)
+def test_a_map_with_a_key_twice_is_refused_in_json_lines(tmp_path: Path, keys: Any) -> None:
+    kind = pyarrow.map_(keys, pyarrow.int64())
     for twice in ([[("a", 1), ("a", 2)]], [None, [("b", 1)], [("a", 1), ("b", 1), ("a", 1)]]):
         table = pyarrow.table({"m": pyarrow.array(twice, kind)})
         assert 'the key "a" twice' in refused(tmp_path, "a.jsonl", table)

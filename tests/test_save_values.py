@@ -12,30 +12,13 @@ from typing import Any
 
 import pytest
 
-import shoal as package
+from saving import refused, saved
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 polars = pytest.importorskip("polars", reason="polars is not installed")
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-
-
-def saved(tmp_path: Path, name: str, data: object, **options: Any) -> Path:
-    report = package.save([(name, data)], tmp_path / "out", durability="none", **options)
-    assert report.ok, report.failures
-    return tmp_path / "out" / name
-
-
-def refused(tmp_path: Path, name: str, data: object) -> str:
-    """Saves it between two others, and returns why it alone is a failure."""
-    report = package.save(
-        [("first", b""), (name, data), ("last", b"")], tmp_path / "out", durability="none", overwrite="always"
-    )
-    assert (report.failed, report.listed) == (1, 3)
-    assert (tmp_path / "out/last").exists()
-    assert not (tmp_path / "out" / name).exists()
-    return report.failures[0].reason
 
 
 @pytest.mark.parametrize(

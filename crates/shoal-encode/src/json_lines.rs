@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, MapArray, RecordBatch, RecordBatchReader};
+use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
 use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
@@ -61,8 +62,8 @@ pub(crate) fn refuse_twins(schema: &Schema) -> Result<(), Error> {
 }
 
 fn refuse_twin_keys(map: &MapArray) -> Result<(), ArrowError> {
-    // Other keys are refused anyway.
-    let Some(keys) = map.keys().as_string_opt::<i32>() else { return Ok(()) };
+    let keys = cast(map.keys(), &DataType::LargeUtf8)?;
+    let keys = keys.as_string::<i64>();
     for row in (0..map.len()).filter(|&row| map.is_valid(row)) {
         let ends = &map.value_offsets()[row..=row + 1];
         let mut seen = HashSet::new();

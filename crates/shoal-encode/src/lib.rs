@@ -43,7 +43,7 @@
 //! - Parquet: timestamps and times in seconds are written in milliseconds, dates in milliseconds as dates in days. A value that
 //!   does not fit, or a date with a time of day, is an error; so are unions and intervals.
 //! - JSON lines: NaN and the infinities are `null`. Dates and times are text; one beyond what ISO 8601 can say is an error.
-//! - Both texts: a time of a zone whose offset had seconds then (before 1900, mostly) is an error.
+//! - CSV and JSON lines: a time at which the offset of its zone had seconds (before 1900, mostly) is an error.
 //! - Dictionaries that do not fit under their keys when the parts of a table are joined get wider keys.
 
 mod array;

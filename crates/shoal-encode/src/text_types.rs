@@ -1,5 +1,5 @@
-//! What a column becomes before it is written as text: plain values in place of dictionaries and runs, whose nulls and floats
-//! Arrow's own writers get wrong. A time that its text cannot say is an error.
+//! What a column becomes before it is written as text: plain values in place of dictionaries and runs. Arrow's own
+//! writers get the nulls of the first and the floats of the second wrong. A time that its text cannot say is an error.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) fn plain(batch: &RecordBatch, json: bool) -> Result<RecordBatch, Arro
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
-/// Extension types whose text says the value: JSON, and the digits of a UUID.
+/// Extension types that text can say: JSON, and the digits of a UUID.
 const EXTENSIONS: [&str; 2] = ["arrow.json", "arrow.uuid"];
 
 /// Refuses other extension types: a text would have their storage only, such as the number of a month for the month.
@@ -51,7 +51,7 @@ pub(crate) fn refuse_extensions(schema: &Schema, ending: &str) -> Result<(), Err
     Ok(())
 }
 
-/// Refuses times of a zone whose offset had seconds then: their text has hours and minutes only.
+/// Refuses times at which the offset of their zone had seconds: the text of an offset has hours and minutes only.
 pub(crate) fn check_offsets(times: &dyn Array) -> Result<(), ArrowError> {
     let DataType::Timestamp(_, Some(zone)) = times.data_type() else { return Ok(()) };
     let seconds = cast(times, &DataType::Timestamp(TimeUnit::Second, Some(Arc::clone(zone))))?;

@@ -70,8 +70,8 @@ fn owned(object: &Bound<'_, PyAny>) -> PyResult<Result<Array, String>> {
 
 /// Whether it is an array, or gives itself as one. (Tables and columns do too, but as one they lose their nulls and types.)
 #[pyfunction]
-pub fn is_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let has = |name| object.hasattr(name);
+pub fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let has = |name| value.hasattr(name);
     let is_arrow =
         || Ok::<_, PyErr>(has("__arrow_c_stream__")? || has("__arrow_c_array__")? || has("__arrow_array__")?);
     Ok(has("__array_interface__")? || (has("__array__")? && !is_arrow()?))

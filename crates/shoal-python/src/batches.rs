@@ -116,29 +116,38 @@ pub fn capsules_of<'py>(
 /// Makes batches of one size out of those of any.
 struct Gather {
     size: usize,
-    rows: Mutex<Vec<RecordBatch>>,
+    parts: Mutex<Parts>,
+}
+
+/// Batches that are smaller than the size together, and their rows.
+#[derive(Default)]
+struct Parts {
+    batches: Vec<RecordBatch>,
+    rows: usize,
 }
 
 impl Gather {
     /// Takes a batch of at most the size; gives one of the size, once there are so many rows.
     fn add(&self, batch: RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
-        let mut parts = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let before: usize = parts.iter().map(RecordBatch::num_rows).sum();
-        let wanted = self.size - before;
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.size - parts.rows;
         if batch.num_rows() < wanted {
-            parts.push(batch);
+            parts.rows += batch.num_rows();
+            parts.batches.push(batch);
             return Ok(None);
         }
-        let rest = Some(batch.slice(wanted, batch.num_rows() - wanted)).filter(|rest| rest.num_rows() > 0);
-        let mut whole = std::mem::replace(&mut *parts, rest.into_iter().collect());
+        let rest = batch.slice(wanted, batch.num_rows() - wanted);
+        let rows = rest.num_rows();
+        let batches = Some(rest).filter(|_| rows > 0).into_iter().collect();
+        let mut whole = std::mem::replace(&mut *parts, Parts { batches, rows }).batches;
         whole.push(batch.slice(0, wanted));
         join(whole).map(Some)
     }
 
     /// What is left at the end.
     fn rest(&self) -> Result<Option<RecordBatch>, ArrowError> {
-        let parts = std::mem::take(&mut *self.rows.lock().unwrap_or_else(PoisonError::into_inner));
-        Some(parts).filter(|parts| !parts.is_empty()).map(join).transpose()
+        let parts = std::mem::take(&mut *self.parts.lock().unwrap_or_else(PoisonError::into_inner));
+        Some(parts.batches).filter(|parts| !parts.is_empty()).map(join).transpose()
     }
 }
 
@@ -160,7 +169,7 @@ pub struct Batches {
 
 impl Batches {
     pub fn new(reader: Py<Reader>, size: Option<usize>) -> Batches {
-        Batches { reader, gather: size.map(|size| Arc::new(Gather { size, rows: Mutex::default() })) }
+        Batches { reader, gather: size.map(|size| Arc::new(Gather { size, parts: Mutex::default() })) }
     }
 }
 

@@ -191,7 +191,7 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
     }
 }
 
-/// The data of an item whose name says what the file holds.
+/// The data of an item with a name that says what the file holds.
 fn in_format(object: &Bound<'_, PyAny>, ending: Ending, options: shoal_encode::Options) -> PyResult<Data> {
     let refused = |why| Data::Refused(Kind::Encoding, why);
     if let Some(bytes) = ending.written_in_python(object, options)? {

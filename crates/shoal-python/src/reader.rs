@@ -86,7 +86,7 @@ struct Current {
     later: VecDeque<Chunk>,
     /// The end has been told: an error once, from then on nothing.
     over: bool,
-    /// Who was told. A thread that shares the work may come late and find nothing; whoever was told begins a second pass.
+    /// The threads that were told. One that shares the work may come late and find nothing; one of these begins a second pass.
     told: HashSet<ThreadId>,
     closed: bool,
     /// Closed before the end: what was not taken is gone, so the run is not complete whatever it came to.
@@ -259,12 +259,12 @@ impl Reader {
 
     /// Refuses a pass over what has been consumed.
     pub fn begin_pass(&self, py: Python<'_>) -> PyResult<()> {
-        let current = self.current();
-        if current.closed {
+        if self.is_closed() {
             return Err(closed(py));
         }
         let streamed = self.flow.get().is_some_and(|flow| flow.streamed.load(Relaxed));
-        match streamed || current.told.contains(&std::thread::current().id()) {
+        let told = self.current().told.contains(&std::thread::current().id());
+        match streamed || told {
             true => Err(config_error(py, "already consumed: objects come once", Some("call shoal.read again"))),
             false => Ok(()),
         }
@@ -433,14 +433,18 @@ impl Reader {
     /// Stops the run, if it is still going, and waits until its threads have ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.recipe().take());
-        let ended = self.flow.get().is_some_and(|flow| flow.ended.load(Relaxed));
+        let flow = self.flow.get();
+        // Without waiting: in a forked child the lock may be held for ever.
+        let nothing_back = |flow: &Flow| flow.put_back.try_lock().is_ok_and(|back| back.is_empty());
+        let ended = flow.is_some_and(|flow| flow.ended.load(Relaxed) && nothing_back(flow));
         let dropped = {
             let mut current = self.current();
-            let early = current.early || !(current.over || ended);
+            let left = current.chunk.is_some() || !current.later.is_empty();
+            let early = current.early || left || !(current.over || ended);
             std::mem::replace(&mut *current, Current { over: true, closed: true, early, ..Current::default() })
         };
         drop(dropped); // what was taken and not given out, outside the lock
-        if let Some(flow) = self.flow.get() {
+        if let Some(flow) = flow {
             let run = flow.run()?;
             run.check_process("this reader")?;
             flow.stop();
