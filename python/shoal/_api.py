@@ -47,6 +47,7 @@ def list_get(
     list_path: str = "/list",
     get_path: str = "/get/{name}",
     names_field: str = "FileNames",
+    name: str = "{name}",
     next_field: str | Sequence[str] = ("NextMarker", "NextFile"),
     marker_param: str = "next-marker",
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
@@ -67,7 +68,10 @@ def list_get(
         list_path: The path that answers with a page of names.
         get_path: The path that answers with an object; `{name}` is replaced by its name.
         names_field: The field of a page that holds the names, an array of texts or whole numbers. Of a list of objects,
-            the way to the name in each: `"data[].id"`, `"result.files[].path"`.
+            the way to the name in each: `"data[].id"`, `"result.files[].path"`. Of a page that is an array itself:
+            `"[]"`, `"[].id"`.
+        name: What an object is called at the destination, with `{name}` for its name: `"{name}.json"`. Patterns of
+            `include` and `exclude` are about the name that this makes.
         next_field: The field of a page that holds the marker of the next one; of several, the first that is there.
             `"none"`: there is no next page. A page without one ends the listing, unless another of its fields looks
             as if it went on (`cursor`, `IsTruncated`, …): that is an error which names the field.
@@ -91,17 +95,29 @@ def list_get(
         A value for `shoal.copy`.
 
     Raises:
-        ConfigError: A header that HTTP does not allow, a host that is none, or a `pipeline` that is none.
+        ConfigError: A header that HTTP does not allow, a host that is none, or a `pipeline` that is none. What only the
+            run can see (a path without `{name}`, a `name` that is not safe) is raised by `shoal.copy`.
 
     Example:
-        >>> shoal.list_get("http://files.local:8080", names_field="names").names_field
-        'names'
+        >>> reports = shoal.list_get(
+        ...     "https://reports.example/v2",
+        ...     list_path="/reports?limit=500",  # {"data": [{"id": 17, "title": "May"}, …], "cursor": "x9"}
+        ...     names_field="data[].id",
+        ...     next_field="cursor",
+        ...     marker_param="after",
+        ...     get_path="/reports/{name}/content",
+        ...     name="{name}.json",
+        ...     headers={"Authorization": "Bearer TOKEN"},
+        ... )
+        >>> reports.names_field
+        'data[].id'
     """
     return ListGet(
         url,
         list_path=list_path,
         get_path=get_path,
         names_field=names_field,
+        name=name,
         next_field=(next_field,) if isinstance(next_field, str) else tuple(next_field),
         marker_param=marker_param,
         headers=header_pairs(headers),

@@ -108,6 +108,7 @@ class ListGetOptions(TypedDict):
     list_path: str
     get_path: str
     names_field: str
+    name: str
     next_field: tuple[str, ...]
     marker_param: str
     headers: tuple[tuple[str, str], ...]
@@ -126,6 +127,7 @@ class ListGet(NamedTuple):
     list_path: str
     get_path: str
     names_field: str
+    name: str
     next_field: tuple[str, ...]
     marker_param: str
     headers: tuple[tuple[str, str], ...]
@@ -150,6 +152,7 @@ class ListGet(NamedTuple):
             list_path=self.list_path,
             get_path=self.get_path,
             names_field=self.names_field,
+            name=self.name,
             next_field=self.next_field,
             marker_param=self.marker_param,
             headers=self.headers,

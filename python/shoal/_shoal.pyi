@@ -74,8 +74,8 @@ def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]],
 def default_options() -> dict[str, Any]:
     """The engine's defaults by the name of the option; sizes in bytes, times in seconds."""
 
-def is_array(object: object) -> bool:  # noqa: A002
-    """Whether an object is an array, or gives itself as one (`__array_interface__`, `__array__`) and as no table."""
+def is_array(value: object) -> bool:
+    """Whether a value is an array, or gives itself as one (`__array_interface__`, `__array__`) and as no table."""
 
 def escape(text: str | bytes) -> str:
     """Makes text from strangers safe to show: control, bidirectional and invisible characters come out as escapes."""
@@ -213,7 +213,10 @@ class Reader:
 
     @property
     def report(self) -> Report | None:
-        """The report, once the last object has been taken or the reader was closed; before that None."""
+        """The report, once the last object has been taken or the reader was closed; before that None.
+
+        That of a reader which was closed before its end is not complete.
+        """
 
     def __iter__(self) -> Self:
         """Itself.

@@ -56,6 +56,7 @@ pub struct ListGet {
     list_path: String,
     get_path: String,
     names_field: String,
+    name: String,
     next_field: Vec<String>,
     marker_param: String,
     headers: Vec<(String, String)>,
@@ -182,6 +183,7 @@ impl Options {
             list_path: own.list_path,
             get_path: own.get_path,
             names_field: own.names_field,
+            name: own.name,
             next_field: own.next_field,
             marker_param: own.marker_param,
             headers: own.headers,
@@ -285,6 +287,7 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
         list_path,
         get_path,
         names_field,
+        name,
         next_field,
         marker_param,
         headers,
@@ -300,6 +303,7 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
     all.set_item("list_path", list_path)?;
     all.set_item("get_path", get_path)?;
     all.set_item("names_field", names_field)?;
+    all.set_item("name", name)?;
     all.set_item("next_field", next_field)?;
     all.set_item("marker_param", marker_param)?;
     all.set_item("headers", headers)?;

@@ -159,6 +159,7 @@ _LIST_GET_FLAGS = dict(
             "Field of a page that holds the names; of a list of objects the way to them, such as 'data[].id'.",
             metavar="FIELD",
         ),
+        _option("name", "What an object is called at the destination, such as '{name}.json'.", metavar="PATTERN"),
         _option(
             "next_field",
             "Field that holds the marker of the next page; of several, the first that is there; none = no next page.",
@@ -267,7 +268,12 @@ def options_of(function: Callable[..., Any]) -> Flag[Any]:
 # `shoal generate` shares the flags, but says in its own words what is called and what is named.
 _GENERATE_OWN = dict(
     [
-        _option("name", "The name of a number's file: a template, as str.format of Python has it.", metavar="TEMPLATE"),
+        _option(
+            "name",
+            "The name of a number's file: a template, as str.format of Python has it.",
+            metavar="TEMPLATE",
+            default=inspect.signature(_generate.generate).parameters["name"].default,
+        ),
         _option(
             "workers", 'How many processes; "auto" is one for each core.', metavar="N|auto", callback=_number_or_word
         ),

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Service;
+use super::cut::Names;
 use super::doubt::Suspicion;
-use super::page::Names;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Exchange, Head, Next, Plan, drive};
@@ -34,7 +34,8 @@ impl Fetch {
 
 impl Fetcher for Fetch {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let names = Names::new(&partition.payload).map(|names| Rc::new(names) as Rc<dyn Entries>);
+        let names =
+            Names::new(&partition.payload, &self.service.local_name).map(|names| Rc::new(names) as Rc<dyn Entries>);
         Box::pin(async move { names })
     }
 
@@ -100,7 +101,7 @@ impl Crew {
 
     /// Finds out what is to be thought of what is held.
     async fn check(&self, service: &Service) {
-        let first = self.held.borrow().first().map(|held| (held.suspicion, Box::from(held.job.entry().name)));
+        let first = self.held.borrow().first().map(|held| (held.suspicion, Box::from(held.job.entry().locator)));
         if let Some((suspicion, name)) = first {
             let name: Box<[u8]> = name;
             self.release(service.doubt.check(service, suspicion, &name).await);
@@ -143,12 +144,15 @@ impl Exchange for Jobs<'_> {
         if self.crew.running.get() > self.crew.wanted(self.service) {
             return Next::Stop; // one connection too many since the limit was lowered
         }
-        match self.crew.lane.take() {
-            Take::Job(job) => Next::Job(job),
-            Take::Wait => Next::Wait,
-            Take::Stop => {
-                self.crew.stopped.set(true);
-                Next::Stop
+        loop {
+            match self.crew.lane.take() {
+                Take::Job(job) if job.entry().unlisted.is_some() => self.crew.lane.failed(job, left_out()),
+                Take::Job(job) => return Next::Job(job),
+                Take::Wait => return Next::Wait,
+                Take::Stop => {
+                    self.crew.stopped.set(true);
+                    return Next::Stop;
+                }
             }
         }
     }
@@ -158,13 +162,13 @@ impl Exchange for Jobs<'_> {
     }
 
     fn target(&self, job: &Job, out: &mut Vec<u8>) {
-        self.service.target(job.entry().name, out);
+        self.service.target(job.entry().locator, out);
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
         match refusal(self.service, head) {
-            None => match self.service.doubt.came(job.entry().name, head) {
+            None => match self.service.doubt.came(job.entry().locator, head) {
                 Some(suspicion) if self.service.expect_type.is_none() => {
                     self.page.set(Some(suspicion));
                     Plan::Refuse(Error::new(Kind::BadAnswer, "the answer is an HTML page"))
@@ -224,6 +228,12 @@ impl Exchange for Jobs<'_> {
     fn stalled(&self) -> Duration {
         self.crew.lane.stalled()
     }
+}
+
+/// What became of objects that the service says it could not list.
+fn left_out() -> Error {
+    let why = "the service could not read them when this listing was made: what lies in them is not copied";
+    Error::new(Kind::ReadFailed, why).hint("mend it there, start the service again, and list anew with --again")
 }
 
 fn meta(head: &Head, size: Option<u64>) -> ObjectMeta {

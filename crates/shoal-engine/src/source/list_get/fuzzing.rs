@@ -1,13 +1,14 @@
 //! The pure part of reading a page, for `testing::pages` and the fuzz target that runs it.
 
 use super::ListGetOptions;
-use super::page::{self, Cut, Names, parse};
+use super::cut::{self, Cut, LocalName, Names};
+use super::page::parse;
 use crate::error::Result;
 use crate::partition::Cursor;
 use crate::source::Entries;
 
 /// Most names of a partition.
-pub(crate) const PARTITION_MAX: usize = page::PARTITION_MAX;
+pub(crate) const PARTITION_MAX: usize = cut::PARTITION_MAX;
 
 /// What a page says.
 pub(crate) struct Read {
@@ -27,7 +28,7 @@ pub(crate) fn read_page(json: &[u8], options: &ListGetOptions) -> Result<Read> {
     let counted = Cut::count(&page.names);
     let mut partitions = Vec::new();
     for partition in Cut::new(page.names, 0, Cursor::default(), None) {
-        let names = Names::new(&partition.payload)?;
+        let names = Names::new(&partition.payload, &LocalName::default())?;
         let name = |index| {
             let entry = names.get(index);
             (entry.name.to_vec(), entry.skip.is_some())

@@ -1,10 +1,12 @@
 //! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::cut::Cut;
 use super::loops::Loops;
-use super::page::{self, Cut};
+use super::page;
 use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -14,6 +16,8 @@ use crate::source::{BoxFuture, Listing};
 
 /// Largest page, in bytes.
 const PAGE_MAX: usize = 64 << 20;
+/// How often a page is asked for again that came and could not be read.
+const UNREAD_MAX: u32 = 2;
 
 /// Where a page begins: what `Cursor` holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub(super) struct Pages {
     /// The first request of this listing uses a token from the journal.
     from_journal: bool,
     loops: Loops,
+    /// How often the page at hand came and could not be read.
+    unread: u32,
 }
 
 impl Pages {
@@ -80,16 +86,22 @@ impl Pages {
             place: Some(place),
             from_journal,
             loops: Loops::default(),
+            unread: 0,
         })
     }
 
     /// Asks for the next page.
     async fn advance(&mut self, place: Place) -> Result<()> {
         let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
-        let page = page::parse(&json, &self.service.options).map_err(|error| error.on(&self.shown(&place)))?;
-        self.from_journal = false;
+        let page = page::parse(&json, &self.service.options);
+        let mut page = page.map_err(|error| self.once_more(error).on(&self.shown(&place)))?;
+        (self.from_journal, self.unread) = (false, 0);
         if page.next.is_none() {
-            self.check_end(&place, page.more)?;
+            self.check_end(&place, page.more.take())?;
+            if page.left_out.directories > 0 {
+                page.names.push_left_out(page.left_out.directories);
+            }
+            self.service.unnamed.store(page.left_out.names, Relaxed);
         }
         if let Some(next) = &page.next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
@@ -104,14 +116,23 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks of a page that would end the listing whether it does: who forgets to name the field of the next page would have
-    /// the first page for the whole.
-    fn check_end(&self, place: &Place, more: Option<(String, String)>) -> Result<()> {
+    /// A page that cannot be read may be one that was cut short on its way, or a proxy's: it is asked for again, a few times.
+    fn once_more(&mut self, error: Error) -> Error {
+        self.unread += 1;
+        match self.unread <= UNREAD_MAX {
+            true => error.into_kind(Kind::ShortBody),
+            false => error,
+        }
+    }
+
+    /// Asks of a page that would end the listing whether it does: without the right name of the field of the next page, the
+    /// first one would be the whole.
+    fn check_end(&self, place: &Place, more: Option<(String, Option<String>)>) -> Result<()> {
         let Some((field, value)) = more else { return Ok(()) };
         let options = &self.service.options;
         let given = options.next_field != ListGetOptions::default().next_field;
         let has_worked = given && place.token.is_some();
-        let is_echo = place.token.as_ref().is_some_and(|token| value.trim_matches('"') == token);
+        let is_echo = value.is_some() && value == place.token;
         if has_worked || is_echo || options.says_no_next() {
             return Ok(());
         }

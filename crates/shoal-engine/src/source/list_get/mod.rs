@@ -1,9 +1,10 @@
 //! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
 //!
-//! Here: the options and the source. `page.rs` reads a page and cuts it into partitions, `listing.rs` follows the chain,
+//! Here: the options and the source. `page.rs` reads a page, `cut.rs` cuts it into partitions, `listing.rs` follows the chain,
 //! `loops.rs` finds chains that never end, `fetch.rs` gets objects, `doubt.rs` sees
 //! when none come any more (expired credentials, a login page). Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
 
+mod cut;
 mod doubt;
 mod fetch;
 #[cfg(any(test, feature = "testing"))]
@@ -14,8 +15,10 @@ mod page;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use self::cut::LocalName;
 use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -30,8 +33,11 @@ pub struct ListGetOptions {
     pub list_path: String,
     /// Path of an object; `{name}` stands for its percent-encoded name.
     pub get_path: String,
-    /// Field of a page that holds the names, or the way to them: `data[].id` is the field `id` of each object in `data`.
+    /// Field of a page that holds the names, or the way to them: `data[].id` is the field `id` of each object in `data`,
+    /// `[]` each element of a page that is an array.
     pub names_field: String,
+    /// What an object is called at the destination; `{name}` stands for its name.
+    pub name: String,
     /// Fields that may hold the token of the next page; the first that is there counts. `none`: there is no next page.
     pub next_field: Vec<String>,
     /// Query parameter with which the token is sent.
@@ -62,6 +68,7 @@ impl Default for ListGetOptions {
             list_path: "/list".to_owned(),
             get_path: "/get/{name}".to_owned(),
             names_field: "FileNames".to_owned(),
+            name: "{name}".to_owned(),
             next_field: vec!["NextMarker".to_owned(), "NextFile".to_owned()],
             marker_param: "next-marker".to_owned(),
             headers: Vec::new(),
@@ -91,7 +98,10 @@ struct Service {
     /// Parts of `get_path` before and after `{name}`.
     get_path: (String, String),
     expect_type: Option<globset::GlobMatcher>,
+    local_name: LocalName,
     doubt: doubt::Doubt,
+    /// Files that the service could not list, since no JSON text can hold their names.
+    unnamed: AtomicU64,
 }
 
 impl Service {
@@ -138,6 +148,7 @@ impl ListGet {
                     .compile_matcher(),
             ),
         };
+        let local_name = LocalName::parse(&options.name)?;
         let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
         if address.secure || options.ca_file.is_some() {
             tls.prepare()?;
@@ -154,7 +165,8 @@ impl ListGet {
             pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
         };
-        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, doubt: doubt::Doubt::default() })))
+        let (doubt, unnamed) = (doubt::Doubt::default(), AtomicU64::new(0));
+        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt, unnamed })))
     }
 }
 
@@ -209,6 +221,7 @@ impl Source for ListGet {
         push("get_path", &without_values(&options.get_path), &defaults.get_path);
         push("names_field", &options.names_field, &defaults.names_field);
         push("next_field", &options.next_field.join(","), &defaults.next_field.join(","));
+        push("name", &options.name, &defaults.name);
         push("marker_param", &options.marker_param, &defaults.marker_param);
         identity
     }
@@ -224,7 +237,7 @@ impl Source for ListGet {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        Ok(page::selected(locators))
+        Ok(cut::selected(locators))
     }
 
     fn depth(&self) -> usize {
@@ -234,6 +247,12 @@ impl Source for ListGet {
     fn notes(&self) -> Vec<String> {
         let insecure = "--insecure: no certificate was looked at; whoever is in between can read and change everything";
         self.0.options.insecure.then(|| insecure.to_owned()).into_iter().collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let unnamed = self.0.unnamed.load(Relaxed);
+        let why = "their names are no UTF-8 or too long";
+        (unnamed > 0).then(|| format!("files that the service left out, since {why}: {unnamed}")).into_iter().collect()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -1,9 +1,10 @@
-//! One page of a listing: from JSON to partitions, and a partition's names back out of its payload.
+//! One page of a listing, read from JSON: its names, the token of the next page, and what looks like one.
+//!
+//! Not here: what becomes of the names (`cut.rs`).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,16 +12,9 @@ use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::ListGetOptions;
+use super::cut::Encoded;
 use crate::display::escape;
-use crate::error::{Error, HostId, Kind, Result};
-use crate::partition::{Cursor, Key, Partition};
-use crate::source::Skip;
-use crate::source::{Entries, Entry};
-
-/// Most objects in one partition: a kill redoes whole partitions, and a lane holds two or three.
-pub(super) const PARTITION_MAX: usize = 100;
-/// Set in a stored length: the name stood earlier in its page.
-const DUPLICATE: u32 = 1 << 31;
+use crate::error::{Error, Kind, Result};
 
 /// Names of one page among which duplicates are looked for. Beyond, as across pages, the destination finds them: a page
 /// of 64 MiB may hold 20 million names.
@@ -40,36 +34,19 @@ const GOES_ON: [&str; 6] = ["next", "token", "cursor", "marker", "truncated", "m
 pub(super) struct Page {
     pub names: Encoded,
     pub next: Option<String>,
-    /// A field that nothing is known of and that looks as if the listing went on, and its value as JSON.
-    pub more: Option<(String, String)>,
+    /// A field that nothing is known of and that looks as if the listing went on, and its value if that can be a token.
+    pub more: Option<(String, Option<String>)>,
+    pub left_out: LeftOut,
 }
 
-/// Names one behind the other, each after its length and mark: the form in which partitions carry them.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Encoded {
-    bytes: Vec<u8>,
-    sum: u128,
-}
-
-impl Encoded {
-    fn push(&mut self, name: &[u8], duplicate: bool) {
-        let mark = if duplicate { DUPLICATE } else { 0 };
-        self.bytes.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
-        self.bytes.extend_from_slice(name);
-    }
-
-    /// What is the same for the same names in any order; `None` when there are none.
-    pub fn sum(&self) -> Option<u128> {
-        (!self.bytes.is_empty()).then_some(self.sum)
-    }
-}
-
-/// The name at `at`, its mark, and where the next begins.
-fn entry(encoded: &[u8], at: usize) -> Option<(std::ops::Range<usize>, bool, usize)> {
-    let marked = u32::from_le_bytes(encoded.get(at..at + 4)?.try_into().ok()?);
-    let end = at + 4 + (marked & !DUPLICATE) as usize;
-    encoded.get(at + 4..end)?;
-    Some((at + 4..end, marked & DUPLICATE != 0, end))
+/// What the service says that its listing lacks. `shoal serve` does; no other is known to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct LeftOut {
+    /// Files with names that no JSON text can hold.
+    pub names: u64,
+    /// Directories that could not be read.
+    pub directories: u64,
 }
 
 /// Reads a page.
@@ -79,10 +56,13 @@ fn entry(encoded: &[u8], at: usize) -> Option<(std::ops::Range<usize>, bool, usi
 pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
     let path = Step::path(&options.names_field);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let fields = Fields { options, path: &path };
-    let page = deserializer.deserialize_map(fields).and_then(|page| deserializer.end().map(|()| page));
-    match page {
-        Ok(Found { names: Some(names), next, more, .. }) => Ok(Page { names, next, more }),
+    let found = match path.first() {
+        Some(Step::Each) => array(&mut deserializer, &path),
+        _ => deserializer.deserialize_map(Fields { options, path: &path }),
+    };
+    let found = found.and_then(|found| deserializer.end().map(|()| found));
+    match found {
+        Ok(Found { names: Some(names), next, more, left_out, .. }) => Ok(Page { names, next, more, left_out }),
         Ok(Found { names: None, there, .. }) => {
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
             let why = format!("the page has no field \"{}\"; there are: {there}", options.names_field);
@@ -91,13 +71,25 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
         }
         Err(e) => {
             let begin = escape(&json[..json.len().min(60)]);
-            Err(Error::new(
-                Kind::Listing,
-                format!("the page is not a JSON object of names: {e}; it begins \"{begin}\""),
-            )
-            .hint("is this the listing? its path is given with --list-path; of a list of objects, the field with --names-field 'data[].id'"))
+            let hint = match json.trim_ascii_start().first() {
+                Some(b'[') => {
+                    "an array of names is read with --names-field '[]', one of objects with --names-field '[].id'"
+                }
+                _ => {
+                    "is this the listing? its path is given with --list-path; of a list of objects, the field with --names-field 'data[].id'"
+                }
+            };
+            let why = format!("the page is not a JSON object of names: {e}; it begins \"{begin}\"");
+            Err(Error::new(Kind::Listing, why).hint(hint))
         }
     }
+}
+
+/// Reads a page that is an array, and so has no field for a next one.
+fn array<'de>(page: impl Deserializer<'de, Error = serde_json::Error>, path: &[Step]) -> serde_json::Result<Found> {
+    let mut names = Gathered::default();
+    Seek { path, names: &mut names }.deserialize(page)?;
+    Ok(Found { names: Some(names.names), ..Found::default() })
 }
 
 /// A part of the way from a page to its names.
@@ -110,7 +102,8 @@ enum Step {
 }
 
 impl Step {
-    /// The way that a `names_field` describes: `FileNames` and `FileNames[]`, `data[].id`, `result.files[].path.name`.
+    /// The way that a `names_field` describes: `FileNames` and `FileNames[]`, `data[].id`, `result.files[].path.name`. Of
+    /// pages that are arrays: `[]`, `[].id`.
     fn path(text: &str) -> Vec<Step> {
         let mut path = Vec::new();
         for mut part in text.split('.') {
@@ -118,7 +111,9 @@ impl Step {
             while let Some(of) = part.strip_suffix("[]") {
                 (part, arrays) = (of, arrays + 1);
             }
-            path.push(Step::Field(part.to_owned()));
+            if !part.is_empty() || arrays == 0 || !path.is_empty() {
+                path.push(Step::Field(part.to_owned()));
+            }
             path.extend((0..arrays).map(|_| Step::Each));
         }
         if !path.contains(&Step::Each) {
@@ -133,7 +128,8 @@ impl Step {
 struct Found {
     names: Option<Encoded>,
     next: Option<String>,
-    more: Option<(String, String)>,
+    more: Option<(String, Option<String>)>,
+    left_out: LeftOut,
     /// Names of its fields, the first few.
     there: Vec<String>,
 }
@@ -179,7 +175,9 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 }
             } else {
                 let value: &RawValue = map.next_value()?;
-                if found.more.is_none() {
+                if *field == *"LeftOut" {
+                    found.left_out = serde_json::from_str(value.get()).unwrap_or_default();
+                } else if found.more.is_none() {
                     found.more = goes_on(&field, value.get(), DEPTH_MAX);
                 }
             }
@@ -191,17 +189,33 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 /// The field, or one below it, that looks as if the listing went on, and its value.
-fn goes_on(field: &str, value: &str, depth: usize) -> Option<(String, String)> {
+fn goes_on(field: &str, value: &str, depth: usize) -> Option<(String, Option<String>)> {
     if value.starts_with('{') {
         let below = depth.checked_sub(1).filter(|_| value.len() <= TOKEN_MAX)?;
-        let fields: std::collections::BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(value).ok()?;
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value).ok()?;
         let found = fields.into_iter().find_map(|(name, value)| goes_on(&name, value.get(), below))?;
         return Some((format!("{field}.{}", found.0), found.1));
     }
+    if value.starts_with('[') {
+        return links_on(value).then(|| (field.to_owned(), None));
+    }
     let name = field.to_ascii_lowercase();
-    let says_nothing = matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"") || value.starts_with('[');
+    let says_nothing = matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"");
     let found = !says_nothing && GOES_ON.iter().any(|word| name.contains(word));
-    found.then(|| (field.to_owned(), value[..value.len().min(TOKEN_MAX)].to_owned()))
+    found.then(|| (field.to_owned(), serde_json::from_str::<Token>(value).ok().and_then(|token| token.0)))
+}
+
+/// Whether an array of links has one to the next page: `[{"rel": "next", "href": …}]`.
+fn links_on(array: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Link {
+        rel: String,
+    }
+    let links: Vec<&RawValue> = match array.len() <= TOKEN_MAX {
+        true => serde_json::from_str(array).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    links.iter().any(|link| serde_json::from_str::<Link>(link.get()).is_ok_and(|link| link.rel == "next"))
 }
 
 /// The names of a page as they are gathered, and whether the place was there at which they stand.
@@ -345,7 +359,7 @@ impl Hasher for AlreadyHashed {
     }
 }
 
-/// A token: a string or a number, whose digits stay as they are; null and the empty string mean the end.
+/// A token: a string, or a number with its digits as they are; null and the empty string mean the end.
 struct Token(Option<String>);
 
 impl<'de> Deserialize<'de> for Token {
@@ -369,107 +383,15 @@ impl<'de> Deserialize<'de> for Token {
     }
 }
 
-/// Cuts the names of a page into partitions, one at a time.
-pub(super) struct Cut {
-    names: Encoded,
-    at: usize,
-    /// `seq` of the next one.
-    seq: u64,
-    after: Cursor,
-    /// Where the listing continues behind the page.
-    next: Option<Cursor>,
-}
-
-impl Cut {
-    pub fn new(names: Encoded, seq: u64, after: Cursor, next: Option<Cursor>) -> Cut {
-        Cut { names, at: 0, seq, after, next }
-    }
-
-    /// Partitions in it altogether.
-    pub fn count(names: &Encoded) -> u64 {
-        let (mut at, mut count) = (0, 0u64);
-        while let Some((_, _, next)) = entry(&names.bytes, at) {
-            (at, count) = (next, count + 1);
-        }
-        count.div_ceil(PARTITION_MAX as u64)
-    }
-}
-
-impl Iterator for Cut {
-    type Item = Partition;
-
-    fn next(&mut self) -> Option<Partition> {
-        let (from, mut locators) = (self.at, Vec::with_capacity(PARTITION_MAX));
-        while locators.len() < PARTITION_MAX
-            && let Some((name, _, next)) = entry(&self.names.bytes, self.at)
-        {
-            locators.push(&self.names.bytes[name]);
-            self.at = next;
-        }
-        let len = Some(locators.len() as u32).filter(|&len| len > 0)?;
-        let (seq, key) = (self.seq, Key::of(locators));
-        self.seq += 1;
-        let payload = self.names.bytes[from..self.at].into();
-        let next = if self.at == self.names.bytes.len() { self.next.take() } else { None };
-        Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
-    }
-}
-
-/// A partition of exactly these names; `seq`, `key` and `after` are the caller's to set.
-pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
-    let mut names = Encoded::default();
-    for locator in locators {
-        names.push(locator, false);
-    }
-    let (key, len) = (Key::default(), Some(locators.len() as u32));
-    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.bytes.into(), len }
-}
-
-/// The names of an open partition, where they lie in its payload.
-pub(super) struct Names {
-    payload: Arc<[u8]>,
-    /// Where each lies, and its mark.
-    places: Vec<(u32, u32, bool)>,
-}
-
-impl Names {
-    /// Finds the names.
-    ///
-    /// # Errors
-    /// [`Kind::Internal`] for a payload this file did not make.
-    pub fn new(payload: &Arc<[u8]>) -> Result<Names> {
-        let mut places = Vec::with_capacity(PARTITION_MAX);
-        let mut at = 0;
-        while let Some((name, duplicate, next)) = entry(payload, at) {
-            places.push((name.start as u32, name.end as u32, duplicate));
-            at = next;
-        }
-        if at != payload.len() {
-            return Err(Error::new(Kind::Internal, "the names of a partition are damaged"));
-        }
-        Ok(Names { payload: payload.clone(), places })
-    }
-}
-
-impl Entries for Names {
-    fn len(&self) -> u32 {
-        self.places.len() as u32
-    }
-
-    fn get(&self, index: u32) -> Entry<'_> {
-        let (start, end, duplicate) = self.places[index as usize];
-        let name = &self.payload[start as usize..end as usize];
-        Entry { name, locator: name, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate), unlisted: None }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::cut::{LocalName, Names};
     use super::*;
+    use crate::source::Entries;
 
     fn page(json: &str) -> Result<(Vec<String>, Option<String>), Kind> {
         let page = parse(json.as_bytes(), &ListGetOptions::default()).map_err(|e| e.kind())?;
-        let names = Names::new(&page.names.bytes.into()).unwrap();
+        let names = Names::new(&page.names.bytes.into(), &LocalName::default()).unwrap();
         let text = |index| String::from_utf8(names.get(index).name.to_vec()).unwrap();
         Ok(((0..names.len()).map(text).collect(), page.next))
     }
@@ -514,19 +436,5 @@ mod tests {
         ] {
             assert_eq!(page(json), Err(Kind::Listing), "{json}");
         }
-    }
-
-    #[test]
-    fn partitions_hold_a_hundred_names_at_most_and_mark_duplicates() {
-        let names: Vec<String> = (0..250).map(|n| format!("n{}", n % 240)).collect();
-        let json = serde_json::json!({ "FileNames": names }).to_string();
-        let names = parse(json.as_bytes(), &ListGetOptions::default()).unwrap().names;
-        assert_eq!(Cut::count(&names), 3);
-        let cut: Vec<Partition> = Cut::new(names, 7, Cursor::default(), None).collect();
-        let numbers: Vec<_> = cut.iter().map(|p| (p.seq, p.len)).collect();
-        assert_eq!(numbers, [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
-        let last = Names::new(&cut[2].payload).unwrap();
-        let duplicates = (0..last.len()).filter(|&index| last.get(index).skip.is_some()).count();
-        assert_eq!((duplicates, last.get(0).name), (10, &b"n200"[..]));
     }
 }

@@ -1,0 +1,211 @@
+//! Names of a page: one behind the other in memory, cut into partitions, and found again in a partition's payload.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, HostId, Kind, Result};
+use crate::name::Name;
+use crate::partition::{Cursor, Key, Partition};
+use crate::source::{Entries, Entry, Skip, Unlisted};
+
+/// Most objects in one partition: a kill redoes whole partitions, and a lane holds two or three.
+pub(super) const PARTITION_MAX: usize = 100;
+/// Set in a stored length: the name stood earlier in its page.
+const DUPLICATE: u32 = 1 << 31;
+
+/// Begins what stands for objects that the service could not list. No name begins so: one with a NUL is not safe.
+const LEFT_OUT: &[u8] = b"\0left out\0";
+
+/// Names one behind the other, each after its length and mark: the form in which partitions carry them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Encoded {
+    pub bytes: Vec<u8>,
+    /// What is the same for the same names in any order.
+    pub sum: u128,
+}
+
+impl Encoded {
+    /// Appends a name.
+    pub fn push(&mut self, name: &[u8], duplicate: bool) {
+        let mark = if duplicate { DUPLICATE } else { 0 };
+        self.bytes.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
+        self.bytes.extend_from_slice(name);
+    }
+
+    /// Appends what stands for directories that the service could not list. It will be a failure of this name.
+    pub fn push_left_out(&mut self, directories: u64) {
+        let what = if directories == 1 { "directory" } else { "directories" };
+        let name = format!("{directories} {what} that the service could not list");
+        self.push(&[LEFT_OUT, name.as_bytes()].concat(), false);
+    }
+
+    /// What is the same for the same names in any order; `None` when there are none.
+    pub fn sum(&self) -> Option<u128> {
+        (!self.bytes.is_empty()).then_some(self.sum)
+    }
+}
+
+/// The name at `at`, its mark, and where the next begins.
+fn entry(encoded: &[u8], at: usize) -> Option<(Range<usize>, bool, usize)> {
+    let marked = u32::from_le_bytes(encoded.get(at..at + 4)?.try_into().ok()?);
+    let end = at + 4 + (marked & !DUPLICATE) as usize;
+    encoded.get(at + 4..end)?;
+    Some((at + 4..end, marked & DUPLICATE != 0, end))
+}
+
+/// Cuts the names of a page into partitions, one at a time.
+pub(super) struct Cut {
+    names: Encoded,
+    at: usize,
+    /// `seq` of the next one.
+    seq: u64,
+    after: Cursor,
+    /// Where the listing continues behind the page.
+    next: Option<Cursor>,
+}
+
+impl Cut {
+    pub fn new(names: Encoded, seq: u64, after: Cursor, next: Option<Cursor>) -> Cut {
+        Cut { names, at: 0, seq, after, next }
+    }
+
+    /// Partitions in it altogether.
+    pub fn count(names: &Encoded) -> u64 {
+        let (mut at, mut count) = (0, 0u64);
+        while let Some((_, _, next)) = entry(&names.bytes, at) {
+            (at, count) = (next, count + 1);
+        }
+        count.div_ceil(PARTITION_MAX as u64)
+    }
+}
+
+impl Iterator for Cut {
+    type Item = Partition;
+
+    fn next(&mut self) -> Option<Partition> {
+        let (from, mut locators) = (self.at, Vec::with_capacity(PARTITION_MAX));
+        while locators.len() < PARTITION_MAX
+            && let Some((name, _, next)) = entry(&self.names.bytes, self.at)
+        {
+            locators.push(&self.names.bytes[name]);
+            self.at = next;
+        }
+        let len = Some(locators.len() as u32).filter(|&len| len > 0)?;
+        let (seq, key) = (self.seq, Key::of(locators));
+        self.seq += 1;
+        let payload = self.names.bytes[from..self.at].into();
+        let next = if self.at == self.names.bytes.len() { self.next.take() } else { None };
+        Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
+    }
+}
+
+/// A partition of exactly these names; `seq`, `key` and `after` are the caller's to set.
+pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
+    let mut names = Encoded::default();
+    for locator in locators {
+        names.push(locator, false);
+    }
+    let (key, len) = (Key::default(), Some(locators.len() as u32));
+    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.bytes.into(), len }
+}
+
+/// What objects are called at the destination: their names with something before and behind.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct LocalName {
+    before: String,
+    after: String,
+}
+
+impl LocalName {
+    /// Reads a pattern: `{name}.json`.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for one without `{name}` or with two, or that no name makes safe.
+    pub fn parse(pattern: &str) -> Result<LocalName> {
+        let wrong = |why: String| Error::new(Kind::Config, why).hint("as in '{name}.json'");
+        let (before, after) = pattern
+            .split_once("{name}")
+            .filter(|(_, after)| !after.contains("{name}"))
+            .ok_or_else(|| wrong(format!("the name {pattern:?} has not exactly one {{name}} in it")))?;
+        Name::parse(format!("{before}x{after}").as_bytes())
+            .map_err(|error| wrong(format!("the name {pattern:?} makes no safe name: {}", error.why())))?;
+        Ok(LocalName { before: before.to_owned(), after: after.to_owned() })
+    }
+
+    fn of(&self, name: &[u8]) -> Box<[u8]> {
+        [self.before.as_bytes(), name, self.after.as_bytes()].concat().into()
+    }
+}
+
+/// The names of an open partition, where they lie in its payload.
+pub(super) struct Names {
+    payload: Arc<[u8]>,
+    places: Vec<Place>,
+}
+
+struct Place {
+    locator: Range<usize>,
+    duplicate: bool,
+    /// Where it is not the same.
+    name: Option<Box<[u8]>>,
+}
+
+impl Names {
+    /// Finds the names.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] for a payload this file did not make.
+    pub fn new(payload: &Arc<[u8]>, local: &LocalName) -> Result<Names> {
+        let plain = *local == LocalName::default();
+        let mut places = Vec::with_capacity(PARTITION_MAX);
+        let mut at = 0;
+        while let Some((locator, duplicate, next)) = entry(payload, at) {
+            let is_object = !payload[locator.clone()].starts_with(LEFT_OUT);
+            let name = (is_object && !plain).then(|| local.of(&payload[locator.clone()]));
+            places.push(Place { locator, duplicate, name });
+            at = next;
+        }
+        if at != payload.len() {
+            return Err(Error::new(Kind::Internal, "the names of a partition are damaged"));
+        }
+        Ok(Names { payload: payload.clone(), places })
+    }
+}
+
+impl Entries for Names {
+    fn len(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let Place { locator, duplicate, name } = &self.places[index as usize];
+        let locator = &self.payload[locator.clone()];
+        let left_out = locator.strip_prefix(LEFT_OUT);
+        let (name, unlisted) = match (left_out, name) {
+            (Some(what), _) => (what, Some(Unlisted::Anywhere)),
+            (None, name) => (name.as_deref().unwrap_or(locator), None),
+        };
+        Entry { name, locator, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate), unlisted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ListGetOptions;
+    use super::super::page::parse;
+    use super::*;
+
+    #[test]
+    fn partitions_hold_a_hundred_names_at_most_and_mark_duplicates() {
+        let names: Vec<String> = (0..250).map(|n| format!("n{}", n % 240)).collect();
+        let json = serde_json::json!({ "FileNames": names }).to_string();
+        let names = parse(json.as_bytes(), &ListGetOptions::default()).unwrap().names;
+        assert_eq!(Cut::count(&names), 3);
+        let cut: Vec<Partition> = Cut::new(names, 7, Cursor::default(), None).collect();
+        let numbers: Vec<_> = cut.iter().map(|p| (p.seq, p.len)).collect();
+        assert_eq!(numbers, [(7, Some(100)), (8, Some(100)), (9, Some(50))]);
+        let last = Names::new(&cut[2].payload, &LocalName::default()).unwrap();
+        let duplicates = (0..last.len()).filter(|&index| last.get(index).skip.is_some()).count();
+        assert_eq!((duplicates, last.get(0).name), (10, &b"n200"[..]));
+    }
+}
