@@ -160,22 +160,19 @@ def blocks(path: Path) -> list[str]:
 READING = blocks(Path(__file__).parent.parent / "docs/read.md")
 
 
-@pytest.mark.parametrize("example", READING, ids=[f"{at}" for at in range(len(READING))])
-def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, example: str) -> None:
+def runs(directory: Path, example: str, others: list[str]) -> None:
+    """Runs an example beside the files that the document has."""
     needed = re.search(r"^# needs: (\w+)", example)
     if needed is not None:
         pytest.importorskip(needed[1], reason=f"{needed[1]} is not installed")
-    for number in range(30):
-        (tmp_path / "photos/deep").mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"photos/deep/{number}.jpg").write_bytes(bytes(number * 1000))
-    for other in READING:
+    for other in others:
         named = re.match(r"# file: (\S+)\n", other)
         if named is not None:
-            (tmp_path / named[1]).write_text(other)
-    (tmp_path / "example.py").write_text(example)
+            (directory / named[1]).write_text(other)
+    (directory / "example.py").write_text(example)
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "example.py"],
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=120,
@@ -183,22 +180,33 @@ def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, e
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("example", READING, ids=[f"{at}" for at in range(len(READING))])
+def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, example: str) -> None:
+    for number in range(30):
+        (tmp_path / "photos/deep").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"photos/deep/{number}.jpg").write_bytes(bytes(number * 1000))
+    runs(tmp_path, example, READING)
+
+
+SERVICES = blocks(Path(__file__).parent.parent / "docs/services.md")
+
+
+@pytest.mark.parametrize("example", SERVICES, ids=[f"{at}" for at in range(len(SERVICES))])
+def test_an_example_of_the_document_on_services_runs(tmp_path: Path, example: str) -> None:
+    runs(tmp_path, example, SERVICES)
+
+
 UNZIPPING = blocks(Path(__file__).parent.parent / "docs/unzip.md")
 
 
 @pytest.mark.parametrize("example", UNZIPPING, ids=[f"{at}" for at in range(len(UNZIPPING))])
 def test_an_example_of_the_document_on_archives_runs(tmp_path: Path, example: str) -> None:
-    needed = re.search(r"^# needs: (\w+)", example)
-    if needed is not None:
-        pytest.importorskip(needed[1], reason=f"{needed[1]} is not installed")
     (tmp_path / "downloads").mkdir()
     for month in ("march", "april"):
         with zipfile.ZipFile(tmp_path / f"downloads/{month}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             for day in range(30):
                 archive.writestr(f"{month}/{day:02}.csv", f"day,count\n{day},1\n" * 100)
-    (tmp_path / "example.py").write_text(example)
-    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    runs(tmp_path, example, UNZIPPING)
 
 
 def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_path: Path) -> None:
@@ -207,9 +215,7 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
     for needed in ("numpy", "polars", "pyarrow"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
     for example in examples:
-        (tmp_path / "example.py").write_text(example)
-        done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stderr) == (0, "")
+        runs(tmp_path, example, [])
 
 
 ROOT = Path(__file__).parent.parent

@@ -5,6 +5,7 @@ Not here: the command line's display with its bar (`cli/_display.py`).
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -93,12 +94,25 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
     failed = progress.before.failed + progress.run.failed
     for count, word in (
         (progress.retries, "retries" if progress.retries != 1 else "retry"),
-        (progress.deferred, "to be tried later"),
         (failed, "failed"),
     ):
         if count:
             said.append(f"{count:,} {word}")
+    if progress.deferred:
+        said.append(waiting_text(progress))
     return said
+
+
+def waiting_text(progress: Progress) -> str:
+    """Returns `2 objects wait to be tried again, the next in 8 s`."""
+    verb = "waits" if progress.deferred == 1 else "wait"
+    when = "" if progress.retry_in is None else f", the next in {math.ceil(progress.retry_in)} s"
+    return f"{count_text(progress.deferred)} {verb} to be tried again{when}"
+
+
+def only_waits(progress: Progress) -> bool:
+    """Tells whether nothing is left of a run but objects that are tried again later."""
+    return bool(progress.deferred and progress.listing_done and not progress.in_flight)
 
 
 class LineDrawer:

@@ -123,6 +123,7 @@ class Progress(NamedTuple):
         workers: The number of objects that may be worked on at once right now.
         retries: Requests made again after a failure.
         deferred: Objects that wait for a later try.
+        retry_in: Seconds until the first of these is tried again; None where none waits, or it is not known.
         committed: Objects committed in this run.
         paused: The host does not answer and is left alone for a while.
         seconds: Since the start.
@@ -135,6 +136,7 @@ class Progress(NamedTuple):
     workers: int
     retries: int
     deferred: int
+    retry_in: float | None
     committed: int
     paused: bool
     seconds: float

@@ -251,7 +251,8 @@ impl Error {
         }
         line.push_str(&self.0.why);
         if let Some((tries, time)) = self.0.tries {
-            line.push_str(&format!(" (after {tries} tries in {:.1} s)", time.as_secs_f64()));
+            let word = if tries == 1 { "try" } else { "tries" };
+            line.push_str(&format!(" (after {tries} {word} in {:.1} s)", time.as_secs_f64()));
         }
         line
     }

@@ -229,6 +229,8 @@ pub struct Progress {
     pub retries: u64,
     /// Objects waiting for a later try.
     pub deferred: u64,
+    /// How long until the first of them is tried again, if one waits and it is known.
+    pub retry_in: Option<Duration>,
     /// Objects committed in this run.
     pub committed: u64,
     /// A host is paused.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from shoal import _shoal
 from shoal._errors import ShoalError
 from shoal._options import without_secrets
-from shoal._progress import LINE_EVERY, Rates, count_text, parts, size_text, time_text
+from shoal._progress import LINE_EVERY, Rates, count_text, only_waits, parts, size_text, time_text, waiting_text
 from shoal.cli import _output
 
 if TYPE_CHECKING:
@@ -416,10 +416,12 @@ class Display:
         self._rates = Rates()
         self._live: Live | None = None
         self._next_line = time.monotonic() + LINE_EVERY
+        self._waited = False
         draws = progress == "auto" and not self._json_log and sys.stderr is not None and sys.stderr.isatty()
         self.progress: Callable[[Progress], object] | None = None
         if not quiet:
-            self.progress = self._draw if draws else self._line if progress == "plain" else None
+            others = {"auto": self._wait, "plain": self._line}
+            self.progress = self._draw if draws else others.get(progress)
 
     def begins(self, source: str, destination: str | None, doing: str = "copying") -> None:
         """Says what is about to happen."""
@@ -478,6 +480,13 @@ class Display:
         else:
             talk(text)
 
+    def _wait(self, progress: Progress) -> None:
+        """Says that a run only waits, which could be taken for one that hangs."""
+        if not only_waits(progress) or (self._waited and time.monotonic() < self._next_line):
+            return
+        self._waited, self._next_line = True, time.monotonic() + LINE_EVERY
+        self._say("waiting", waiting_text(progress), {"deferred": progress.deferred, "retry_in": progress.retry_in})
+
     def _line(self, progress: Progress) -> None:
         self._rates.update(progress)
         if time.monotonic() < self._next_line:
@@ -493,6 +502,7 @@ class Display:
             "workers": progress.workers,
             "retries": progress.retries,
             "deferred": progress.deferred,
+            "retry_in": progress.retry_in,
             "paused": progress.paused,
             "seconds_left": self._rates.seconds_left(progress),
         }

@@ -246,7 +246,7 @@ _OUTPUT_FLAGS = [
         type=click.Choice(["auto", "plain", "none"]),
         default="auto",
         show_default=True,
-        help="auto = drawn on a terminal, else nothing; plain = a line every 10 s.",
+        help="auto = drawn on a terminal, else only when the run waits; plain = a line every 10 s.",
     ),
 ]
 

@@ -27,6 +27,8 @@ const CLOSE_BYTES: u64 = BATCH_BYTES / 2;
 const CLOSE_AGE: Duration = Duration::from_millis(500);
 /// How often the committer looks at flags and due retries.
 const TICK: Duration = Duration::from_millis(20);
+/// How often it is looked at which deferred object is due next.
+const DUE_LOOK: Duration = Duration::from_secs(1);
 /// How long complete partitions gather before they are looked at: a wake-up for each took 3 % of a run into `null:`.
 const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
@@ -57,6 +59,8 @@ pub(crate) struct Committer {
     again_seq: u64,
     committed: Credited,
     ending: Ending,
+    /// When it was looked at last which deferred object is due next.
+    looked_at_due: Option<Instant>,
     /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
     lists: bool,
 }
@@ -73,6 +77,7 @@ impl Committer {
             again_seq: u64::MAX,
             committed: Credited::default(),
             ending: Ending::Sound,
+            looked_at_due: None,
             lists,
         }
     }
@@ -105,6 +110,7 @@ impl Committer {
                 self.barrier(false)?;
             }
             self.hand_out_due()?;
+            self.tell_next_due()?;
             if !self.pending.is_empty() {
                 self.shared.queue.gather(GATHER);
             }
@@ -225,6 +231,7 @@ impl Committer {
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         let mut journal = self.keeper.journal();
         self.shared.deferred.store(journal.deferred(), Relaxed);
+        self.looked_at_due = None;
         self.shared.queue.committed(objects, listed, bytes, window);
         let totals = journal.totals();
         journal.sample(now_ms(), totals.written, totals.bytes);
@@ -251,6 +258,17 @@ impl Committer {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Notes for the display when the next deferred object is due.
+    fn tell_next_due(&mut self) -> Result<()> {
+        if self.looked_at_due.is_some_and(|looked| looked.elapsed() < DUE_LOOK) {
+            return Ok(());
+        }
+        self.looked_at_due = Some(Instant::now());
+        let next = self.keeper.journal().next_due()?;
+        self.shared.next_due.store(next.unwrap_or_default(), Relaxed);
         Ok(())
     }
 

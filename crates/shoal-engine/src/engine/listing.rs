@@ -218,14 +218,15 @@ impl Pages<'_> {
 }
 
 fn gave_up(error: &Error, tries: u32, time: Duration) -> Error {
-    let kind = match error.kind() {
-        Kind::Connect | Kind::Timeout | Kind::Disconnected => Kind::Unreachable,
-        _ => Kind::Listing,
+    let (kind, hint) = match error.kind() {
+        Kind::Timeout => (Kind::Unreachable, "if the service takes so long to list, a longer --timeout waits for it"),
+        Kind::Connect | Kind::Disconnected => (Kind::Unreachable, "is the server running and the address right?"),
+        _ => (Kind::Listing, "the service answers, but with no page"),
     };
     let gave_up = Error::new(kind, format!("no page of the listing could be had: {}", error.why()))
         .after(tries, time)
         .errno(error.os_error())
-        .hint("is the server running and the address right? what is done is kept: the same command goes on from there");
+        .hint(format!("{hint}; what is done is kept: the same command goes on from there"));
     match error.subject() {
         Some(subject) => gave_up.on(subject),
         None => gave_up,

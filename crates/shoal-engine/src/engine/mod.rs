@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     out_of_files: AtomicU64,
     listing_retries: AtomicU64,
     deferred: AtomicU64,
+    /// When the next of them is due, in Unix milliseconds; 0: not known, or none.
+    next_due: AtomicU64,
     batch: Option<u64>,
     notes: Mutex<Vec<String>>,
     /// The sink has room again; one for each lane.
@@ -102,6 +104,12 @@ impl Shared {
 
     fn note(&self, text: &str) {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+    }
+
+    /// How long until the next deferred object is due.
+    fn retry_in(&self) -> Option<Duration> {
+        let due = Some(self.next_due.load(Relaxed)).filter(|&due| due > 0)?;
+        Some(Duration::from_millis(due.saturating_sub(slot::now_ms())))
     }
 
     fn tell_committer(&self, message: Message) {
@@ -192,6 +200,7 @@ impl Run {
             out_of_files: AtomicU64::new(0),
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
+            next_due: AtomicU64::new(0),
             batch,
             notes: Mutex::new([resume.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
@@ -429,6 +438,7 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
         workers: concurrency.target(),
         retries: sums.retries + shared.listing_retries.load(Relaxed),
         deferred: shared.deferred.load(Relaxed),
+        retry_in: shared.retry_in(),
         committed: shared.counters.committed.load(Relaxed),
         paused: shared.retry.is_gated(),
         elapsed: began.elapsed(),

@@ -187,7 +187,7 @@ impl Retry {
         let mut hosts = self.hosts();
         let host = Self::host(&mut hosts, error.host_id(), now);
         error.why().clone_into(&mut host.last_error);
-        let silent = matches!(error.kind(), Kind::Connect | Kind::Timeout | Kind::Disconnected);
+        let silent = is_silent(error.kind());
         if !silent {
             self.answered();
         }
@@ -294,6 +294,9 @@ impl Retry {
     /// How long the listing, which asks one page at a time, waits after its `tries`-th failure in a row;
     /// `None`: it gives up.
     pub fn listing_wait(&self, error: &Error, tries: u32, since: Duration) -> Option<Duration> {
+        if !is_silent(error.kind()) {
+            self.answered();
+        }
         if since > self.patience() || error.wait_asked().is_some_and(|wait| wait > self.patience()) {
             return None;
         }
@@ -321,6 +324,11 @@ impl Retry {
     fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<HostId, Host>> {
         lock(&self.hosts)
     }
+}
+
+/// Whether the host said nothing.
+fn is_silent(kind: Kind) -> bool {
+    matches!(kind, Kind::Connect | Kind::Timeout | Kind::Disconnected)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -430,6 +438,16 @@ mod tests {
         let now = Instant::now();
         assert_eq!(retry.gate(HOST, now + Duration::from_secs(4)), Gate::Closed);
         assert_eq!(retry.gate(HOST, now + Duration::from_secs(6)), Gate::Open);
+    }
+
+    #[test]
+    fn a_listing_waits_as_long_as_a_host_asks_that_has_answered() {
+        let retry = retry();
+        assert_eq!(retry.listing_wait(&error(Kind::Timeout), 2, Duration::from_secs(11)), None, "it has never answered");
+        let asked = Some(Duration::from_secs(60));
+        let throttled = error(Kind::Throttled).retry_after(asked);
+        assert_eq!(retry.listing_wait(&throttled, 1, Duration::ZERO), asked);
+        assert!(retry.listing_wait(&error(Kind::Timeout), 2, Duration::from_secs(11)).is_some());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{Due, Journal};
 use crate::error::{Error, Result};
 use crate::report::Failure;
 
-/// Rows of one transaction of [`Journal::retry_all_failed`]: its log stays below the ballast's size.
+/// Rows of one transaction of `forget_tries`: its log stays below the ballast's size.
 const RETRY_ROWS: usize = 2_000;
 /// No later try is ever planned so far ahead, in milliseconds (a host may ask for 120 s): a row that says so was written
 /// before the clock was set back, and is due.
@@ -59,11 +59,25 @@ impl Journal {
     /// # Errors
     /// As [`Journal::commit`]. What was changed before the error stays changed.
     pub fn retry_all_failed(&mut self) -> Result<()> {
+        self.forget_tries(Fate::Failed)
+    }
+
+    /// Gives what waits for a later try all its tries again: each session counts its own.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`]. What was changed before the error stays changed.
+    pub(super) fn forget_tries_of_deferred(&mut self) -> Result<()> {
+        if self.deferred == 0 { Ok(()) } else { self.forget_tries(Fate::Deferred) }
+    }
+
+    fn forget_tries(&mut self, fate: Fate) -> Result<()> {
         let mut after = 0;
         loop {
-            let (changed, last) = self.write(|journal, connection| journal.defer_some(connection, after))?;
-            self.failed = self.failed.saturating_sub(changed);
-            self.deferred += changed;
+            let (changed, last) = self.write(|journal, connection| journal.forget_some(connection, fate, after))?;
+            if fate == Fate::Failed {
+                self.failed = self.failed.saturating_sub(changed);
+                self.deferred += changed;
+            }
             match last {
                 Some(last) => after = last,
                 None => return Ok(()),
@@ -109,10 +123,15 @@ impl Journal {
         Ok(found)
     }
 
-    /// Defers the next failures for good whose row is behind `after`; the last one's id if there may be more.
-    fn defer_some(&self, connection: &Connection, after: i64) -> Result<(u64, Option<i64>), Trouble> {
+    /// Forgets the tries of the next objects with this fate and a row behind `after`, and makes those that had failed for
+    /// good deferred ones; the last one's id if there may be more.
+    fn forget_some(&self, connection: &Connection, fate: Fate, after: i64) -> Result<(u64, Option<i64>), Trouble> {
+        let which = match fate {
+            Fate::Failed => "due_ms IS NULL",
+            Fate::Deferred => "due_ms IS NOT NULL AND (tries > 0 OR tried_ms > 0)",
+        };
         let sql = format!(
-            "SELECT {} FROM failure WHERE run = ?1 AND due_ms IS NULL AND id > ?2 ORDER BY id LIMIT ?3",
+            "SELECT {} FROM failure WHERE run = ?1 AND {which} AND id > ?2 ORDER BY id LIMIT ?3",
             Fault::FIELDS
         );
         let epoch = self.progress.epoch;
@@ -123,12 +142,13 @@ impl Journal {
         while let Some(row) = rows.next()? {
             let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
             let (locator, name) = (Box::<[u8]>::from(fault.locator), Box::<[u8]>::from(fault.name));
-            owned.push((id, fault.seq, locator, name, fault.kind.to_owned(), fault.reason.to_owned()));
+            let due_ms = fault.due_ms.or(Some(0));
+            owned.push((id, fault.seq, locator, name, fault.kind.to_owned(), fault.reason.to_owned(), due_ms));
         }
         drop(rows);
         let mut writer = Fault::writer(connection)?;
-        for (id, seq, locator, name, kind, reason) in &owned {
-            let fault = Fault { seq: *seq, locator, name, kind, reason, tries: 0, tried_ms: 0, due_ms: Some(0) };
+        for (id, seq, locator, name, kind, reason, due_ms) in &owned {
+            let fault = Fault { seq: *seq, locator, name, kind, reason, tries: 0, tried_ms: 0, due_ms: *due_ms };
             fault.write(&mut writer, self.run, epoch, Some(*id))?;
         }
         let more = owned.len() == RETRY_ROWS;

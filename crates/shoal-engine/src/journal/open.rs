@@ -53,6 +53,7 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
     journal.choose_run(key, options, &mut notes)?;
     journal.reset_where_needed(options, &mut notes)?;
     journal.load(&mut notes)?;
+    journal.forget_tries_of_deferred()?;
     if options.retry_failed {
         journal.retry_all_failed()?;
     }

@@ -27,7 +27,7 @@ const DEPTH_MAX: usize = 4;
 /// Fields of a page that are named where the right one is not among them.
 const SHOWN_MAX: usize = 12;
 /// What stands in the names of fields that say where a listing goes on.
-const GOES_ON: [&str; 6] = ["next", "token", "cursor", "marker", "truncated", "more"];
+const GOES_ON: [&str; 7] = ["next", "token", "cursor", "marker", "continu", "truncat", "more"];
 
 /// What a page says.
 #[derive(Debug, PartialEq, Eq)]
