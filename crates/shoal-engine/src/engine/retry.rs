@@ -443,7 +443,11 @@ mod tests {
     #[test]
     fn a_listing_waits_as_long_as_a_host_asks_that_has_answered() {
         let retry = retry();
-        assert_eq!(retry.listing_wait(&error(Kind::Timeout), 2, Duration::from_secs(11)), None, "it has never answered");
+        assert_eq!(
+            retry.listing_wait(&error(Kind::Timeout), 2, Duration::from_secs(11)),
+            None,
+            "it has never answered"
+        );
         let asked = Some(Duration::from_secs(60));
         let throttled = error(Kind::Throttled).retry_after(asked);
         assert_eq!(retry.listing_wait(&throttled, 1, Duration::ZERO), asked);

@@ -36,6 +36,8 @@ pub(crate) struct Head {
     pub content_type: Option<String>,
     /// Whether its type is `text/html`: it may be a login page.
     pub is_html: bool,
+    /// Its `Link` names a next page.
+    pub links_on: bool,
     /// Only with 3xx.
     pub location: Option<Location>,
     /// Why the redirect that this is was not followed.
@@ -109,7 +111,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         version
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let Reading { echo, encoding, content_type, is_html, location, retry_after, .. } = reading;
+    let Reading { echo, encoding, content_type, is_html, links_on, location, retry_after, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -119,6 +121,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
             encoding,
             content_type,
             is_html,
+            links_on,
             location,
             refusal: None,
             version,
@@ -139,6 +142,7 @@ struct Reading<'a> {
     encoding: Option<String>,
     content_type: Option<String>,
     is_html: bool,
+    links_on: bool,
     location: Option<Location>,
     retry_after: Option<Duration>,
 }
@@ -178,6 +182,10 @@ impl Reading<'_> {
                 if wants_type {
                     self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
                 }
+            }
+            4 if name.eq_ignore_ascii_case("link") => {
+                let rel = String::from_utf8_lossy(value).to_ascii_lowercase().replace(['"', ' '], "");
+                self.links_on |= rel.split([';', ',']).any(|part| part == "rel=next");
             }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
                 self.location = Some(Location(value.trim_ascii().to_vec()));

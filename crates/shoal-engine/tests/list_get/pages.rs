@@ -43,6 +43,25 @@ fn a_page_that_looks_as_if_the_listing_went_on_does_not_end_it() {
 }
 
 #[test]
+fn a_page_with_a_next_one_in_its_header_does_not_end_the_listing() {
+    let serve_linked = |link: &'static str| {
+        serve(move |asked, stream| match asked.name() {
+            Some(name) => plain(stream, name),
+            None => with_fields(stream, "200 OK", &format!("Link: {link}\r\n"), r#"["a"]"#),
+        })
+    };
+    let array = |next: &str| ListGetOptions { names_field: "[]".to_owned(), ..next_field(next) };
+    for link in [r#"<http://x/?page=2>; rel="next", <http://x/?page=9>; rel="last""#, "<?page=2>; title=x; REL=next"] {
+        let (outcome, _) = copy(&serve_linked(link), array("NextMarker"), 2);
+        let error = outcome.error.expect(link);
+        assert!(error.line().contains("may not be the last: its header Link names the next"), "{}", error.line());
+        assert!(copy(&serve_linked(link), array("none"), 2).0.report.complete);
+    }
+    let last = r#"<http://x/?page=1>; rel="prev"; title="rel=next.""#;
+    assert!(copy(&serve_linked(last), array("NextMarker"), 2).0.report.complete);
+}
+
+#[test]
 fn a_last_page_ends_the_listing_whatever_says_nothing_in_it() {
     for page in [
         &[r#"{"FileNames":["a"],"IsTruncated":false,"next":null,"cursor":"","more":0,"links":{"next":null}}"#],

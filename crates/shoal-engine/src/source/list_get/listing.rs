@@ -92,12 +92,12 @@ impl Pages {
 
     /// Asks for the next page.
     async fn advance(&mut self, place: Place) -> Result<()> {
-        let json = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
+        let (json, links_on) = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
         let page = page::parse(&json, &self.service.options);
         let mut page = page.map_err(|error| self.once_more(error).on(&self.shown(&place)))?;
         (self.from_journal, self.unread) = (false, 0);
         if page.next.is_none() {
-            self.check_end(&place, page.more.take())?;
+            self.check_end(&place, page.more.take(), links_on)?;
             if page.left_out.directories > 0 {
                 page.names.push_left_out(page.left_out.directories);
             }
@@ -127,23 +127,30 @@ impl Pages {
 
     /// Asks of a page that would end the listing whether it does: without the right name of the field of the next page, the
     /// first one would be the whole.
-    fn check_end(&self, place: &Place, more: Option<(String, Option<String>)>) -> Result<()> {
-        let Some((field, value)) = more else { return Ok(()) };
+    fn check_end(&self, place: &Place, more: Option<(String, Option<String>)>, links_on: bool) -> Result<()> {
         let options = &self.service.options;
         let given = options.next_field != ListGetOptions::default().next_field;
         let has_worked = given && place.token.is_some();
-        let is_echo = value.is_some() && value == place.token;
-        if has_worked || is_echo || options.says_no_next() {
-            return Ok(());
-        }
-        let field = escape(field.as_bytes());
-        let why = format!("this page may not be the last: its field \"{field}\" looks like the place of the next");
-        let hint =
-            format!("say which field that is with --next-field {field}, or --next-field none: there is no next page");
-        Err(Error::new(Kind::Listing, why).on(&self.shown(place)).hint(hint))
+        let is_echo = |value: &Option<String>| value.is_some() && *value == place.token;
+        let (what, hint) = match more.filter(|(_, value)| !is_echo(value)) {
+            _ if has_worked || options.says_no_next() => return Ok(()),
+            Some((field, _)) => {
+                let field = escape(field.as_bytes());
+                let hint = format!("say which field that is with --next-field {field}, or");
+                (format!("its field \"{field}\" looks like the place of the next"), hint)
+            }
+            None if links_on => {
+                let hint = "shoal goes on by fields of a page, not by headers;".to_owned();
+                ("its header Link names the next".to_owned(), hint)
+            }
+            None => return Ok(()),
+        };
+        let error = Error::new(Kind::Listing, format!("this page may not be the last: {what}"));
+        Err(error.on(&self.shown(place)).hint(format!("{hint} --next-field none: there is no next page")))
     }
 
-    async fn page(&mut self, place: &Place) -> Result<Vec<u8>> {
+    /// A page, and whether its head names a next one.
+    async fn page(&mut self, place: &Place) -> Result<(Vec<u8>, bool)> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
         let asking = ask(&service.client, &mut self.kept, clock, b"", |out| target(&service, place, out)).await;
@@ -152,11 +159,11 @@ impl Pages {
             _ => error,
         })?;
         self.check(&head, place)?;
-        let close = head.close;
+        let (close, links_on) = (head.close, head.links_on);
         match open.body(head, PAGE_MAX).await? {
             Some(json) => {
                 self.kept.put((!close).then_some(open));
-                Ok(json)
+                Ok((json, links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
                 .hint("ask the service for smaller pages")),
