@@ -6,12 +6,27 @@ use crate::error::Kind;
 use crate::source::list_get::ListGetOptions;
 use crate::source::list_get::fuzzing::{PARTITION_MAX, read_page};
 
+/// Where names may stand in a page, and what another reader of JSON finds there.
+type Way = (&'static str, fn(&Value) -> Option<Vec<&Value>>);
+const WAYS: [Way; 4] = [
+    ("FileNames", |page| Some(page.get("FileNames")?.as_array()?.iter().collect())),
+    ("data[].id", |page| page.get("data")?.as_array()?.iter().map(|object| object.get("id")).collect()),
+    ("[]", |page| Some(page.as_array()?.iter().collect())),
+    ("[].id", |page| page.as_array()?.iter().map(|object| object.get("id")).collect()),
+];
+
 /// Checks what must hold for any bytes at all that come as a page: another reader of JSON says the same.
 ///
 /// # Panics
 /// When a promise of the reader is broken.
 pub fn check_list_page(json: &[u8]) {
-    let options = ListGetOptions::default();
+    for way in WAYS {
+        check(json, way);
+    }
+}
+
+fn check(json: &[u8], (names_field, found_by): Way) {
+    let options = ListGetOptions { names_field: names_field.to_owned(), ..ListGetOptions::default() };
     let page = match read_page(json, &options) {
         Ok(page) => page,
         Err(error) => return assert_eq!(error.kind(), Kind::Listing, "{error}"),
@@ -19,8 +34,7 @@ pub fn check_list_page(json: &[u8]) {
     let names = page.partitions.iter().flatten();
     // What is passed over may be what the other one refuses: a number or a character that there is none of.
     if let Ok(value) = serde_json::from_slice::<Value>(json) {
-        let listed = value.get(&options.names_field).and_then(Value::as_array).expect("a page has names");
-        let listed = listed.iter().map(|name| match name {
+        let listed = found_by(&value).expect("a page has names").into_iter().map(|name| match name {
             Value::String(text) => text.clone(),
             Value::Number(number) if number.is_u64() || number.is_i64() => number.to_string(),
             other => panic!("a name is text or a whole number, not {other}"),
