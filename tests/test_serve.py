@@ -117,6 +117,8 @@ def test_a_context_manager_stops_at_the_end_of_its_block(tmp_path: Path) -> None
         ({"synthetic": "1:1", "port": True}, "port"),
         ({"synthetic": "1:1", "page_size": 0}, "page_size"),
         ({"synthetic": "1:1", "host": "example.org"}, "host"),
+        ({"synthetic": "1:1", "allow_host": "files:80"}, "files:80"),
+        ({"synthetic": "1:1", "allow_host": [1]}, "allow_host"),
     ],
 )
 def test_an_argument_that_cannot_work_is_a_config_error(arguments: dict[str, object], words: str) -> None:
@@ -177,6 +179,7 @@ def test_the_command_serves_a_directory_relative_to_where_it_runs(shoal: Command
         (["nowhere", "--port", "0"], 3, "nowhere"),
         (["--synthetic", "1:1", "--port", "70000"], 2, "--port"),
         (["--synthetic", "1:1", "--prot", "0"], 2, "--port"),
+        (["--synthetic", "1:1", "--allow-host", "http://files"], 2, "http://files"),
     ],
 )
 def test_a_command_line_that_cannot_work_says_why(shoal: Command, arguments: list[str], code: int, words: str) -> None:

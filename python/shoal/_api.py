@@ -394,8 +394,11 @@ def serve(
     port: int = 0,
     page_size: int = 1000,
     access_log: Path | None = None,
+    allow_host: str | Sequence[str] = (),
 ) -> _shoal.Server:
     """Starts a list/get service, in threads of this process.
+
+    Which requests it answers is in docs/serve.md.
 
     Args:
         directory: The directory whose files are served; never a path outside it.
@@ -405,6 +408,9 @@ def serve(
         port: The port to listen on; 0 takes a free one.
         page_size: Names on one page of the listing.
         access_log: A file to which one line for each request is added.
+        allow_host: Names, without a port, under which the service may be asked too. On loopback it answers to
+            `localhost` and loopback addresses, elsewhere to any address and to this machine's own names; a web page
+            could reach it under any other name (DNS rebinding).
 
     Returns:
         The running service: `.url`, `.port`, `.stats`, `.stop()`. As a context manager it stops at the end of the
@@ -426,7 +432,7 @@ def serve(
             raise ConfigError(f"{option} is not a whole number from {least} to {most}: {value!r}")
     # The one name that means the same everywhere; any other would have to be looked up, and might mean several.
     address = "127.0.0.1" if host == "localhost" else host
-    return _shoal.Server(directory, synthetic, address, port, page_size, access_log)
+    return _shoal.Server(directory, synthetic, address, port, page_size, access_log, hosts(allow_host))
 
 
 def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100) -> Status:

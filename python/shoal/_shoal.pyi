@@ -542,6 +542,7 @@ class Server:
         port: int,
         page_size: int,
         access_log: Path | None,
+        allow_hosts: tuple[str, ...],
     ) -> Server:
         """Starts the service. `shoal.serve` says all of it."""
 

@@ -34,6 +34,7 @@ struct State {
 #[pymethods]
 impl Server {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "those of `shoal.serve`, which names them")]
     fn new(
         py: Python<'_>,
         directory: Option<PathBuf>,
@@ -42,6 +43,7 @@ impl Server {
         port: u16,
         page_size: usize,
         access_log: Option<PathBuf>,
+        allow_hosts: Vec<String>,
     ) -> PyResult<Server> {
         let start = || {
             let content = match (directory, synthetic) {
@@ -50,7 +52,7 @@ impl Server {
             };
             let bind =
                 host.parse().map_err(|_| ServeError::Option(format!("host is not an address of numbers: {host:?}")))?;
-            let options = Options { bind, port, page_size, access_log, ..Options::default() };
+            let options = Options { bind, port, page_size, access_log, allow_hosts, ..Options::default() };
             Service::start(content, options)
         };
         let service = py.detach(start).map_err(|error| raised(py, &error))?;

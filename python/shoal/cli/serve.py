@@ -29,6 +29,12 @@ Examples:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets others in.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--page-size", default=1000, show_default=True, type=click.IntRange(1), help="Names on one page.")
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="Answer requests for this host name too, beside addresses and this machine's own names; repeatable.",
+)
 @click.option("--access-log", type=click.Path(path_type=Path), help="Add a line for each request to this file.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the URL and errors, nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print the URL, and at the end the counts, as lines of JSON.")
@@ -38,6 +44,7 @@ def command(
     host: str,
     port: int,
     page_size: int,
+    allow_host: tuple[str, ...],
     access_log: Path | None,
     quiet: bool,
     as_json: bool,
@@ -53,7 +60,13 @@ def command(
     with _exit.Signals(lambda: None):
         try:
             server = shoal.serve(
-                directory, synthetic=synthetic, host=host, port=port, page_size=page_size, access_log=access_log
+                directory,
+                synthetic=synthetic,
+                host=host,
+                port=port,
+                page_size=page_size,
+                access_log=access_log,
+                allow_host=allow_host,
             )
         except shoal.ShoalError as error:
             _display.command_failed(error, as_json=as_json)

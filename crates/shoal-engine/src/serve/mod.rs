@@ -1,7 +1,7 @@
 //! The list/get service: `GET /list` gives names page by page, `GET /get/{name}` the bytes of one object.
 //!
 //! Here: what is served, the options, starting and stopping. Below: `threads` and `connection` (who runs where), `wire`
-//! (batches of answers), `answer` (one request), `list` and `snapshot` (pages), `dir` and `synthetic` (what is served).
+//! (batches of answers), `asked` and `hosts` (one request), `answer`, `list` and `snapshot` (pages), `dir` and `synthetic` (what is served).
 //! Not here: the command line and its messages, and the client of such a service (`source/list_get`).
 //!
 //! A service owns its threads and its socket; nothing is global, and two services do not know of each other.
@@ -18,11 +18,13 @@
 
 mod access_log;
 mod answer;
+mod asked;
 mod body;
 mod conditions;
 mod connection;
 mod dir;
 mod error;
+mod hosts;
 mod list;
 mod snapshot;
 mod synthetic;
@@ -32,8 +34,8 @@ mod wire;
 pub use error::ServeError;
 
 use access_log::AccessLog;
-use answer::HostRule;
 use dir::Directory;
+use hosts::HostRule;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -103,6 +105,8 @@ pub struct Options {
     pub port: u16,
     /// Names on one page.
     pub page_size: usize,
+    /// Names under which the service may be asked, in addition to its addresses and this machine's own names.
+    pub allow_hosts: Vec<String>,
     /// One line per request is appended here.
     pub access_log: Option<PathBuf>,
     /// Threads that serve; one for every two processors, up to 8, where not given.
@@ -140,6 +144,7 @@ impl Default for Options {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             page_size: 1000,
+            allow_hosts: Vec::new(),
             access_log: None,
             threads: None,
             list_path: "/list".to_owned(),
@@ -171,6 +176,11 @@ impl Options {
         }
         if self.max_connections == 0 {
             return wrong("0 connections serve nobody: set max_connections to 1 or more".to_owned());
+        }
+        if let Some(name) = self.allow_hosts.iter().find(|name| !hosts::is_host_name(name)) {
+            return wrong(format!(
+                "{name:?} is not the name of a host: give it without a scheme, a port or a path, as in \"files.example\""
+            ));
         }
         if !self.list_path.starts_with('/') {
             let path = &self.list_path;
@@ -246,7 +256,7 @@ impl Server {
             None => None,
         };
         let open_at_most = options.max_connections.min(descriptor_limit());
-        let hosts = HostRule::of(address);
+        let hosts = HostRule::of(address, &options.allow_hosts);
         let shared = Arc::new(Shared::new(options, held, hosts, log, open_at_most));
         let workers: Vec<_> = (0..count).map(|_| Arc::new(Worker::new(Arc::clone(&shared)))).collect();
         let mut server = Self {

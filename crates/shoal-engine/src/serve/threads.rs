@@ -5,9 +5,9 @@
 //! Not here: what is answered (`answer.rs`), one connection (`connection.rs`).
 
 use super::access_log::{AccessLog, LogBuffer};
-use super::answer::HostRule;
 use super::connection;
 use super::dir::Directory;
+use super::hosts::HostRule;
 use super::list::Listings;
 use super::synthetic::Synthetic;
 use super::wire::{Standing, Wire};

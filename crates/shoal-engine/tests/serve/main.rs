@@ -1,5 +1,6 @@
 //! The list/get service as its clients see it, over plain sockets.
 
+mod browser;
 mod client;
 mod life;
 mod objects;

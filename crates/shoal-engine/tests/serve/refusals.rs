@@ -172,6 +172,7 @@ fn what_cannot_be_served_is_refused_with_what_why_and_the_next_step() {
         Options { threads: Some(0), ..Options::default() },
         Options { get_path: "/get".to_owned(), ..Options::default() },
         Options { list_path: "list".to_owned(), ..Options::default() },
+        Options { allow_hosts: vec!["files:80".to_owned()], ..Options::default() },
         Options { list_path: "/get/list".to_owned(), ..Options::default() },
     ] {
         assert!(matches!(text(tiny(), options).0, ServeError::Option(_)));
