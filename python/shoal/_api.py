@@ -398,7 +398,7 @@ def serve(
 ) -> _shoal.Server:
     """Starts a list/get service, in threads of this process.
 
-    Which requests it answers is in docs/serve.md.
+    What a listing of a changing directory shows, and what a browser may ask, is in docs/serve.md.
 
     Args:
         directory: The directory whose files are served; never a path outside it.
@@ -406,7 +406,7 @@ def serve(
             whose content is their name and a newline, repeated.
         host: The address to listen on, in numbers, or `"localhost"`.
         port: The port to listen on; 0 takes a free one.
-        page_size: Names on one page of the listing.
+        page_size: Names on one page of the listing; a page of 1 MiB has as many as fit.
         access_log: A file to which one line for each request is added.
         allow_host: Names, without a port, under which the service may be asked too. On loopback it answers to
             `localhost` and loopback addresses, elsewhere to any address and to this machine's own names; a web page

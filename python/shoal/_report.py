@@ -164,6 +164,8 @@ class ServerStats(NamedTuple):
         unlistable_names: Files left out of the latest listing because of their name.
         not_files: Entries left out of it because they are no files.
         unreadable_directories: Directories left out of it because they may not be read.
+        vanished_directories: Directories left out of it because they were gone whenever they were to be read.
+        walks: Times that the directory was read for a listing; several listings can share one.
         lost_log_lines: Lines of the access log that could not be written.
     """
 
@@ -175,6 +177,8 @@ class ServerStats(NamedTuple):
     unlistable_names: int
     not_files: int
     unreadable_directories: int
+    vanished_directories: int
+    walks: int
     lost_log_lines: int
 
 

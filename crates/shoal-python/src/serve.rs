@@ -136,6 +136,8 @@ struct StatsFields {
     unlistable_names: u64,
     not_files: u64,
     unreadable_directories: u64,
+    vanished_directories: u64,
+    walks: u64,
     lost_log_lines: u64,
 }
 
@@ -149,6 +151,8 @@ fn stats_value<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny
         unlistable_names: stats.unlistable_names,
         not_files: stats.not_files,
         unreadable_directories: stats.unreadable_directories,
+        vanished_directories: stats.vanished_directories,
+        walks: stats.walks,
         lost_log_lines: stats.lost_log_lines,
     };
     value(py, "ServerStats", fields)

@@ -265,14 +265,32 @@ def service_started(url: str, what: str, *, quiet: bool, as_json: bool) -> None:
         talk(f"serving {what}; Ctrl-C stops")
 
 
+def service_left_out(stats: ServerStats, said: tuple[int, int, int], *, quiet: bool) -> tuple[int, int, int]:
+    """Says what the latest listing had to leave out, where that is not what was said last; returns what is said now."""
+    now = (stats.unlistable_names, stats.unreadable_directories, stats.vanished_directories)
+    if not quiet and now != said:
+        left_out_notes(stats)
+    return now
+
+
+def left_out_notes(stats: ServerStats) -> None:
+    """Says what the latest listing lacks, a line for each reason."""
+    for count, what in (
+        (stats.unlistable_names, "file names left out: not UTF-8, or too long"),
+        (stats.unreadable_directories, "directories left out: not readable"),
+        (stats.vanished_directories, "directories left out: gone whenever they were to be read"),
+    ):
+        if count:
+            talk(f"note: {count:,} {what}")
+
+
 def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
     """Says what a service has done."""
     if not quiet:
         talk(f"answered {count_text(stats.requests, 'request')}, {size_text(stats.bytes)}")
+        left_out_notes(stats)
         for count, what in (
-            (stats.unlistable_names, "file names left out: not UTF-8, or too long"),
             (stats.not_files, "entries left out: links, devices, pipes or sockets"),
-            (stats.unreadable_directories, "directories left out: not readable"),
             (stats.lost_log_lines, "lines of the access log lost"),
         ):
             if count:

@@ -54,6 +54,10 @@ def command(
     `GET /list` answers with a page of names and a marker for the next one, `GET /get/NAME` with the bytes of a file. No
     path outside DIR is ever served. Ctrl-C (or SIGTERM) lets requests in progress finish and stops; that is success,
     exit code 0.
+
+    A listing shows all that was there when it was asked for. Requests share one reading of DIR, begun earlier, only
+    where that takes longer than 5 s or a client gave up waiting for it. What a listing leaves out (names that are not
+    UTF-8, directories that cannot be read) is said here and on its last page.
     """
     if (directory is None) == (synthetic is None):
         raise click.UsageError("give either DIR or --synthetic COUNT:SIZE")
@@ -74,7 +78,9 @@ def command(
         try:
             what = f"{synthetic} synthetic objects" if synthetic else str(directory)
             _display.service_started(server.url, what, quiet=quiet, as_json=as_json)
+            said = (0, 0, 0)
             while True:
+                said = _display.service_left_out(server.stats, said, quiet=quiet)
                 time.sleep(0.2)  # until a signal comes; one that comes just before the sleep does not end it
         except KeyboardInterrupt:
             pass

@@ -11,6 +11,7 @@ use super::dir::{OpenFile, Refusal};
 use super::hosts::is_browser;
 use super::list;
 use super::threads::{Held, Worker};
+use super::wire::Wire;
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -42,14 +43,14 @@ enum ReplyBody {
     Stream { from: StreamFrom, first: u64, end: u64 },
 }
 
-pub(super) fn answer(worker: &Arc<Worker>, request: Request<Incoming>) -> Answer {
+pub(super) fn answer(worker: &Arc<Worker>, wire: &Arc<Wire>, request: Request<Incoming>) -> Answer {
     let shared = &worker.shared;
     let reply = match asked(&shared.options, &shared.hosts, &request) {
         Ok(Asked::List(marker)) => match list::ready_page(shared, marker.as_deref()) {
             Ok(Some(page)) => Ok(listed(page)),
             Ok(None) => {
                 let marker = marker.map(Cow::into_owned);
-                return Answer::Later(Box::pin(walk(Arc::clone(worker), request, marker)));
+                return Answer::Later(Box::pin(walk(Arc::clone(worker), Arc::clone(wire), request, marker)));
             }
             Err(refusal) => Err(refusal),
         },
@@ -59,9 +60,9 @@ pub(super) fn answer(worker: &Arc<Worker>, request: Request<Incoming>) -> Answer
     Answer::Ready(finish(worker, &request, reply))
 }
 
-/// The first page of a directory: its names are gathered on another thread.
-async fn walk(worker: Arc<Worker>, request: Request<Incoming>, marker: Option<String>) -> Answered {
-    let page = list::walked_page(Arc::clone(&worker.shared), marker).await;
+/// A page for which the directory must be read: on another thread.
+async fn walk(worker: Arc<Worker>, wire: Arc<Wire>, request: Request<Incoming>, marker: Option<String>) -> Answered {
+    let page = list::walked_page(Arc::clone(&worker.shared), wire, marker).await;
     finish(&worker, &request, page.map(listed))
 }
 

@@ -79,7 +79,7 @@ impl Service<Request<Incoming>> for Answers {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.wire.requested(self.worker.now());
-        match answer::answer(&self.worker, request) {
+        match answer::answer(&self.worker, &self.wire, request) {
             Answer::Ready(response) => Answering::Ready(Some(response)),
             Answer::Later(future) => {
                 self.wire.set_answering(true);

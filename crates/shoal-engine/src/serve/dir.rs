@@ -8,7 +8,7 @@ use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
 use hyper::StatusCode;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
@@ -26,6 +26,7 @@ const ENTRIES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Directory {
     root: OwnedFd,
+    identity: u64,
 }
 
 /// A refusal to a client: the status and a short text for it.
@@ -47,9 +48,15 @@ impl Directory {
         // The root itself may be reached through a link: the user named it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        let directory = Self { root };
+        let identity = identity(&root)?;
+        let directory = Self { root, identity };
         directory.open_beneath(c".", OFlags::DIRECTORY)?;
         Ok(directory)
+    }
+
+    /// Tells this directory from any other one, also after a restart.
+    pub(super) fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// Opens the object of this name; the name is decoded and still a stranger's.
@@ -66,16 +73,7 @@ impl Directory {
         let path = CStr::from_bytes_with_nul(&path).map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
         // O_NONBLOCK: opening a named pipe must not wait for its writer.
         let opened = read::coarse_now();
-        let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY);
-        let file = file.map_err(|errno| match errno {
-            Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "the service may not read this object"),
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many files are open; try again")
-            }
-            Errno::IO => READ_FAILED,
-            // Missing, a link, a directory on the way that is none, a socket, too long: no such object.
-            _ => NOT_FOUND,
-        })?;
+        let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY).map_err(refusal)?;
         let stat = rustix::fs::fstat(&file).map_err(|_| READ_FAILED)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(NOT_FOUND);
@@ -123,7 +121,10 @@ impl Directory {
         while let Some(entry) = entries.next() {
             let entry = match entry {
                 // The directory was removed while it was read.
-                Err(Errno::NOENT) => break,
+                Err(Errno::NOENT | Errno::STALE) => {
+                    sorter.skipped().vanished += 1;
+                    break;
+                }
                 entry => entry?,
             };
             let last = entry.file_name().to_bytes();
@@ -143,13 +144,14 @@ impl Directory {
                     left.push(name.clone());
                 }
                 Some(_) => sorter.skipped().not_files += 1,
-                None => {}
+                // Where the file system does not tell what an entry is, it may have been a directory.
+                None => sorter.skipped().vanished += 1,
             }
         }
         Ok(())
     }
 
-    /// `None` where there is nothing to walk (any more), or where it may not be: that is counted.
+    /// `None` where it may not be walked or is gone: that is counted.
     fn open_to_walk(&self, path: &[u8], skipped: &mut Skipped) -> io::Result<Option<OwnedFd>> {
         let mut text = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
         text.push(0);
@@ -157,10 +159,13 @@ impl Directory {
         match self.open_beneath(text, OFlags::DIRECTORY) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::ACCESS | Errno::PERM | Errno::NAMETOOLONG) => {
-                skipped.directories += 1;
+                skipped.unreadable += 1;
                 Ok(None)
             }
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE) if !path.is_empty() => {
+                skipped.vanished += 1;
+                Ok(None)
+            }
             Err(errno) => Err(errno.into()),
         }
     }
@@ -220,6 +225,34 @@ impl OpenFile {
         let mark = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
         Ok(mark(&now) != mark(&self.stat))
     }
+}
+
+/// Why an object cannot be opened, as a client is told.
+fn refusal(errno: Errno) -> Refusal {
+    match errno {
+        Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "the service may not read this object"),
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+            (StatusCode::SERVICE_UNAVAILABLE, "too many files are open; try again")
+        }
+        Errno::IO => READ_FAILED,
+        // Missing, a link, a directory on the way that is none, a socket, too long: no such object.
+        _ => NOT_FOUND,
+    }
+}
+
+/// Inode and time of birth: they stay when the service is restarted, the file system mounted again or the machine
+/// rebooted, which the number of a device does not. Roots of file systems share inodes, but were born at different times;
+/// only where the file system does not say when, the device tells them apart.
+fn identity(root: &OwnedFd) -> io::Result<u64> {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let found = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, wanted)?;
+    let (second, third) = if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME) {
+        (found.stx_btime.tv_sec as u64, u64::from(found.stx_btime.tv_nsec))
+    } else {
+        (u64::from(found.stx_dev_major), u64::from(found.stx_dev_minor))
+    };
+    let bytes: Vec<u8> = [found.stx_ino, second, third].into_iter().flat_map(u64::to_le_bytes).collect();
+    Ok(xxhash_rust::xxh3::xxh3_64(&bytes))
 }
 
 /// What an entry is; asked of the file where the directory does not say. `None` where it is gone.

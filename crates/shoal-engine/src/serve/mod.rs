@@ -1,7 +1,8 @@
 //! The list/get service: `GET /list` gives names page by page, `GET /get/{name}` the bytes of one object.
 //!
-//! Here: what is served, the options, starting and stopping. Below: `threads` and `connection` (who runs where), `wire`
-//! (batches of answers), `asked` and `hosts` (one request), `answer`, `list` and `snapshot` (pages), `dir` and `synthetic` (what is served).
+//! Here: what is served, the options, starting and stopping. Below: `threads` and `connection` (which thread serves
+//! which connection), `wire` (batches of answers), `asked` and `hosts` (one request),
+//! `answer`, `list` and `walks` (pages), `snapshot` (the names on them), `dir` and `synthetic` (what is served).
 //! Not here: the command line and its messages, and the client of such a service (`source/list_get`).
 //!
 //! A service owns its threads and its socket; nothing is global, and two services do not know of each other.
@@ -26,9 +27,12 @@ mod dir;
 mod error;
 mod hosts;
 mod list;
+mod marker;
+mod page;
 mod snapshot;
 mod synthetic;
 mod threads;
+mod walks;
 mod wire;
 
 pub use error::ServeError;
@@ -103,7 +107,7 @@ pub struct Options {
     pub bind: IpAddr,
     /// The port, 0 for any free one.
     pub port: u16,
-    /// Names on one page.
+    /// Names on one page; a page of 1 MiB has as many as fit.
     pub page_size: usize,
     /// Names under which the service may be asked, in addition to its addresses and this machine's own names.
     pub allow_hosts: Vec<String>,
@@ -136,6 +140,9 @@ pub struct Options {
     /// Names of one snapshot that are kept in memory; a larger one goes to a temporary file.
     #[doc(hidden)]
     pub names_in_memory: usize,
+    /// Bytes of temporary files for all snapshots together, where twice the newest is not more.
+    #[doc(hidden)]
+    pub snapshot_file_bytes: u64,
 }
 
 impl Default for Options {
@@ -161,6 +168,7 @@ impl Default for Options {
             temp_dir: None,
             snapshots_kept: 16,
             names_in_memory: 1_000_000,
+            snapshot_file_bytes: 1 << 30,
         }
     }
 }
@@ -220,6 +228,10 @@ pub struct Stats {
     pub not_files: u64,
     /// Directories that it leaves out because they may not be read.
     pub unreadable_directories: u64,
+    /// Directories that it leaves out because they were gone when they were to be read, each of several times.
+    pub vanished_directories: u64,
+    /// Snapshots taken so far.
+    pub walks: u64,
     /// Lines of the access log that could not be written.
     pub lost_log_lines: u64,
 }

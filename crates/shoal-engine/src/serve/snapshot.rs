@@ -4,6 +4,7 @@
 //! number of bytes before it, so neither paging nor resuming needs an index.
 //! Not here: walking (`dir.rs`), pages and markers (`list.rs`).
 
+use super::page::LeftOut;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::cmp::Reverse;
@@ -25,7 +26,16 @@ pub(super) struct Skipped {
     /// Links, devices, pipes and sockets.
     pub(super) not_files: u64,
     /// Directories that may not be read.
-    pub(super) directories: u64,
+    pub(super) unreadable: u64,
+    /// Directories that were found and gone when they were to be read.
+    pub(super) vanished: u64,
+}
+
+impl Skipped {
+    /// What a client is told of: links and the like are no objects, and are not missed.
+    pub(super) fn left_out(self) -> LeftOut {
+        LeftOut { names: self.names, directories: self.unreadable + self.vanished }
+    }
 }
 
 /// The names, sorted.
@@ -55,6 +65,11 @@ impl Snapshot {
             Store::Memory(bytes) => bytes.len(),
             Store::File { .. } => 0,
         }
+    }
+
+    /// Bytes of the temporary directory that they take.
+    pub(super) fn file(&self) -> u64 {
+        self.length() - self.memory() as u64
     }
 
     /// Calls `take` with one name after the other from this place on, until it says no more; returns the place after

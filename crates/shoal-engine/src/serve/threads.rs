@@ -8,8 +8,8 @@ use super::access_log::{AccessLog, LogBuffer};
 use super::connection;
 use super::dir::Directory;
 use super::hosts::HostRule;
-use super::list::Listings;
 use super::synthetic::Synthetic;
+use super::walks::Listings;
 use super::wire::{Standing, Wire};
 use super::{Options, Stats};
 use std::io;
@@ -144,7 +144,7 @@ impl Shared {
 
     pub(super) fn stats(&self, workers: &[Arc<Worker>]) -> Stats {
         let sum = |of: fn(&Worker) -> &AtomicU64| workers.iter().map(|worker| of(worker).load(Ordering::Relaxed)).sum();
-        let skipped = self.listings.skipped();
+        let (walks, skipped) = self.listings.walked();
         Stats {
             requests: sum(|worker| &worker.requests),
             bytes: sum(|worker| &worker.bytes),
@@ -153,7 +153,9 @@ impl Shared {
             cut_connections: self.cut.load(Ordering::Relaxed),
             unlistable_names: skipped.names,
             not_files: skipped.not_files,
-            unreadable_directories: skipped.directories,
+            unreadable_directories: skipped.unreadable,
+            vanished_directories: skipped.vanished,
+            walks,
             lost_log_lines: self.log.as_ref().map_or(0, AccessLog::lost),
         }
     }
@@ -333,6 +335,10 @@ impl Connections {
                 return false;
             };
             match wire.standing() {
+                Standing::Busy if wire.is_left() => {
+                    task.abort();
+                    false
+                }
                 Standing::Busy => true,
                 // The client is told nothing: there is no request to answer, or it does not read.
                 Standing::Stalled(since) if late(since, options.write_timeout) => end(shared, task),

@@ -50,7 +50,7 @@ struct Inner {
 /// Where a connection stands, for the one who watches the time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nothing to hold against it.
+    /// Its answer is being made.
     Busy,
     /// The client takes none of its answer since then.
     Stalled(u64),
@@ -94,6 +94,19 @@ impl Wire {
         } else {
             Standing::Idle(progress)
         }
+    }
+
+    /// Whether the client has closed its side, or reset the connection, and nothing more of it waits to be read. One that
+    /// closed its sending half only and still waits cannot be told from one that is gone.
+    pub(super) fn is_left(&self) -> bool {
+        let inner = self.lock();
+        let Some(waker) = &inner.waker else {
+            return false;
+        };
+        let mut space = [0; 1];
+        // The task's own waker: another one would take the place of the one that it is to be woken by.
+        let peeked = inner.stream.poll_peek(&mut Context::from_waker(waker), &mut ReadBuf::new(&mut space));
+        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 
     /// Asks the connection to end after the request in progress.

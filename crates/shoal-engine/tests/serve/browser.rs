@@ -5,7 +5,7 @@ use shoal_engine::serve::{Content, Options, Server};
 use std::fs;
 
 #[test]
-fn requests_for_pages_of_other_sites_are_refused() {
+fn requests_for_pages_of_other_sites_are_refused_and_begin_no_walk() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("config.js"), "secret").unwrap();
     let (server, mut client) = serve(root.path());
@@ -25,6 +25,7 @@ fn requests_for_pages_of_other_sites_are_refused() {
             assert_eq!(reply.text().contains("secret"), status == 200 && target != "/list");
         }
     }
+    assert_eq!(server.stats().walks, 2);
 }
 
 #[test]

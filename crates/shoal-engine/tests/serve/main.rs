@@ -8,3 +8,4 @@ mod pages;
 mod refusals;
 #[path = "../support/mod.rs"]
 mod support;
+mod walks;
