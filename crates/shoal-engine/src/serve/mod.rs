@@ -1,7 +1,7 @@
 //! The list/get service: `GET /list` gives names page by page, `GET /get/{name}` the bytes of one object.
 //!
 //! Here: what is served, the options, starting and stopping. Below: `threads` and `connection` (which thread serves
-//! which connection), `wire` (batches of answers), `asked` and `hosts` (one request),
+//! which connection), `watch` (how long each may take), `wire` (batches of answers), `asked` and `hosts` (one request),
 //! `answer`, `list` and `walks` (pages), `snapshot` (the names on them), `dir` and `synthetic` (what is served).
 //! Not here: the command line and its messages, and the client of such a service (`source/list_get`).
 //!
@@ -33,6 +33,7 @@ mod snapshot;
 mod synthetic;
 mod threads;
 mod walks;
+mod watch;
 mod wire;
 
 pub use error::ServeError;
@@ -143,6 +144,10 @@ pub struct Options {
     /// Bytes of temporary files for all snapshots together, where twice the newest is not more.
     #[doc(hidden)]
     pub snapshot_file_bytes: u64,
+    /// Bytes of its answer that a client must take within the write timeout while no further connection can be taken: one
+    /// that takes less would hold its place for ever.
+    #[doc(hidden)]
+    pub taken_when_full: u64,
 }
 
 impl Default for Options {
@@ -169,6 +174,7 @@ impl Default for Options {
             snapshots_kept: 16,
             names_in_memory: 1_000_000,
             snapshot_file_bytes: 1 << 30,
+            taken_when_full: 64 * 1024,
         }
     }
 }

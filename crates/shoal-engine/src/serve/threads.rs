@@ -2,37 +2,31 @@
 //!
 //! One listening socket and not one per thread (SO_REUSEPORT): a second service on the same port must be refused, not
 //! silently given half of the connections; and connections are spread by count, not by a hash of their ports.
-//! Not here: what is answered (`answer.rs`), one connection (`connection.rs`).
+//! Not here: what is answered (`answer.rs`), one connection (`connection.rs`), how long each may take (`watch.rs`).
 
 use super::access_log::{AccessLog, LogBuffer};
-use super::connection;
 use super::dir::Directory;
 use super::hosts::HostRule;
 use super::synthetic::Synthetic;
 use super::walks::Listings;
-use super::wire::{Standing, Wire};
+use super::watch::Connections;
 use super::{Options, Stats};
 use std::io;
 use std::net::{Shutdown, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
 
 /// How long to wait after a failed accept (too many open files, mostly): until then others may have closed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// The longest time between two looks at the connections: the access log is written then too.
 const SWEEP_AT_MOST: Duration = Duration::from_millis(500);
-/// The least idle time that is granted while no further connection can be taken.
-const IDLE_WHEN_FULL: Duration = Duration::from_secs(1);
-/// Watched connections below which ended ones may stay until the next sweep; each holds a few KiB.
-const PRUNE_FROM: usize = 256;
 
 /// What is served, opened.
 #[derive(Debug)]
@@ -55,7 +49,7 @@ pub(super) struct Shared {
     pub(super) open_at_most: usize,
     pub(super) started: Instant,
     accepted: AtomicU64,
-    cut: AtomicU64,
+    pub(super) cut: AtomicU64,
     /// A connection has ended while no further one could be taken.
     freed: Notify,
 }
@@ -67,7 +61,7 @@ pub(super) struct Worker {
     requests: AtomicU64,
     bytes: AtomicU64,
     open: AtomicUsize,
-    log: LogBuffer,
+    pub(super) log: LogBuffer,
     /// Milliseconds since the start, as of the last sweep: a clock that costs nothing to read.
     clock: AtomicU64,
     stop: Notify,
@@ -110,7 +104,7 @@ impl Worker {
         self.stop.notify_one();
     }
 
-    fn tick(&self) {
+    pub(super) fn tick(&self) {
         let now = self.shared.started.elapsed().as_millis();
         self.clock.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -208,7 +202,7 @@ pub(super) fn inlets(listener: TcpListener, workers: &[Arc<Worker>]) -> Vec<Inle
 /// The life of one thread: serves until told to stop, then ends its connections within `grace` (read when stopping).
 pub(super) fn run(runtime: Runtime, worker: Arc<Worker>, inlet: Inlet, grace: Arc<AtomicU64>) {
     runtime.block_on(async {
-        let mut connections = Connections { worker: Arc::clone(&worker), list: Vec::new(), prune_at: PRUNE_FROM };
+        let mut connections = Connections::new(Arc::clone(&worker));
         serve(&mut connections, inlet).await;
         connections.drain(Duration::from_millis(grace.load(Ordering::Acquire))).await;
     });
@@ -220,7 +214,7 @@ pub(super) fn run(runtime: Runtime, worker: Arc<Worker>, inlet: Inlet, grace: Ar
 }
 
 async fn serve(connections: &mut Connections, mut inlet: Inlet) {
-    let worker = Arc::clone(&connections.worker);
+    let worker = Arc::clone(connections.worker());
     let mut sweeps = tokio::time::interval(sweep_every(&worker.shared.options));
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -296,88 +290,4 @@ fn close_listener(listener: TcpListener) {
 fn sweep_every(options: &Options) -> Duration {
     let shortest = options.idle_timeout.min(options.header_timeout).min(options.write_timeout);
     (shortest / 4).clamp(Duration::from_millis(10), SWEEP_AT_MOST)
-}
-
-/// The connections of one thread.
-struct Connections {
-    worker: Arc<Worker>,
-    list: Vec<(Weak<Wire>, AbortHandle)>,
-    /// The length of the list at which ended connections are taken out without waiting for the sweep.
-    prune_at: usize,
-}
-
-impl Connections {
-    fn add(&mut self, stream: TcpStream, open: OpenConnection) {
-        let wire = Wire::new(stream, self.worker.now());
-        let watched = Arc::downgrade(&wire);
-        let task = tokio::spawn(connection::serve(Arc::clone(&self.worker), wire, open));
-        self.list.push((watched, task.abort_handle()));
-        if self.list.len() >= self.prune_at {
-            self.list.retain(|(wire, _)| wire.strong_count() > 0);
-            self.prune_at = PRUNE_FROM.max(self.list.len() * 2);
-        }
-    }
-
-    /// Sets the clock, writes the log, and ends connections that have been silent for too long.
-    fn sweep(&mut self) {
-        self.worker.tick();
-        let shared = &self.worker.shared;
-        if let Some(log) = &shared.log {
-            self.worker.log.flush(log);
-        }
-        let now = self.worker.now();
-        let options = &shared.options;
-        let full = shared.open.load(Ordering::Relaxed) >= shared.open_at_most;
-        let idle = if full { options.idle_timeout.min(IDLE_WHEN_FULL) } else { options.idle_timeout };
-        let late = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
-        self.list.retain(|(wire, task)| {
-            let Some(wire) = wire.upgrade() else {
-                return false;
-            };
-            match wire.standing() {
-                Standing::Busy if wire.is_left() => {
-                    task.abort();
-                    false
-                }
-                Standing::Busy => true,
-                // The client is told nothing: there is no request to answer, or it does not read.
-                Standing::Stalled(since) if late(since, options.write_timeout) => end(shared, task),
-                Standing::Partial(since) if late(since, options.header_timeout) => end(shared, task),
-                Standing::Idle(since) if late(since, idle) => {
-                    wire.drain();
-                    true
-                }
-                Standing::Stalled(_) | Standing::Partial(_) | Standing::Idle(_) => true,
-            }
-        });
-    }
-
-    /// Lets requests in progress finish, and cuts what is left after `grace`.
-    async fn drain(mut self, grace: Duration) {
-        let until = tokio::time::Instant::now() + grace;
-        for (wire, _) in &self.list {
-            if let Some(wire) = wire.upgrade() {
-                wire.drain();
-            }
-        }
-        loop {
-            self.worker.tick();
-            self.list.retain(|(wire, _)| wire.strong_count() > 0);
-            if self.list.is_empty() || tokio::time::Instant::now() >= until {
-                break;
-            }
-            // Often enough that nobody notices, seldom enough to cost nothing.
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        for (_, task) in &self.list {
-            end(&self.worker.shared, task);
-        }
-    }
-}
-
-/// Cuts one connection; `false`, for it needs no watching any more.
-fn end(shared: &Shared, task: &AbortHandle) -> bool {
-    shared.cut.fetch_add(1, Ordering::Relaxed);
-    task.abort();
-    false
 }

@@ -30,6 +30,8 @@ pub(super) struct Wire {
     inner: Mutex<Inner>,
     /// Milliseconds of the service's clock: when something was last sent or a request answered.
     progress: AtomicU64,
+    /// Bytes sent so far.
+    taken: AtomicU64,
     /// When the first bytes of a request came that is not complete yet; 0 for none.
     partial: AtomicU64,
     /// Whether an answer is being made (a listing that walks).
@@ -66,6 +68,7 @@ impl Wire {
         Arc::new(Self {
             inner: Mutex::new(inner),
             progress: AtomicU64::new(now),
+            taken: AtomicU64::new(0),
             partial: AtomicU64::new(0),
             answering: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -94,6 +97,16 @@ impl Wire {
         } else {
             Standing::Idle(progress)
         }
+    }
+
+    /// Bytes that the client has taken of its answers, as far as the system tells.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn sent(&self, bytes: usize, now: u64) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.progress.store(now, Ordering::Relaxed);
     }
 
     /// Whether the client has closed its side, or reset the connection, and nothing more of it waits to be read. One that
@@ -169,7 +182,7 @@ impl Wire {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(written)) => {
                     *sent += written;
-                    self.progress.store(now, Ordering::Relaxed);
+                    self.sent(written, now);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
@@ -220,8 +233,8 @@ impl<N: Fn() -> u64 + Unpin> Write for WireEnd<N> {
             if bytes.len() >= WAIT_AT_MOST {
                 let sent = Pin::new(&mut inner.stream).poll_write(cx, bytes);
                 inner.blocked = sent.is_pending();
-                if sent.is_ready() {
-                    self.wire.progress.store(now, Ordering::Relaxed);
+                if let Poll::Ready(Ok(bytes)) = sent {
+                    self.wire.sent(bytes, now);
                 }
                 return sent;
             }

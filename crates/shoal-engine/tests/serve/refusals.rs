@@ -142,6 +142,46 @@ fn connections_beyond_the_limit_wait_their_turn() {
 }
 
 #[test]
+fn half_a_request_holds_its_place_for_two_seconds_where_others_wait() {
+    let options = Options { max_connections: 2, ..Options::default() };
+    let server = Server::start(Content::Synthetic { count: 1, size: 5 }, options).unwrap();
+    let mut halves: Vec<_> = (0..2).map(|_| Client::new(server.address())).collect();
+    halves.iter_mut().for_each(|half| half.send("GET /get/object-000000000 HTTP/1.1\r\nHost: loc"));
+    wait_until(|| server.stats().connections == 2);
+    let start = Instant::now();
+    assert_eq!(Client::new(server.address()).get("/get/object-000000000").status, 200);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_client_that_hardly_reads_holds_its_place_no_longer_than_the_write_timeout_where_others_wait() {
+    let write_timeout = Duration::from_secs(2);
+    let options = Options { max_connections: 1, write_timeout, taken_when_full: 8 << 20, ..Options::default() };
+    let server = Server::start(Content::Synthetic { count: 1, size: 1 << 40 }, options).unwrap();
+    let mut slow = Client::new(server.address());
+    slow.send("GET /get/object-000000000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut waiting = Client::new(server.address());
+    waiting.send("HEAD /get/object-000000000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        // 2 MB a second: so much that it is not taken for one that does not read at all, although the system holds MBs.
+        let slowly = scope.spawn(|| {
+            let mut space = vec![0; 100_000];
+            while server.stats().cut_connections == 0 && start.elapsed() < Duration::from_secs(15) {
+                assert!(slow.stream.read(&mut space).unwrap() > 0);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        assert_eq!(waiting.reply(true).status, 200);
+        let took = start.elapsed();
+        assert!(took > Duration::from_secs(1) && took < Duration::from_secs(10), "{took:?}");
+        slowly.join().unwrap();
+    });
+    assert_eq!(server.stop(GRACE).cut_connections, 1);
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_with_what_why_and_the_next_step() {
     let root = tempfile::tempdir().unwrap();
     let missing = root.path().join("missing");
