@@ -4,6 +4,7 @@
 //! of any kind (openat2). Only regular files are objects; `.shoal`, in any case, is none.
 //! Not here: sorting and keeping names (`snapshot.rs`).
 
+use super::body::WHOLE_MAX;
 use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
 use hyper::StatusCode;
@@ -71,14 +72,24 @@ impl Directory {
         path.extend_from_slice(name);
         path.push(0);
         let path = CStr::from_bytes_with_nul(&path).map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
-        // O_NONBLOCK: opening a named pipe must not wait for its writer.
         let opened = read::coarse_now();
-        let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY).map_err(refusal)?;
-        let stat = rustix::fs::fstat(&file).map_err(|_| READ_FAILED)?;
+        // Looked at before it is opened: opening a device can have effects of its own (a tape is wound back, a watchdog
+        // armed). Where links on the way lead this look elsewhere, opening fails.
+        let stat = rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW).map_err(refusal)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(NOT_FOUND);
         }
-        Ok(OpenFile { file, stat, opened })
+        // O_NONBLOCK: one that has become a named pipe must not make this wait for its writer.
+        let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY).map_err(refusal)?;
+        let mut found = OpenFile { file, stat, opened };
+        // What is read at once is compared with this look when it has been read.
+        if found.size() > WHOLE_MAX {
+            found.stat = rustix::fs::fstat(&found.file).map_err(|_| READ_FAILED)?;
+            if FileType::from_raw_mode(found.stat.st_mode) != FileType::RegularFile {
+                return Err(NOT_FOUND);
+            }
+        }
+        Ok(found)
     }
 
     fn open_beneath(&self, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -219,11 +230,12 @@ impl OpenFile {
         }
     }
 
-    /// Whether the file was written to since it was opened.
+    /// Whether the file was written to since it was looked at, or another one took its name before it was opened.
     pub(super) fn changed(&self) -> io::Result<bool> {
         let now = rustix::fs::fstat(&self.file)?;
-        let mark = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
-        Ok(mark(&now) != mark(&self.stat))
+        let file = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size);
+        let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+        Ok(file(&now) != file(&self.stat) || times(&now) != times(&self.stat))
     }
 }
 

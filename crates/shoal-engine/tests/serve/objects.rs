@@ -198,3 +198,33 @@ fn the_request_id_comes_back_on_every_kind_of_answer() {
     }
     assert_eq!(client.get("/get/f1").header("shoal-request-id"), None);
 }
+
+#[test]
+fn pipes_and_devices_are_never_opened() {
+    use rustix::fs::{CWD, FileType, Mode, inotify, makedev, mknodat};
+    let root = tempfile::tempdir().unwrap();
+    let make = |name: &str, kind: FileType, device: u64| {
+        mknodat(CWD, root.path().join(name), kind, Mode::RUSR | Mode::WUSR, device)
+    };
+    make("pipe", FileType::Fifo, 0).unwrap();
+    // Making a device takes a privilege; where it lacks, the pipe alone shows it. 1:3 is /dev/null.
+    let has_device = make("device", FileType::CharacterDevice, makedev(1, 3)).is_ok();
+    fs::write(root.path().join("file"), "x").unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
+    let names = ["file", "pipe", "device"];
+    for name in &names[..if has_device { 3 } else { 2 }] {
+        inotify::add_watch(&watch, root.path().join(name), inotify::WatchFlags::OPEN).unwrap();
+    }
+    let opened = || {
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watch, &mut space);
+        std::iter::from_fn(|| events.next().ok().map(|event| event.wd())).count()
+    };
+    let (_server, mut client) = serve(root.path());
+    assert_eq!(client.get("/get/pipe").status, 404);
+    assert_eq!(client.get("/get/device").status, 404);
+    client.list(None);
+    assert_eq!(opened(), 0);
+    assert_eq!(client.get("/get/file").text(), "x");
+    assert_eq!(opened(), 1, "what is opened is seen");
+}
