@@ -52,6 +52,7 @@ RUST: dict[str, tuple[set[str], str]] = {
             "source::tar",
             "source::zip",
             "sink::memory",
+            "serve::fuzzing",
             "transfer::Transfer",
         },
         "the contract suites judge by the traits and a whole run, as one outside this crate can be judged too",

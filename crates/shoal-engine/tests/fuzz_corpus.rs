@@ -3,6 +3,7 @@
 use shoal_engine::testing::answers::check_answers;
 use shoal_engine::testing::archives::{check_tar, check_zip};
 use shoal_engine::testing::pages::check_list_page;
+use shoal_engine::testing::requests::check_requests;
 
 /// Checks every seed of a target as it is, cut at `places` bytes and with a bit of as many bytes flipped, all of them where
 /// it has no more.
@@ -33,6 +34,11 @@ fn the_response_reader_keeps_its_promises_over_its_corpus_cut_at_every_byte() {
 #[test]
 fn the_reader_of_list_pages_keeps_its_promises_over_its_corpus_cut_at_every_byte() {
     over_the_corpus("list_page", 20, usize::MAX, check_list_page);
+}
+
+#[test]
+fn the_services_reading_of_requests_keeps_its_promises_over_its_corpus_cut_at_every_byte() {
+    over_the_corpus("requests", 40, usize::MAX, check_requests);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From a request to what it asks for: whether it is let in, and the page or the object that its target names.
 //!
-//! Nothing here touches a file or a snapshot.
+//! Nothing here touches a file or a snapshot, so that a fuzz target can run all of it (`fuzzing.rs`).
 //! Not here: the answers (`answer.rs`), and whether the name is one of an object (`dir.rs`).
 
 use super::Options;

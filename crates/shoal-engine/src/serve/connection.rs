@@ -27,10 +27,7 @@ pub(super) async fn serve(worker: Arc<Worker>, wire: Arc<Wire>, open: OpenConnec
     let clock = Arc::clone(&worker);
     let end = WireEnd { wire: Arc::clone(&wire), now: move || clock.now() };
     let service = Answers { worker: Arc::clone(&worker), wire: Arc::clone(&wire) };
-    let mut builder = http1::Builder::new();
-    // A client that sends its requests and closes its half still gets its answers.
-    builder.half_close(true).max_buf_size(HEAD_AT_MOST);
-    let mut connection = pin!(builder.serve_connection(end, service));
+    let mut connection = pin!(protocol().serve_connection(end, service));
     let mut draining = false;
     let clean = poll_fn(|cx| {
         wire.before_poll(cx);
@@ -51,6 +48,14 @@ pub(super) async fn serve(worker: Arc<Worker>, wire: Arc<Wire>, open: OpenConnec
         linger(&wire).await;
     }
     drop(open);
+}
+
+/// How requests are read.
+pub(super) fn protocol() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // A client that sends its requests and closes its half still gets its answers.
+    builder.half_close(true).max_buf_size(HEAD_AT_MOST);
+    builder
 }
 
 /// Waits for the client's end, so that closing does not reset the connection while it still reads the last answer.

@@ -280,7 +280,7 @@ fn kind(directory: &OwnedFd, told: FileType, name: &CStr) -> io::Result<Option<F
 }
 
 /// Why a name can be no object's, whatever the disk holds.
-fn unsafe_name(name: &[u8]) -> Option<&'static str> {
+pub(super) fn unsafe_name(name: &[u8]) -> Option<&'static str> {
     if name.contains(&0) {
         return Some("a name holds no NUL");
     }

@@ -25,6 +25,8 @@ mod conditions;
 mod connection;
 mod dir;
 mod error;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod fuzzing;
 mod hosts;
 mod list;
 mod marker;

@@ -5,5 +5,6 @@ pub mod archives;
 pub mod faults;
 pub mod names;
 pub mod pages;
+pub mod requests;
 pub mod sink_contract;
 pub mod source_contract;
