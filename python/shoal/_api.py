@@ -79,7 +79,9 @@ def list_get(
         headers: Headers sent with every request, such as `{"Authorization": "Bearer …"}`. Kept out of the journal, of
             messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
-            type is a failure. By default an object is saved as sent.
+            type is a failure. `"*"` accepts every type. By default an object of any type is saved, but an HTML page
+            that comes after objects that were none, under a name that does not end in `.html`, `.htm` or `.xhtml`, is
+            a failure.
         encode_slash: Send `/` inside a name as `%2F`.
         ca_file: A file of certificates (PEM) that are trusted besides those of the machine.
         insecure: Trust any certificate. Whoever is in between can then read and change everything, headers too; the
@@ -88,8 +90,10 @@ def list_get(
             there. By default a redirect is followed only where it stays with the same scheme, host and port.
         pipeline: Whether requests are sent before the answers to earlier ones are there. `"auto"`: where each answer
             echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that no answer can be taken for another.
-            A number from 2 to 256: so many on one connection wherever no id says otherwise, after 16 objects came the
-            same both ways; only for services known to answer in order. `"off"`: one at a time, and no ids are sent.
+            A number from 2 to 256: so many on one connection wherever no id says otherwise, after a comparison at that
+            depth with at least 16 different objects, and for as long as samples agree. That cannot find a service that
+            answers out of order only now and then, so use it only for services known to answer in order. `"off"`: one
+            at a time, and no ids are sent.
 
     Returns:
         A value for `shoal.copy`.

@@ -244,9 +244,11 @@ def test_an_answer_of_another_type_than_expected_is_never_saved(shoal_command: S
 
 
 def test_without_an_expected_type_a_body_is_saved_as_sent(shoal_command: Shoal, fault_server: MakeServer) -> None:
-    objects = {name: body for name, (body, _) in WRONG_CONTENT.items()}
+    # A page in place of an object is another matter (`test_stops_giving.py`).
+    objects = {name: body for name, (body, _) in WRONG_CONTENT.items() if name != "html"}
     server = fault_server(objects)
-    for name, (body, content_type) in WRONG_CONTENT.items():
+    for name in objects:
+        body, content_type = WRONG_CONTENT[name]
         server.on_object(name, faults.status(200, body, {"Content-Type": content_type} if content_type else {}))
     server.start()
     assert_arrived(shoal_command.copy(server), objects)

@@ -106,25 +106,109 @@ def test_a_service_that_refuses_some_objects_is_not_stopped(
     assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
 
 
-@with_and_without_echo
-@pytest.mark.parametrize("some", ["all", "every second", "a thousand in a row", "all but the first", "all the same"])
-def test_a_service_whose_objects_are_html_is_not_stopped(
-    shoal_command: Shoal, fault_server: MakeServer, some: str
-) -> None:
-    objects = dict.fromkeys(numbered(3_000), PAGE) if some == "all the same" else numbered(3_000)
-    names = list(objects)
-    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
-    pages = set(which.get(some, names))
-    server = fault_server(objects)
+def serve_pages(server: FaultServer, pages: set[str]) -> None:
+    """Answers for these objects with their bytes, as HTML."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(200, exchange.body, HTML)
 
-    server.on(lambda request: request.name in pages and request.name in objects, page)
+    server.on(lambda request: request.name in pages and request.name in server.objects, page)
     server.start()
 
+
+@with_and_without_echo
+@pytest.mark.parametrize("some", ["all", "all the same"])
+def test_a_service_whose_objects_are_html_is_not_stopped(
+    shoal_command: Shoal, fault_server: MakeServer, some: str
+) -> None:
+    objects = numbered(3_000) if some == "all" else dict.fromkeys(numbered(3_000), PAGE)
+    server = fault_server(objects)
+    serve_pages(server, set(objects))
     assert_arrived(shoal_command.copy(server), objects)
     assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("ending", [".html", ".htm", ".HTML"])
+@pytest.mark.parametrize("some", ["every second", "a thousand in a row", "all but the first"])
+def test_html_under_a_name_that_says_so_arrives_among_others(
+    shoal_command: Shoal, fault_server: MakeServer, some: str, ending: str
+) -> None:
+    names = list(numbered(3_000))
+    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
+    pages = set(which[some])
+    objects = {name + ending * (name in pages): data for name, data in numbered(3_000).items()}
+    server = fault_server(objects)
+    serve_pages(server, {name + ending for name in pages})
+    assert_arrived(shoal_command.copy(server), objects)
+    assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("some", ["one", "every second of the rest", "a thousand in a row", "all but the first"])
+def test_a_page_in_place_of_an_object_is_a_failure_and_no_file(
+    shoal_command: Shoal, fault_server: MakeServer, some: str
+) -> None:
+    objects = numbered(3_000)
+    names = list(objects)
+    which = {
+        "one": names[1_500:1_501],
+        "every second of the rest": names[1_000::2],
+        "a thousand in a row": names[1_000:2_000],
+        "all but the first": names[1:],
+    }
+    pages = set(which[some])
+    server = fault_server(objects)
+    serve_pages(server, pages)
+
+    done = shoal_command.copy(server)
+
+    assert done.code == 1, done
+    assert tree(done.out) == {name: data for name, data in objects.items() if name not in pages}
+    assert done.report["failed"] == len(pages)
+    for failure in done.report["failures"]:
+        assert failure["kind"] == "bad-answer"
+        assert "HTML page" in failure["reason"]
+        assert "--expect-type '*'" in failure["reason"], "what to do"
+    assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"
+    accepted = shoal_command.copy(server, "--expect-type", "*", "--retry-failed")
+    assert accepted.code == 0, accepted
+    assert tree(accepted.out) == objects
+
+
+def test_with_every_type_expected_all_pages_arrive(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = numbered(1_000)
+    server = fault_server(objects)
+    serve_pages(server, set(list(objects)[500:]))
+    assert_arrived(shoal_command.copy(server, "--expect-type", "*"), objects)
+
+
+def test_refusals_are_doubted_where_a_type_is_expected_too(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = numbered(2_000)
+    server = fault_server(objects)
+    server.on_objects(FORBIDDEN, skip=500)
+    server.start()
+    assert_stopped(shoal_command.copy(server, "--expect-type", "*"), "credentials", "it gave before", manifest=objects)
+
+
+def test_credentials_that_expire_in_the_midst_of_a_large_copy_soon_end_it(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(20_000, 20)
+    server = fault_server(objects)
+    server.on_objects(FORBIDDEN, skip=500)
+    server.start()
+
+    stopped = shoal_command.copy(server, "--workers", "auto", "--timeout", "10")
+
+    assert_stopped(stopped, "credentials", "it gave before", manifest=objects)
+    assert stopped.error["failed"] == 0
+    assert len(server.fetched()) < 2_000
+    server.heal()
+    again = shoal_command.copy(server, "--workers", "auto", "--timeout", "10", limit=60)
+    assert again.code == 0, again
+    assert again.report["total"]["written"] == len(objects)
+    assert tree(again.out) == objects
 
 
 def test_pages_that_the_user_expects_are_not_doubted(shoal_command: Shoal, fault_server: MakeServer) -> None:

@@ -179,7 +179,7 @@ _LIST_GET_FLAGS = dict(
                 help="Send this header; @FILE reads them from a file, one a line, out of sight of other users.",
             ),
         ),
-        _option("expect_type", "An object of another content type is a failure.", metavar="GLOB"),
+        _option("expect_type", "An object of another content type is a failure; * accepts any.", metavar="GLOB"),
         _option("encode_slash", "Send / inside a name as %2F."),
         _option(
             "ca_file",
@@ -197,7 +197,7 @@ _LIST_GET_FLAGS = dict(
         _option(
             "pipeline",
             "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve "
-            "does), N = so many even without ids, once 16 objects came the same both ways, off = one at a time.",
+            "does), N = so many even without ids, once different objects came the same both ways, off = one at a time.",
             metavar="auto|off|N",
             callback=_number_or_word,
         ),

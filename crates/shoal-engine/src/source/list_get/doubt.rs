@@ -1,7 +1,11 @@
 //! Whether a service has stopped giving objects: credentials that have expired (403 for everything) and login pages
 //! (status 200, HTML, whatever is asked for). Answers that look so are held back, and an object that came before is asked
-//! for again: if it is now refused too, the run stops. So one object that may not be read, a directory of them, or HTML
-//! among other files stop nothing.
+//! for again: if it is now refused too, the run stops. So one object that may not be read or a directory of them stops
+//! nothing.
+//!
+//! A page in place of one object, while others still come, is a failure of that object: HTML where the first objects of the
+//! session were none and the name does not say so. A service whose first objects are HTML has such objects. What the user
+//! expects (`--expect-type`) is not doubted.
 //!
 //! Not here: single answers and what each means (`fetch.rs`).
 
@@ -14,10 +18,14 @@ use super::fetch::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::http::{Head, Kept, ask};
+use crate::source::Entry;
 
 /// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
 /// that was wrong, so a service with many such objects is asked for 1 % more.
 const ALLOWED_MAX: u32 = 100;
+
+/// Names that end so may well be HTML.
+const ENDINGS: [&[u8]; 3] = [b".html", b".htm", b".xhtml"];
 
 /// What all lanes know of a service.
 #[derive(Default)]
@@ -66,25 +74,51 @@ pub(super) enum Suspicion {
     Page { first: Option<u64> },
 }
 
+/// What an answer with status 200 is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    Object,
+    /// A page in place of it.
+    Page,
+    /// It is held back; `is_page`: it is no object in any case.
+    Doubtful {
+        suspicion: Suspicion,
+        is_page: bool,
+    },
+}
+
+/// The failure of an object that is a page.
+pub(super) fn page() -> Error {
+    let why = "an HTML page came in place of the object, unlike the objects before it; \
+               if that is the object, accept it with --expect-type '*' --retry-failed";
+    Error::new(Kind::BadAnswer, why)
+}
+
 impl Doubt {
-    /// An object of this name came under this head; whether to hold it back.
-    pub fn came(&self, name: &[u8], head: &Head) -> Option<Suspicion> {
+    /// This object came under this head; whether to believe it.
+    pub fn came(&self, entry: Entry<'_>, head: &Head) -> Came {
         if !head.is_html {
             if !self.has_known.load(Relaxed) {
-                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(name.into());
+                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(entry.locator.into());
                 self.has_known.store(true, Relaxed);
             }
             self.refused.ends();
             self.pages.ends();
-            return None;
+            return Came::Object;
         }
+        let has_pages = self.has_pages.load(Relaxed);
         if self.has_known.load(Relaxed) {
-            return self.pages.goes_on().then_some(Suspicion::Page { first: None });
+            let is_page = !has_pages && !says_html(entry.name) && !says_html(entry.locator);
+            return match self.pages.goes_on() {
+                true => Came::Doubtful { suspicion: Suspicion::Page { first: None }, is_page },
+                false if is_page => Came::Page,
+                false => Came::Object,
+            };
         }
-        if self.has_pages.load(Relaxed) {
-            return None;
+        match head.length().filter(|_| !has_pages) {
+            Some(length) => Came::Doubtful { suspicion: Suspicion::Page { first: Some(length) }, is_page: false },
+            None => Came::Object,
         }
-        head.length().map(|length| Suspicion::Page { first: Some(length) })
     }
 
     /// An object was refused; whether to hold that back.
@@ -148,10 +182,17 @@ fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], p
     let hint = match suspicion {
         Suspicion::Refused => "the credentials may have expired: renew them, then the same command goes on",
         Suspicion::Page { .. } => {
-            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, say so with --expect-type 'text/*'"
+            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, accept them with --expect-type '*'"
         }
     };
     Error::new(Kind::Credentials, why).on(&escape(name)).hint(hint)
+}
+
+/// Whether the name of an object says that it is HTML.
+fn says_html(name: &[u8]) -> bool {
+    ENDINGS.iter().any(|ending| {
+        name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
+    })
 }
 
 /// A name that no service has.

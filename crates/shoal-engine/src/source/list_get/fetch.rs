@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::Service;
 use super::cut::Names;
-use super::doubt::Suspicion;
+use super::doubt::{Came, Suspicion, page};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Exchange, Head, Next, Plan, drive};
@@ -84,7 +84,7 @@ struct Crew {
 struct Held {
     job: Job,
     suspicion: Suspicion,
-    /// What the service said; HTML is asked for once more instead.
+    /// What the service said, or is said of a page. A page that may be the object is asked for once more instead.
     error: Option<Error>,
 }
 
@@ -131,8 +131,8 @@ impl Crew {
 struct Jobs<'a> {
     service: &'a Service,
     crew: &'a Crew,
-    /// The answer with the head that came last is held back.
-    page: Cell<Option<Suspicion>>,
+    /// The answer with the head that came last is held back; and whether it is no object, if the service still gives any.
+    page: Cell<Option<(Suspicion, bool)>>,
 }
 
 impl Exchange for Jobs<'_> {
@@ -168,12 +168,14 @@ impl Exchange for Jobs<'_> {
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
         match refusal(self.service, head) {
-            None => match self.service.doubt.came(job.entry().locator, head) {
-                Some(suspicion) if self.service.expect_type.is_none() => {
-                    self.page.set(Some(suspicion));
-                    Plan::Refuse(Error::new(Kind::BadAnswer, "the answer is an HTML page"))
+            None => match self.service.doubt.came(job.entry(), head) {
+                Came::Object => Plan::Keep,
+                _ if self.service.expect_type.is_some() => Plan::Keep,
+                Came::Page => Plan::Refuse(page()),
+                Came::Doubtful { suspicion, is_page } => {
+                    self.page.set(Some((suspicion, is_page)));
+                    Plan::Refuse(page())
                 }
-                _ => Plan::Keep,
             },
             Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
         }
@@ -197,7 +199,7 @@ impl Exchange for Jobs<'_> {
 
     fn failed(&self, job: Job, error: Error) {
         match self.page.take() {
-            Some(page) => self.crew.hold(job, page, None),
+            Some((suspicion, is_page)) => self.crew.hold(job, suspicion, is_page.then_some(error)),
             None => match self.service.doubt.refused(&error) {
                 Some(refused) => self.crew.hold(job, refused, Some(error)),
                 None => self.crew.lane.failed(job, error),
