@@ -341,13 +341,13 @@ def test_interim_answers_are_passed_over_but_not_for_ever(shoal_command: Shoal, 
 # Row N18: bombs
 
 
-def test_compressed_bodies_are_not_asked_for_and_not_decoded(shoal_command: Shoal, fault_server: MakeServer) -> None:
+def test_compressed_bodies_are_not_asked_for(shoal_command: Shoal, fault_server: MakeServer) -> None:
     bomb = gzip.compress(bytes(64 << 20))
     server = fault_server({"bomb": bomb, **numbered(10)})
     server.on_object("bomb", faults.headers({"Content-Encoding": "gzip, gzip", "Content-Length": str(len(bomb))}))
     server.start()
     outcome = shoal_command.copy(server)
-    assert_arrived(outcome, {"bomb": bomb, **numbered(10)})
+    assert_arrived(outcome, numbered(10), {"bomb": "unsupported"})
     assert {request.headers.get("accept-encoding") for request in server.requests} == {"identity"}
     assert outcome.peak < MEMORY
 

@@ -229,6 +229,30 @@ def test_extra_bytes_after_the_last_answer_harm_nothing(shoal_command: Shoal, fa
     assert_pipelined(shoal_command.copy(server, *MANY), server, objects)
 
 
+def test_an_answer_without_length_takes_none_of_the_answers_behind_it(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(500)
+    server = service(fault_server, objects)
+    hit: list[str] = []
+
+    async def forgets_the_length(exchange: Exchange) -> None:
+        answers = [exchange.head(200, {}) + exchange.body]
+        while behind := exchange.behind():
+            answers.append(behind.healthy_bytes())
+        await exchange.send(b"".join(answers))
+        await exchange.finish()
+
+    for name in list(objects)[100:500:50]:
+        server.on_object(name, pipeline_faults.ahead(forgets_the_length, hit))
+    server.start()
+    outcome = shoal_command.copy(server, *MANY, "--max-retries", "0")
+    assert_pipelined(outcome, server, objects)
+    assert hit
+    assert outcome.report["retries"] == 0, "no try is charged"
+    assert outcome.report["unverified"] == 0, "asked again alone, they say how long they are"
+
+
 # A depth given by hand, to a service that echoes nothing
 
 

@@ -319,9 +319,17 @@ fn only_the_expected_type_is_an_object() {
 }
 
 #[test]
-fn an_encoded_body_is_kept_as_it_was_sent() {
-    let wire = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00";
-    assert_eq!(fetch_wire(wire, ListGetOptions::default()), Ok(b"\x1f\x8b\x08\x00".to_vec()));
+fn an_encoded_body_is_decoded_or_no_object() {
+    let packed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b\x4c\x4a\x06\x00\xc2\x41\x24\x35\x03\x00\x00\x00";
+    let answer = |encoding: &str, body: &[u8]| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", body.len());
+        [head.as_bytes(), body].concat()
+    };
+    let fetch = |wire: Vec<u8>| fetch_wire(&wire, ListGetOptions::default());
+    assert_eq!(fetch(answer("gzip", packed)), Ok(b"abc".to_vec()));
+    assert_eq!(fetch(answer("gzip", &packed[..packed.len() - 1])), Err("integrity".to_owned()));
+    assert_eq!(fetch(answer("br", packed)), Err("unsupported".to_owned()));
+    assert_eq!(fetch(answer("identity", packed)), Ok(packed.to_vec()));
 }
 
 #[test]

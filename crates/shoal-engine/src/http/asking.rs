@@ -39,6 +39,13 @@ impl<C: Fn() -> Duration> Kept<C> {
         self.home.take()
     }
 
+    /// Looks at the connection to the service before it is dropped: what has come behind its last answer is told.
+    pub fn look(&mut self, client: &Client) {
+        if let Some(home) = &mut self.home {
+            home.is_quiet(client);
+        }
+    }
+
     fn take_away(&mut self, to: &Client) -> Option<Box<Connection<C>>> {
         self.away
             .take()
@@ -126,14 +133,20 @@ async fn once<C: Fn() -> Duration>(
     target: impl Fn(&mut Vec<u8>),
 ) -> Result<(Box<Connection<C>>, Head)> {
     // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
-    if let Some(mut kept) = kept.and_then(|mut kept| kept.is_quiet().then_some(kept)) {
+    let mut doubtful = None;
+    if let Some(mut kept) = kept.and_then(|mut kept| kept.is_quiet(client).then_some(kept)) {
         match kept.ask(client, extra, &target).await {
             Ok(head) => return Ok((kept, head)),
             Err(_) if kept.is_untouched() => {}
+            // Either this answer is none, or that before it was longer than it said: a fresh connection shows which.
+            Err(_) if kept.is_no_answer() => doubtful = Some(kept),
             Err(error) => return Err(error),
         }
     }
     let mut fresh = Box::new(Connection::open(client, clock).await?);
     let head = fresh.ask(client, extra, &target).await?;
+    if let Some(kept) = doubtful {
+        client.remarks.overlong(kept.target_before());
+    }
     Ok((fresh, head))
 }

@@ -1,59 +1,97 @@
-//! Where the user asks for pipelining and answers carry no ids: the same objects are fetched one at a time and then
-//! pipelined, and must be the same. Nothing else can show that a service, or a proxy before it, keeps the order.
+//! Where the user asks for pipelining and answers carry no ids: objects that came one at a time are asked for again
+//! pipelined, at the depth that will be used, and must be the same. Nothing else can show that a service, or a proxy
+//! before it, keeps the order. While the run goes on, objects that came pipelined are asked for again alone, now and then
+//! (`pipelining.rs` says when).
+//!
+//! What this cannot show: answers that change places seldom, or only under a load that the comparison does not make.
 
-use std::cell::{Cell, RefCell};
-use std::time::Duration;
+use std::cell::Cell;
+use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Client;
-use super::asking::{Kept, ask};
 use super::connection::Connection;
-use super::drive::answer;
-use super::exchange::{Exchange, Next, Plan};
-use super::head::Head;
+use super::exchange::Exchange;
 use super::reader::{Answer, HEAD_MAX, Reader, Trust};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
-/// Objects that are compared.
-const OBJECTS: usize = 16;
-/// Objects that are looked at for them: those that fail or are large cannot be compared.
-const TRIES: usize = 64;
+/// Different objects that prove something: two that are alike can change places unseen.
+pub(super) const OBJECTS: usize = 16;
+/// Objects that are looked at for them, those that are small and come.
+pub(super) const TRIES: usize = 4096;
 
-/// An object as it came alone.
-struct Seen {
-    target: Vec<u8>,
-    hash: u128,
+/// Tells objects apart.
+pub(super) fn hash(body: &[u8]) -> u128 {
+    xxh3_128(body)
 }
 
-/// Fetches the next objects one at a time, as ever, then the same ones pipelined, and says what came of it.
-pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E) {
-    let recorder = Recorder { exchange, target: RefCell::default(), seen: RefCell::default() };
-    let mut kept = Kept::default();
-    let mut tries = 0;
-    while recorder.seen.borrow().len() < OBJECTS && tries < TRIES {
-        let job = match recorder.next() {
-            Next::Job(job) => job,
-            Next::Wait => {
-                recorder.wake().await;
-                continue;
-            }
-            // So few objects are not worth it.
-            Next::Stop => return client.pipelining.not_compared(),
+/// An object as it came alone.
+#[derive(Debug)]
+pub(super) struct Seen {
+    target: Vec<u8>,
+    hash: u128,
+    /// It was the first with its bytes.
+    is_new: bool,
+}
+
+/// What has come alone so far, of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Collection {
+    seen: Vec<Seen>,
+    hashes: HashSet<u128>,
+    looked: usize,
+}
+
+/// Whether a collection is enough for a comparison.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Enough {
+    No,
+    Yes,
+    /// So many were looked at, and they are too much alike.
+    Never,
+}
+
+impl Collection {
+    /// Adds an object; `depth`: how many requests are to be sent ahead.
+    pub fn add(&mut self, depth: usize, body: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Enough {
+        let most = depth.max(OBJECTS);
+        let hash = hash(body);
+        let is_new = self.hashes.len() < most && self.hashes.insert(hash);
+        self.looked += 1;
+        // In the place of one that is like another, once there are as many as a pipeline holds.
+        let place = match self.seen.len() < most {
+            true => Some(self.seen.len()),
+            false => self.seen.iter().position(|seen| !seen.is_new).filter(|_| is_new),
         };
-        tries += 1;
-        match ask(client, &mut kept, || exchange.stalled(), b"", |out| recorder.target(&job, out)).await {
-            Ok((open, head)) => kept.put(answer(client, open, &recorder, job, head, false).await),
-            Err(error) => exchange.failed(job, error),
+        if let Some(place) = place {
+            let mut seen = Seen { target: Vec::new(), hash, is_new };
+            target(&mut seen.target);
+            self.seen.truncate(most);
+            match self.seen.get_mut(place) {
+                Some(other) => *other = seen,
+                None => self.seen.push(seen),
+            }
+        }
+        match self.seen.len() == most && self.hashes.len() >= OBJECTS {
+            true => Enough::Yes,
+            false if self.looked >= TRIES => Enough::Never,
+            false => Enough::No,
         }
     }
-    let seen = recorder.seen.into_inner();
-    if seen.len() < OBJECTS {
-        exchange.note("requests are sent one at a time: too few small objects came to compare both ways");
-        return client.pipelining.compared(false);
+
+    /// The objects to compare, in an order that spreads those that are alike.
+    pub fn take(&mut self) -> Vec<Seen> {
+        let mut seen = std::mem::take(self).seen;
+        fastrand::shuffle(&mut seen);
+        seen
     }
+}
+
+/// Fetches objects that came alone once more, pipelined, and says what came of it.
+pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen]) {
     let received = Cell::new(0);
-    let same = pipelined(client, exchange, &seen, &received).await;
+    let same = pipelined(client, exchange, seen, &received).await;
     exchange.wasted(received.get());
     if let Err(error) = &same {
         exchange.note(&format!("requests are sent one at a time: pipelined, the service {}", error.why()));
@@ -65,7 +103,7 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
     let mut open = Connection::open(client, || exchange.stalled()).await?;
     open.widen(E::WHOLE_MAX + HEAD_MAX);
     let mut reader = Reader::new(Trust::Order, client.wants_type, E::WHOLE_MAX);
-    let (depth, mut asked, mut first) = (client.pipelining.depth(OBJECTS).min(OBJECTS), 0, 0);
+    let (depth, mut asked, mut first) = (client.pipelining.depth(seen.len()), 0, 0);
     for (at, object) in seen.iter().enumerate() {
         for ahead in &seen[asked..seen.len().min(at + depth)] {
             let number = open.queue(client, |out| out.extend_from_slice(&ahead.target));
@@ -74,11 +112,11 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
         }
         open.restart_watch();
         loop {
-            match open.next_answer(&mut reader, first + at as u64, at + 1 < asked)? {
+            match open.next_answer(&mut reader, 0, first + at as u64, at + 1 < asked)? {
                 Answer::More(needed) => open.fill_for(needed, "in the comparison").await?,
                 Answer::Whole { head, body } => {
                     let end = body.end;
-                    let same = head.status == 200 && xxh3_128(open.unread(body)) == object.hash;
+                    let same = head.status == 200 && hash(open.unread(body)) == object.hash;
                     open.consume(end);
                     received.set(received.get() + end as u64);
                     if !same {
@@ -94,81 +132,40 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
 }
 
 fn differs() -> Error {
-    Error::new(crate::error::Kind::Integrity, "answered otherwise than one at a time")
+    Error::new(Kind::Integrity, "answered otherwise than one at a time")
 }
 
-/// Passes everything on, and keeps what is to be compared.
-struct Recorder<'a, E> {
-    exchange: &'a E,
-    target: RefCell<Vec<u8>>,
-    seen: RefCell<Vec<Seen>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<E: Exchange> Exchange for Recorder<'_, E> {
-    type Job = E::Job;
-    type Body = E::Body;
-    const WHOLE_MAX: usize = E::WHOLE_MAX;
-
-    fn next(&self) -> Next<E::Job> {
-        self.exchange.next()
+    fn add(collection: &mut Collection, depth: usize, number: usize, body: &str) -> Enough {
+        collection.add(depth, body.as_bytes(), |out| out.extend_from_slice(number.to_string().as_bytes()))
     }
 
-    fn wake(&self) -> impl Future<Output = ()> {
-        self.exchange.wake()
+    #[test]
+    fn objects_count_only_where_their_bytes_are_new() {
+        let mut collection = Collection::default();
+        assert!((0..400).all(|n| add(&mut collection, 16, n, "") == Enough::No));
+        assert!((400..414).all(|n| add(&mut collection, 16, n, &n.to_string()) == Enough::No));
+        assert_eq!(add(&mut collection, 16, 414, "413"), Enough::No);
+        assert_eq!(add(&mut collection, 16, 415, "new"), Enough::Yes);
+        let seen = collection.take();
+        assert_eq!(seen.iter().map(|seen| seen.hash).collect::<HashSet<_>>().len(), 16);
     }
 
-    fn target(&self, job: &E::Job, out: &mut Vec<u8>) {
-        let from = out.len();
-        self.exchange.target(job, out);
-        *self.target.borrow_mut() = out[from..].to_vec();
+    #[test]
+    fn there_are_as_many_as_the_pipeline_is_deep_and_never_more() {
+        let mut collection = Collection::default();
+        assert!((0..199).all(|n| add(&mut collection, 200, n, &(n % 20).to_string()) == Enough::No));
+        assert_eq!(add(&mut collection, 200, 199, "x"), Enough::Yes);
+        assert_eq!(collection.take().len(), 200);
     }
 
-    fn head(&self, job: &E::Job, head: &Head) -> Plan {
-        self.exchange.head(job, head)
-    }
-
-    fn whole(&self, job: E::Job, head: &Head, body: &[u8]) {
-        self.seen.borrow_mut().push(Seen { target: self.target.take(), hash: xxh3_128(body) });
-        self.exchange.whole(job, head, body);
-    }
-
-    async fn begin(&self, job: &E::Job, head: &Head) -> Result<E::Body> {
-        self.exchange.begin(job, head).await
-    }
-
-    fn piece(&self, body: &mut E::Body, piece: &[u8]) -> Result<()> {
-        self.exchange.piece(body, piece)
-    }
-
-    fn finished(&self, job: E::Job, body: E::Body, result: Result<()>) {
-        self.exchange.finished(job, body, result);
-    }
-
-    fn failed(&self, job: E::Job, error: Error) {
-        self.exchange.failed(job, error);
-    }
-
-    fn given_back(&self, job: E::Job) {
-        self.exchange.given_back(job);
-    }
-
-    fn is_alone(&self, job: &E::Job) -> bool {
-        self.exchange.is_alone(job)
-    }
-
-    fn depth(&self) -> usize {
-        self.exchange.depth()
-    }
-
-    fn wasted(&self, bytes: u64) {
-        self.exchange.wasted(bytes);
-    }
-
-    fn note(&self, text: &str) {
-        self.exchange.note(text);
-    }
-
-    fn stalled(&self) -> Duration {
-        self.exchange.stalled()
+    #[test]
+    fn the_search_ends() {
+        let mut collection = Collection::default();
+        assert!((1..TRIES).all(|n| add(&mut collection, 16, n, "same") == Enough::No));
+        assert_eq!(add(&mut collection, 16, TRIES, "same"), Enough::Never);
     }
 }

@@ -5,15 +5,16 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::ReadBuf;
 
 use super::body::{Framing, Step};
+use super::encoding::Decoding;
 use super::head::{self, Head};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
-use super::stream::Stream;
+use super::stream::{Behind, Stream};
 use super::watch::Watch;
 use super::{Client, connect, tls};
 use crate::error::{Error, Kind, Result};
@@ -35,9 +36,14 @@ pub(crate) struct Connection<C> {
     start: usize,
     end: usize,
     watch: Watch<C>,
-    /// Requests not yet sent; the first `sent` bytes are.
+    /// Requests, of which the first `sent` bytes are sent; the last one begins at `last`.
     request: Vec<u8>,
     sent: usize,
+    last: usize,
+    /// What was asked for before the requests that are unanswered now; empty: nothing.
+    before: Vec<u8>,
+    /// How long the head of the first answer took.
+    took: Option<Duration>,
     /// Ids of requests, where they carry any; the next one's number.
     ids: Option<RequestIds>,
     asked: u64,
@@ -66,6 +72,9 @@ impl<C: Fn() -> Duration> Connection<C> {
             watch: Watch::new(client.timeout, clock),
             request: Vec::with_capacity(512),
             sent: 0,
+            last: 0,
+            before: Vec::new(),
+            took: None,
             ids,
             asked: 0,
             pieces: Vec::new(),
@@ -79,7 +88,9 @@ impl<C: Fn() -> Duration> Connection<C> {
 
     /// Sends a request, with further header lines, and reads the head of its answer.
     pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+        self.remember();
         let number = self.queue_with(client, extra, target);
+        let asked = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
         self.watch.head();
         let (mut interim, mut seen) = (0, 0);
@@ -90,11 +101,16 @@ impl<C: Fn() -> Duration> Connection<C> {
             let parse = !unread.is_empty() && (seen == 0 || head::may_end(unread, seen));
             seen = unread.len();
             let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+            // The parser passes over empty lines, which behind another answer are bytes that it did not announce.
+            if !self.before.is_empty() && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
+                return Err(Error::new(Kind::Protocol, "an empty line stands where an answer should begin"));
+            }
             match if parse { head::parse(unread, self.wants_type, id)? } else { None } {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
                         self.watch.head_done();
+                        self.took = asked.map(|asked| asked.elapsed()).or(self.took);
                         // A wrong id (a cache that replays one, say) proves nothing against an answer to the only request
                         // there is: it is taken like an answer without, and nothing is sent ahead on its strength.
                         return Ok(head);
@@ -121,17 +137,47 @@ impl<C: Fn() -> Duration> Connection<C> {
         let number = self.asked;
         self.asked += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+        if self.sent == self.request.len() {
+            self.request.clear();
+            self.sent = 0;
+        }
+        self.last = self.request.len();
         client.request(&mut self.request, id, extra, target);
         number
     }
 
-    /// Looks for the answer to request `number` in what has been received. `more`: others are unanswered behind it.
-    pub fn next_answer(&mut self, reader: &mut Reader, number: u64, more: bool) -> Result<Answer> {
-        let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
-        reader.next(&self.buffer[self.start..self.end], id, more)
+    /// What the last request asked for.
+    fn last_target(&self) -> &[u8] {
+        let line = self.request.get(self.last + "GET ".len()..).unwrap_or_default();
+        &line[..memchr::memchr(b' ', line).unwrap_or(0)]
     }
 
-    /// Unread bytes, as `next_answer` named them.
+    /// Keeps what the last request asked for, before others are queued.
+    pub fn remember(&mut self) {
+        let mut before = std::mem::take(&mut self.before);
+        before.clear();
+        before.extend_from_slice(self.last_target());
+        self.before = before;
+    }
+
+    /// What was asked for before `remember`.
+    pub fn target_before(&self) -> &[u8] {
+        &self.before
+    }
+
+    /// How long the head of the first answer took, where requests carry ids.
+    pub fn took(&self) -> Option<Duration> {
+        self.took
+    }
+
+    /// Looks for the answer to request `number` in what has been received, behind the first `from` unread bytes. `more`:
+    /// others are unanswered behind it.
+    pub fn next_answer(&mut self, reader: &mut Reader, from: usize, number: u64, more: bool) -> Result<Answer> {
+        let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
+        reader.next(&self.buffer[self.start + from..self.end], id, more)
+    }
+
+    /// Unread bytes, as `next_answer` named them from the first one.
     pub fn unread(&self, range: std::ops::Range<usize>) -> &[u8] {
         &self.buffer[self.start..self.end][range]
     }
@@ -239,7 +285,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// A body of at most `most` bytes, whole, or `None`; for pages of a listing.
+    /// A body of at most `most` bytes, whole and decoded, or `None`; for pages of a listing.
     pub async fn body(&mut self, mut head: Head, most: usize) -> Result<Option<Vec<u8>>> {
         let mut body = Vec::new();
         if head.length().is_some_and(|length| length > most as u64) {
@@ -251,10 +297,20 @@ impl<C: Fn() -> Duration> Connection<C> {
             }
             body.extend_from_slice(&self.buffer[piece]);
         }
-        match self.surplus(&head) {
-            None => Ok(Some(body)),
-            Some(error) => Err(error),
+        if let Some(error) = self.surplus(&head) {
+            return Err(error);
         }
+        let Some(mut decoding) = Decoding::of(&head)? else { return Ok(Some(body)) };
+        let (mut decoded, mut fits) = (Vec::new(), true);
+        decoding.take(&body, &mut |piece: &[u8]| {
+            fits &= decoded.len() + piece.len() <= most;
+            if fits {
+                decoded.extend_from_slice(piece);
+            }
+            Ok(())
+        })?;
+        decoding.end()?;
+        Ok(fits.then_some(decoded))
     }
 
     /// Reads a small body nobody wants; whether the connection can be used again.
@@ -284,9 +340,29 @@ impl<C: Fn() -> Duration> Connection<C> {
             .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more came than were announced")))
     }
 
-    /// Nothing has come since the last answer, not even the end.
-    pub fn is_quiet(&mut self) -> bool {
-        self.start == self.end && self.stream.is_quiet()
+    /// Nothing has come since the last answer, not even the end. Bytes that no answer begins with are part of what the last
+    /// answer should have said that it has: its object has been handed in, so the report says so.
+    pub fn is_quiet(&mut self, client: &Client) -> bool {
+        let behind = self.behind();
+        if behind == Behind::Bytes {
+            client.remarks.overlong(self.last_target());
+        }
+        behind == Behind::Nothing
+    }
+
+    /// What stands behind the last answer.
+    pub(super) fn behind(&mut self) -> Behind {
+        match &self.buffer[self.start..self.end] {
+            [] => self.stream.behind(),
+            unread => Behind::of(unread),
+        }
+    }
+
+    /// What has come instead of an answer is none: the rest of the answer before it, perhaps.
+    pub fn is_no_answer(&self) -> bool {
+        self.start < self.end
+            && !self.before.is_empty()
+            && Behind::of(&self.buffer[self.start..self.end]) == Behind::Bytes
     }
 
     /// The connection broke before a byte of the answer came.
@@ -336,9 +412,8 @@ impl<C: Fn() -> Duration> Connection<C> {
                 Poll::Ready(Err(error)) => unsent = Some(error),
                 Poll::Pending => break,
             }
-            if unsent.is_some() || self.sent == self.request.len() {
-                self.request.clear();
-                self.sent = 0;
+            if unsent.is_some() {
+                self.sent = self.request.len(); // no more of them
             }
         }
         if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {

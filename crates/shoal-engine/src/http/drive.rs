@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Client;
 use super::asking::{Kept, ask};
-use super::compare::compare;
+use super::compare::{Seen, compare, hash};
 use super::connection::{Connection, Gathered};
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
@@ -16,50 +16,118 @@ use super::reader::Trust;
 use super::request_id::Echo;
 use crate::error::Error;
 
+/// An object to be asked for one at a time, before any other.
+pub(super) struct Alone<J> {
+    pub job: J,
+    /// It is a sample: it came pipelined with these bytes, and was not handed in.
+    pub pipelined: Option<u128>,
+}
+
+impl<J> Alone<J> {
+    pub fn new(job: J) -> Alone<J> {
+        Alone { job, pipelined: None }
+    }
+}
+
 /// Takes jobs and answers them over one connection after the other until told to stop: the first of each connection
 /// alone, then, where that is safe, with requests sent ahead.
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
     let clock = || exchange.stalled();
+    let pipelining = &client.pipelining;
     let mut kept = Kept::default();
-    // To be asked one at a time, before any other.
     let mut alone = VecDeque::new();
     loop {
-        let job = match alone.pop_front() {
-            Some(job) => job,
+        let Alone { job, pipelined } = match alone.pop_front() {
+            Some(alone) => alone,
             None => match exchange.next() {
-                Next::Stop => return,
+                Next::Stop => return kept.look(client),
                 Next::Wait => {
                     exchange.wake().await;
                     continue;
                 }
-                Next::Job(job) => job,
+                Next::Job(job) => Alone::new(job),
             },
         };
-        let (open, head) = match ask(client, &mut kept, clock, b"", |out| exchange.target(&job, out)).await {
+        let answered = ask(client, &mut kept, clock, b"", |out| exchange.target(&job, out)).await;
+        let (open, head) = match answered {
             Ok(answered) => answered,
             Err(error) => {
                 exchange.failed(job, error);
+                if pipelined.is_some() {
+                    pipelining.samples.missed();
+                }
                 continue;
             }
         };
-        let echo = head.echo;
-        kept.put(answer(client, open, exchange, job, head, false).await);
+        let (echo, close, took) = (head.echo, head.close, open.took());
+        let mut compared = None;
+        let check = match pipelined {
+            Some(hash) => Check::Sample(hash),
+            None if echo != Echo::Right && pipelining.collects() => Check::Collect(&mut compared),
+            None => Check::Nothing,
+        };
+        kept.put(answer(client, open, exchange, job, head, false, check).await);
         if !alone.is_empty() {
             continue;
         }
-        client.pipelining.answered(echo);
-        if echo != Echo::Right && client.pipelining.should_compare() {
-            compare(client, exchange).await;
+        pipelining.answered(echo, close, took);
+        if let Some(seen) = compared {
+            compare(client, exchange, &seen).await;
         }
         let trust = match echo {
             Echo::Right => Trust::Ids,
-            _ if client.pipelining.trusts_order() => Trust::Order,
+            _ if pipelining.trusts_order() => Trust::Order,
             _ => continue,
         };
-        if client.pipelining.depth(exchange.depth()) > 1
+        if pipelining.depth(exchange.depth()) < 2 {
+            continue;
+        }
+        let probe = if pipelining.works() { None } else { pipelining.probe() };
+        if (pipelining.works() || probe.is_some())
             && let Some(open) = kept.take()
         {
-            kept.put(pipeline(client, exchange, open, trust, &mut alone).await);
+            kept.put(pipeline(client, exchange, open, trust, probe, &mut alone).await);
+        }
+    }
+}
+
+/// What else is done with the bytes of an object that came whole.
+pub(super) enum Check<'a> {
+    Nothing,
+    /// They are kept for a comparison, which is handed out when there are enough.
+    Collect(&'a mut Option<Vec<Seen>>),
+    /// They must be these.
+    Sample(u128),
+}
+
+impl Check<'_> {
+    /// Before the object is handed in; the failure of it, if that must not be.
+    fn look<E: Exchange>(self, client: &Client, exchange: &E, job: &E::Job, body: Option<&[u8]>) -> Option<Error> {
+        let samples = &client.pipelining.samples;
+        match (self, body) {
+            (Check::Collect(compared), Some(body)) => {
+                *compared = client.pipelining.collect(body, |out| exchange.target(job, out));
+                None
+            }
+            (Check::Sample(pipelined), Some(body)) if pipelined == hash(body) => {
+                samples.same();
+                None
+            }
+            (Check::Sample(_), _) => {
+                client.pipelining.stop();
+                exchange.note(
+                    "requests are sent one at a time now: an answer was not the same when it was asked for alone",
+                );
+                Some(samples.differs())
+            }
+            _ => None,
+        }
+    }
+
+    /// The object did not come.
+    fn missed(self, client: &Client) {
+        if let Check::Sample(_) = self {
+            client.pipelining.samples.missed();
         }
     }
 }
@@ -73,31 +141,48 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
     job: E::Job,
     mut head: Head,
     more: bool,
+    check: Check<'_>,
 ) -> Option<Box<Connection<C>>> {
     let reusable = match exchange.head(&job, &head) {
         Plan::Refuse(error) => {
             let reusable = open.discard(&mut head.framing).await;
             let rest = open.is_read() || more && open.rest_may_begin();
+            check.missed(client);
             exchange.failed(job, error);
             reusable && rest
+        }
+        Plan::Keep if head.encoding.is_some() => {
+            check.missed(client);
+            let kept = large(client, open, exchange, job, &mut head, more).await;
+            return kept.filter(|_| !head.close);
         }
         Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
             Ok(gathered) => match (gathered, surplus(&open, &head, more)) {
                 (Gathered::Larger, _) => {
+                    if let Some(error) = check.look(client, exchange, &job, None) {
+                        exchange.failed(job, error);
+                        return None;
+                    }
                     let kept = large(client, open, exchange, job, &mut head, more).await;
                     return kept.filter(|_| !head.close);
                 }
                 (_, Some(error)) => {
+                    check.missed(client);
                     exchange.failed(job, error);
                     false
                 }
                 (whole, None) => {
-                    exchange.whole(job, &head, open.gathered(&whole));
+                    let body = open.gathered(&whole);
+                    match check.look(client, exchange, &job, Some(body)) {
+                        None => exchange.whole(job, &head, body),
+                        Some(error) => exchange.failed(job, error),
+                    }
                     open.forget_pieces();
                     true
                 }
             },
             Err(error) => {
+                check.missed(client);
                 exchange.failed(job, error);
                 false
             }

@@ -1,4 +1,5 @@
-//! A large body: handed in piece by piece, and gone on with where it broke off. Not here: when that is safe (`resume.rs`).
+//! A large body, or an encoded one: handed in piece by piece, and gone on with where it broke off. Not here: decoding
+//! (`encoding.rs`), when that is safe (`resume.rs`).
 
 use std::time::Duration;
 
@@ -6,9 +7,11 @@ use super::Client;
 use super::asking::{Kept, ask};
 use super::connection::{Connection, Gathered};
 use super::drive::surplus;
+use super::encoding::Decoding;
 use super::exchange::{Exchange, Plan};
 use super::head::Head;
 use super::resume::{Resume, Verdict};
+use super::stream::Behind;
 use crate::error::{Error, Kind, Result};
 
 /// Hands a body in, first what has come of it already. The connection, if it can be used again. `more`: see `answer`.
@@ -20,8 +23,21 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
     head: &mut Head,
     more: bool,
 ) -> Option<Box<Connection<C>>> {
-    let mut large = match exchange.begin(&job, head).await {
-        Ok(body) => Large { client, exchange, body: Some(body), job: &job, have: 0, length: head.length() },
+    let begun = match Decoding::of(head) {
+        Ok(decoding) => exchange.begin(&job, head).await.map(|body| (decoding, body)),
+        Err(error) => Err(error),
+    };
+    let mut large = match begun {
+        Ok((decoding, body)) => Large {
+            client,
+            exchange,
+            body: Some(body),
+            job: &job,
+            have: 0,
+            length: head.length(),
+            decoding,
+            is_over: false,
+        },
         Err(error) => {
             exchange.failed(job, error);
             return None;
@@ -38,7 +54,7 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
         Err(error) => Err(error),
     };
     let (result, kept) = match (result, resume) {
-        (Ok(()), _) => (Ok(()), (!more).then_some(open)),
+        (Ok(()), _) => (Ok(()), (!more && !large.is_over).then_some(open)),
         (Err(error), Some(resume)) => {
             let clock = open.clock();
             drop(open);
@@ -65,6 +81,10 @@ struct Large<'a, E: Exchange> {
     have: u64,
     /// Bytes that it has altogether, where the service said.
     length: Option<u64>,
+    /// Where it came encoded; `have` and `length` are of what is sent.
+    decoding: Option<Decoding>,
+    /// Something stands behind the body: its connection cannot be used again.
+    is_over: bool,
 }
 
 impl<E: Exchange> Large<'_, E> {
@@ -73,9 +93,10 @@ impl<E: Exchange> Large<'_, E> {
         if self.length.is_some_and(|length| have > length) {
             return Err(Error::new(Kind::Protocol, "more bytes came than were announced"));
         }
-        match &mut self.body {
-            Some(body) => self.exchange.piece(body, piece)?,
-            None => return Ok(()),
+        let Some(body) = &mut self.body else { return Ok(()) };
+        match &mut self.decoding {
+            None => self.exchange.piece(body, piece)?,
+            Some(decoding) => decoding.take(piece, &mut |decoded: &[u8]| self.exchange.piece(body, decoded))?,
         }
         self.have = have;
         Ok(())
@@ -91,12 +112,22 @@ impl<E: Exchange> Large<'_, E> {
         if let Some(error) = surplus(open, head, more) {
             return Err(error);
         }
-        match self.length {
-            Some(length) if length != self.have => {
-                Err(Error::new(Kind::ShortBody, format!("{} of {length} bytes came", self.have)))
-            }
-            _ => Ok(()),
+        // One system call for a large object: by now its surplus has often come.
+        let behind = if more || head.close { Behind::End } else { open.behind() };
+        self.is_over = behind != Behind::Nothing;
+        if behind == Behind::Bytes {
+            return Err(Error::new(Kind::ShortBody, "more bytes came than were announced"));
         }
+        if let Some(length) = self.length
+            && length != self.have
+        {
+            return Err(Error::new(Kind::ShortBody, format!("{} of {length} bytes came", self.have)));
+        }
+        if let Some(decoding) = &self.decoding {
+            decoding.end()?;
+            self.client.remarks.decoded(decoding.name());
+        }
+        Ok(())
     }
 
     /// Asks for the rest, on a connection of its own, for as long as that makes sense.
@@ -152,6 +183,7 @@ impl<E: Exchange> Large<'_, E> {
         self.body = None;
         self.have = 0;
         self.length = head.length();
+        self.decoding = Decoding::of(head)?;
         self.body = Some(self.exchange.begin(self.job, head).await?);
         Ok(())
     }

@@ -1,13 +1,17 @@
 //! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, redirects only by rules of its own
 //! (`redirect.rs`).
 //!
-//! Here: addresses (`url.rs`), connecting (`connect.rs`, `tls.rs`, `stream.rs`), one answer's head (`head.rs`) and body (`body.rs`), deadlines
-//! (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in answers: one at a time
-//! (`drive.rs`, asking through `asking.rs`, speaking to its owner through `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how
-//! many is `pipelining.rs`, whose answer it is `request_id.rs`, reading them `reader.rs`). Not here: what an answer means; sources say that.
+//! Here: addresses (`url.rs`), connecting (`connect.rs`, `tls.rs`, `stream.rs`), one answer's head (`head.rs`) and body
+//! (`body.rs`), deadlines (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in
+//! answers: one at a time (`drive.rs`, asking through `asking.rs`, speaking to its owner through `exchange.rs`), or
+//! with requests sent ahead (`pipeline.rs`; whether and how many is `pipelining.rs`, what proves that it helps
+//! `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, whose answer it is `request_id.rs`, reading them
+//! `reader.rs`). `encoding.rs` undoes encodings that were not asked for, `remarks.rs` keeps what the report must say.
+//! Not here: what an answer means; sources say that.
 //!
-//! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB, trailers
-//! of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`; everything else streams.
+//! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
+//! trailers of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`, an encoded body of 100 times what came
+//! (from 64 MiB); everything else streams.
 
 mod asking;
 mod body;
@@ -15,6 +19,7 @@ mod compare;
 mod connect;
 mod connection;
 mod drive;
+mod encoding;
 mod exchange;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
@@ -22,10 +27,13 @@ mod head;
 mod large;
 mod pipeline;
 mod pipelining;
+mod probe;
 mod reader;
 mod redirect;
+mod remarks;
 mod request_id;
 mod resume;
+mod samples;
 mod stream;
 mod tls;
 mod url;
@@ -38,6 +46,7 @@ pub(crate) use head::Head;
 pub use pipelining::Pipeline;
 pub(crate) use pipelining::Pipelining;
 pub(crate) use redirect::AllowedHost;
+pub(crate) use remarks::Remarks;
 pub(crate) use request_id::FIELD as REQUEST_ID;
 pub(crate) use tls::Tls;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};
@@ -65,6 +74,8 @@ pub(crate) struct Client {
     pub pipelining: Pipelining,
     /// Keep the `Content-Type` of answers: only for those who look at it.
     pub wants_type: bool,
+    /// What the report must say of its answers.
+    pub remarks: Arc<Remarks>,
 }
 
 impl Client {
@@ -96,6 +107,7 @@ impl Client {
             allowed: Vec::new(),
             pipelining: Pipelining::new(Pipeline::Off),
             wants_type: self.wants_type,
+            remarks: self.remarks.clone(),
             address,
         }
     }

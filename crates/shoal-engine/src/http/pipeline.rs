@@ -1,22 +1,30 @@
 //! One connection on which requests are sent before the answers to earlier ones are there. Each object is asked for on one
 //! connection at a time, and handed in only when its answer is known to be its own.
 //!
+//! An answer is held until the head of the next one is there: where other bytes follow, it was longer than it said, and is
+//! not handed in. That takes no reading of its own, since the next answer is awaited anyway.
+//!
 //! What goes wrong costs those that did not cause it nothing:
 //! - The connection ends: the first unanswered request is asked again alone, those behind it are given back.
-//! - An answer is not for its request, or none at all: it and all behind it are asked again one at a time.
+//! - An answer is not for its request, or none at all: it, the one before it and all behind it are asked again one at a time.
 //! - A body is large: the connection answers nothing else any more; those behind it are given back.
+//! - A body ends with the connection, and others are unanswered behind it: it is asked again alone, they are given back.
 //!
-//! Not here: whether to do it and how deep (`pipelining.rs`), reading (`reader.rs`), one at a time (`drive.rs`).
+//! Not here: whether to do it and how deep (`pipelining.rs`, `probe.rs`, `samples.rs`), reading (`reader.rs`), one at a time (`drive.rs`).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::Client;
+use super::body::Framing;
+use super::compare::hash;
 use super::connection::Connection;
-use super::drive::answer;
+use super::drive::{Alone, Check, answer};
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
-use super::reader::{Answer, HEAD_MAX, Reader, Trust};
+use super::probe::{self, Found, Probe};
+use super::reader::{Answer, BEGIN, HEAD_MAX, Reader, Trust};
 use crate::error::{Error, Kind};
 
 /// Where a connection broke.
@@ -29,7 +37,8 @@ pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
     exchange: &E,
     open: Box<Connection<C>>,
     trust: Trust,
-    alone: &mut VecDeque<E::Job>,
+    probe: Option<Probe<'_>>,
+    alone: &mut VecDeque<Alone<E::Job>>,
 ) -> Option<Box<Connection<C>>> {
     let mut line = Line {
         client,
@@ -39,37 +48,62 @@ pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
         reader: Reader::new(trust, client.wants_type, E::WHOLE_MAX),
         unanswered: VecDeque::new(),
         first: 0,
+        held: None,
+        begins: true,
         answers: 0,
         sending: true,
+        probe,
+        samples: (trust == Trust::Order).then_some(0),
+        sample: None,
     };
     if let Some(open) = &mut line.open {
         // Many answers in one reading.
         open.widen(E::WHOLE_MAX + HEAD_MAX);
     }
     while line.turn().await {}
+    if line.sample.is_some() {
+        client.pipelining.samples.missed();
+    }
     line.open
 }
 
 struct Line<'a, E: Exchange, C> {
     client: &'a Client,
     exchange: &'a E,
-    alone: &'a mut VecDeque<E::Job>,
+    alone: &'a mut VecDeque<Alone<E::Job>>,
     open: Option<Box<Connection<C>>>,
     reader: Reader,
     /// In the order of their requests.
     unanswered: VecDeque<E::Job>,
     /// Number of the first of them on this connection.
     first: u64,
-    /// Answers that were handed in.
+    /// The answer before it, complete; it begins the unread bytes. Only while others are unanswered.
+    held: Option<Held<E::Job>>,
+    /// None of those that are unanswered was sent before the last answer was handed in.
+    begins: bool,
+    /// Answers that have come.
     answers: usize,
     /// More requests may be sent.
     sending: bool,
+    /// Whether requests sent ahead help is to be found out.
+    probe: Option<Probe<'a>>,
+    /// Where samples are taken: the answers when they were last counted.
+    samples: Option<usize>,
+    /// The sample is the answer behind so many others.
+    sample: Option<usize>,
+}
+
+struct Held<J> {
+    job: J,
+    head: Head,
+    body: Range<usize>,
 }
 
 impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     /// Hands in what has come, sends what may be sent, and reads once; false when this connection is done with pipelining.
     async fn turn(&mut self) -> bool {
         let Some(needed) = self.read().await else { return false };
+        self.learn();
         let waiting = self.fill_up();
         let Some(open) = &mut self.open else { return false };
         if self.unanswered.is_empty() {
@@ -93,32 +127,64 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
         }
     }
 
+    /// Looks at what the last reading has shown: whether sending ahead helps, and whether a sample is due.
+    fn learn(&mut self) {
+        let pipelining = &self.client.pipelining;
+        if let Some(found) = self.probe.as_mut().and_then(|probe| probe.answered(self.answers)) {
+            pipelining.probed(&found);
+            self.probe = None;
+            self.sending &= found == Found::Gain;
+        }
+        if let Some(counted) = &mut self.samples
+            && pipelining.samples.came(self.answers - std::mem::replace(counted, self.answers))
+        {
+            // Not always one in the same place of a bunch.
+            self.sample = Some(fastrand::usize(..pipelining.depth(usize::MAX)));
+        }
+    }
+
     /// Takes jobs and queues their requests; whether there are fewer than there might be.
     fn fill_up(&mut self) -> bool {
-        let depth = self.client.pipelining.depth(self.exchange.depth());
+        let mut depth = self.client.pipelining.depth(self.exchange.depth());
         self.sending &= depth > 1;
+        match &self.probe {
+            Some(probe) if !probe.is_unsent() => return false,
+            Some(_) => depth = depth.min(probe::AHEAD),
+            None => {}
+        }
         // In bunches: a request for each answer would be a system call for each.
         if !self.sending || self.unanswered.len() * 2 > depth {
             return false;
         }
+        let waiting = self.queue(depth);
+        if let Some(probe) = &mut self.probe {
+            probe.sent(self.unanswered.len());
+        }
+        waiting
+    }
+
+    fn queue(&mut self, depth: usize) -> bool {
         let Some(open) = &mut self.open else { return false };
         while self.unanswered.len() < depth {
             match self.exchange.next() {
                 Next::Job(job) if self.exchange.is_alone(&job) => {
-                    self.alone.push_back(job);
+                    self.alone.push_back(Alone::new(job));
                     self.sending = false;
                     return false;
                 }
                 Next::Job(job) => {
                     // With nothing unanswered, nothing may have come either.
-                    if self.unanswered.is_empty() && !open.is_quiet() {
-                        self.alone.push_back(job);
+                    if self.unanswered.is_empty() && !open.is_quiet(self.client) {
+                        self.alone.push_back(Alone::new(job));
                         self.open = None;
                         return false;
                     }
+                    if self.unanswered.is_empty() {
+                        open.remember();
+                    }
                     let number = open.queue(self.client, |out| self.exchange.target(&job, out));
                     if self.unanswered.is_empty() {
-                        self.first = number;
+                        (self.first, self.begins) = (number, true);
                         open.restart_watch();
                     }
                     self.unanswered.push_back(job);
@@ -135,62 +201,104 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
 
     /// Hands in the answers that are there. How many unread bytes are needed for the next; `None`: the connection is gone.
     async fn read(&mut self) -> Option<usize> {
-        let mut handed_in = false;
+        let mut came = false;
         loop {
+            let held = self.held_len();
             let open = self.open.as_mut()?;
             if self.unanswered.is_empty() {
                 return Some(1);
             }
-            let answer = match open.is_read() {
+            let answer = match open.unread_len() == held {
                 true => Ok(Answer::More(1)),
-                false => open.next_answer(&mut self.reader, self.first, self.unanswered.len() > 1),
+                false => open.next_answer(&mut self.reader, held, self.first, self.unanswered.len() > 1),
             };
             match answer {
                 Ok(Answer::More(needed)) => {
-                    if handed_in {
+                    if came {
                         open.restart_watch();
                     }
+                    if !self.reader.has_head() {
+                        return Some(held + needed);
+                    }
+                    self.release();
                     return Some(needed);
                 }
-                Ok(Answer::Whole { head, body }) => self.whole(&head, body),
-                Ok(Answer::Begun { head, body }) => self.begun(head, body).await,
+                Ok(Answer::Whole { head, body }) => {
+                    self.release();
+                    self.whole(head, body);
+                }
+                Ok(Answer::Begun { head, body }) => {
+                    self.release();
+                    self.begun(head, body).await;
+                }
                 Err(error) => self.wrong(error),
             }
-            handed_in = true;
+            came = true;
         }
     }
 
-    fn whole(&mut self, head: &Head, body: std::ops::Range<usize>) {
-        let (Some(job), Some(open)) = (self.unanswered.pop_front(), &mut self.open) else { return };
+    fn held_len(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.body.end)
+    }
+
+    fn whole(&mut self, head: Head, body: Range<usize>) {
+        let Some(job) = self.unanswered.pop_front() else { return };
         self.first += 1;
+        self.begins = false;
         self.answers += 1;
+        let close = head.close;
+        self.held = Some(Held { job, head, body });
+        if close {
+            self.release();
+            self.end();
+        } else if self.unanswered.is_empty() {
+            self.release();
+        }
+    }
+
+    /// What stands behind the answer that is held begins the next: it is handed in.
+    fn release(&mut self) {
+        let (Some(Held { job, head, body }), Some(open)) = (self.held.take(), &mut self.open) else { return };
         let end = body.end;
         if head.status / 100 == 3 {
             // Where it leads is another request's business.
-            self.alone.push_back(job);
+            self.alone.push_back(Alone::new(job));
             self.sending = false;
         } else {
-            match self.exchange.head(&job, head) {
-                Plan::Keep => self.exchange.whole(job, head, open.unread(body)),
+            match self.exchange.head(&job, &head) {
+                Plan::Keep => match self.sample {
+                    None => self.exchange.whole(job, &head, open.unread(body)),
+                    Some(0) => {
+                        self.alone.push_back(Alone { job, pipelined: Some(hash(open.unread(body))) });
+                        (self.sample, self.sending) = (None, false);
+                    }
+                    Some(left) => {
+                        self.sample = Some(left - 1);
+                        self.exchange.whole(job, &head, open.unread(body));
+                    }
+                },
                 Plan::Refuse(error) => self.exchange.failed(job, error),
             }
         }
         open.consume(end);
-        if head.close {
-            self.end();
-        }
     }
 
-    /// The body is large, in chunks, or ends with the connection.
+    /// The body is large, in chunks, encoded, or ends with the connection.
     async fn begun(&mut self, head: Head, body: usize) {
         let (Some(job), Some(mut open)) = (self.unanswered.pop_front(), self.open.take()) else { return };
         self.first += 1;
+        self.begins = false;
         self.answers += 1;
         if head.status / 100 == 3 {
-            self.alone.push_back(job);
+            self.alone.push_back(Alone::new(job));
+        } else if matches!(head.framing, Framing::Close) && !self.unanswered.is_empty() {
+            // The answers behind it would become part of it.
+            self.exchange.wasted(open.unread_len() as u64);
+            self.alone.push_back(Alone::new(job));
         } else {
             open.consume(body);
-            self.open = answer(self.client, open, self.exchange, job, head, !self.unanswered.is_empty()).await;
+            let more = !self.unanswered.is_empty();
+            self.open = answer(self.client, open, self.exchange, job, head, more, Check::Nothing).await;
         }
         match &mut self.open {
             Some(open) => open.restart_watch(),
@@ -200,7 +308,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
 
     /// The connection answers nothing any more; nobody is to blame.
     fn end(&mut self) {
-        if !self.unanswered.is_empty() {
+        if !self.unanswered.is_empty() || !self.client.pipelining.works() {
             self.client.pipelining.ended(self.answers);
         }
         self.give_back_the_rest();
@@ -208,11 +316,17 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
 
     /// The connection broke, or nothing came for too long.
     fn broken(&mut self, error: Error) {
-        let untouched = self.open.as_ref().is_some_and(|open| open.is_read()) && error.kind() != Kind::Timeout;
+        let behind = self.open.as_ref().map_or(0, |open| open.unread_len() - self.held_len());
+        // What came behind the answer that is held is too little to be the beginning of another.
+        match behind > 0 && behind < BEGIN.len() {
+            true => self.doubt_held(),
+            false => self.release(),
+        }
+        let untouched = behind == 0 && error.kind() != Kind::Timeout;
         if let Some(first) = self.unanswered.pop_front() {
             match untouched {
                 // As on a kept connection that was closed in the moment of asking: once more, alone, before it counts.
-                true => self.alone.push_back(first),
+                true => self.alone.push_back(Alone::new(first)),
                 false => self.exchange.failed(first, error),
             }
         }
@@ -222,18 +336,31 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
 
     /// What came is not the answer to the first unanswered request.
     fn wrong(&mut self, error: Error) {
+        let own = error.kind() == Kind::ShortBody;
+        match own {
+            true => self.release(), // its own head was the right one
+            false => self.doubt_held(),
+        }
         if let Some(open) = self.open.take() {
+            if self.begins && !own && open.is_no_answer() {
+                self.client.remarks.overlong(open.target_before());
+            }
             self.exchange.wasted(open.unread_len() as u64);
         }
         if self.client.pipelining.wrong(self.answers) {
             self.exchange.note(&format!("requests are sent one at a time now: {}", error.why()));
         }
-        if error.kind() == Kind::ShortBody
-            && let Some(first) = self.unanswered.pop_front()
-        {
+        if own && let Some(first) = self.unanswered.pop_front() {
             self.exchange.failed(first, error);
         }
-        self.alone.extend(self.unanswered.drain(..));
+        self.alone.extend(self.unanswered.drain(..).map(Alone::new));
+    }
+
+    /// The answer that is held may be longer than it said: it is asked again, alone.
+    fn doubt_held(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.alone.push_back(Alone::new(held.job));
+        }
     }
 
     fn give_back_the_rest(&mut self) {

@@ -15,7 +15,7 @@ pub(crate) const HEAD_MAX: usize = 64 << 10;
 /// Most 1xx answers before the real one.
 pub(crate) const INTERIM_MAX: u32 = 8;
 /// What an answer begins with.
-const BEGIN: &[u8] = b"HTTP/1.";
+pub(super) const BEGIN: &[u8] = b"HTTP/1.";
 
 /// How answers are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Answer {
     More(usize),
     /// A whole one; it ends at `body.end`.
     Whole { head: Head, body: Range<usize> },
-    /// The head of one whose body is large, chunked, or ends with the connection; it begins at `body`.
+    /// The head of one whose body is large, chunked, encoded, or ends with the connection; it begins at `body`.
     Begun { head: Head, body: usize },
 }
 
@@ -45,20 +45,31 @@ pub(crate) struct Reader {
     whole_max: usize,
     /// Bytes of an incomplete head that have been looked at.
     seen: usize,
+    /// The head of a body that has not come whole, and where that begins: parsed once, however many readings it takes.
+    head: Option<(Head, usize)>,
 }
 
 impl Reader {
     pub fn new(trust: Trust, wants_type: bool, whole_max: usize) -> Reader {
-        Reader { trust, wants_type, whole_max, seen: 0 }
+        Reader { trust, wants_type, whole_max, seen: 0, head: None }
+    }
+
+    /// Whether the head of the next answer is there and is the right one, though not all of its body: what stands before
+    /// it was no longer than it said.
+    pub fn has_head(&self) -> bool {
+        self.head.is_some()
     }
 
     /// Looks for the answer to the request with this id at the beginning of `unread`. `more`: further requests are
-    /// unanswered, so that another answer may stand behind it.
+    /// unanswered, so that another answer may stand behind it. After [`Answer::More`], `unread` must begin where it did.
     ///
     /// # Errors
     /// [`Kind::Integrity`] when it is the answer to another request, [`Kind::ShortBody`] when its body is longer than it
     /// says, [`Kind::Protocol`] when it is none.
     pub fn next(&mut self, unread: &[u8], id: &[u8], more: bool) -> Result<Answer> {
+        if let Some((head, from)) = self.head.take() {
+            return self.body(unread, head, from, more);
+        }
         let (mut at, mut interim) = (0, 0);
         loop {
             let rest = &unread[at..];
@@ -90,10 +101,12 @@ impl Reader {
 
     fn body(&mut self, unread: &[u8], head: Head, from: usize, more: bool) -> Result<Answer> {
         match head.framing {
-            Framing::Length(length) if length <= self.whole_max as u64 => {
+            // One that is encoded becomes nobody knows how large.
+            Framing::Length(length) if length <= self.whole_max as u64 && head.encoding.is_none() => {
                 let end = from + length as usize;
+                self.seen = 0;
                 if unread.len() < end {
-                    self.seen = 0;
+                    self.head = Some((head, from));
                     return Ok(Answer::More(end));
                 }
                 let behind = &unread[end..];
@@ -101,7 +114,6 @@ impl Reader {
                     let why = format!("{} bytes more came than were announced", behind.len());
                     return Err(Error::new(Kind::ShortBody, why));
                 }
-                self.seen = 0;
                 Ok(Answer::Whole { head, body: from..end })
             }
             _ => {
@@ -124,4 +136,25 @@ impl Reader {
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let known = bytes.len().min(BEGIN.len());
     bytes[..known] == BEGIN[..known]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_body_that_comes_in_pieces_is_parsed_once() {
+        let mut wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello".to_vec();
+        let (head, whole) = (wire.len() - 5, wire.len());
+        let mut reader = Reader::new(Trust::Order, false, 512);
+        assert!(matches!(reader.next(&wire[..head + 1], b"", false), Ok(Answer::More(more)) if more == whole));
+        assert!(reader.has_head());
+        // What is not looked at again may as well be something else.
+        wire[..head].fill(b'?');
+        for end in head + 1..whole {
+            assert!(matches!(reader.next(&wire[..end], b"", false), Ok(Answer::More(more)) if more == whole));
+        }
+        let Ok(Answer::Whole { body, .. }) = reader.next(&wire, b"", false) else { panic!("all of it is there") };
+        assert_eq!((&wire[body], reader.has_head()), (&b"hello"[..], false));
+    }
 }

@@ -99,7 +99,6 @@ pub(super) enum Verdict {
 pub(super) struct Resume {
     validator: Validator,
     length: u64,
-    encoding: Option<String>,
     tries: usize,
 }
 
@@ -109,7 +108,11 @@ impl Resume {
         let (Framing::Length(length), 200, Some(version)) = (&head.framing, head.status, &head.version) else {
             return None;
         };
-        Some(Resume { validator: version.validator()?, length: *length, encoding: head.encoding.clone(), tries: 0 })
+        // A part of an encoded body that nobody asked for: whether ranges count its bytes or the object's, services differ.
+        if head.encoding.is_some() {
+            return None;
+        }
+        Some(Resume { validator: version.validator()?, length: *length, tries: 0 })
     }
 
     /// How long to wait before the rest is asked for; `None` where that would not help, or has not.
@@ -158,7 +161,7 @@ impl Resume {
         if !version.has(&self.validator) {
             return wrong("a part came of another version of the object".to_owned());
         }
-        if head.encoding != self.encoding {
+        if head.encoding.is_some() {
             return wrong("a part came in another encoding than what is before it".to_owned());
         }
         match head.framing {

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::reader::BEGIN;
+
 /// A stream of bytes to a service. No trait object: the clear one is most of all there is, and must cost what it costs bare.
 pub(super) enum Stream {
     Plain(TcpStream),
@@ -45,20 +47,52 @@ impl Stream {
         }
     }
 
-    /// Nothing can be read, not even the end. What only TLS itself has to say, such as a ticket for the next handshake, is
-    /// nothing.
-    pub fn is_quiet(&mut self) -> bool {
-        let mut byte = [0];
-        match self {
-            Stream::Plain(stream) => {
-                matches!(stream.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
-            }
+    /// What can be read now. What only TLS itself has to say, such as a ticket for the next handshake, is nothing.
+    pub fn behind(&mut self) -> Behind {
+        let mut bytes = [0; BEGIN.len() + 8];
+        let mut free = ReadBuf::new(&mut bytes);
+        let read = match self {
+            Stream::Plain(stream) => match stream.try_read(free.initialize_unfilled()) {
+                Ok(count) => {
+                    free.advance(count);
+                    Ok(())
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Behind::Nothing,
+                Err(error) => Err(error),
+            },
             Stream::Tls(stream) => {
-                let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte)));
+                let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut free));
                 // Outside tokio's budget for a task, which when used up would say "nothing" whatever there is.
                 let read = pin!(tokio::task::coop::unconstrained(read));
-                read.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+                match read.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Pending => return Behind::Nothing,
+                    Poll::Ready(read) => read,
+                }
             }
+        };
+        match read {
+            Ok(()) if !free.filled().is_empty() => Behind::of(free.filled()),
+            _ => Behind::End,
         }
+    }
+}
+
+/// What stands behind a complete answer with nothing unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    Nothing,
+    /// The end of the connection.
+    End,
+    /// An answer to nothing: many a server says 408 before it closes.
+    Answer,
+    /// Other bytes: the answer may have been longer than it said.
+    Bytes,
+}
+
+impl Behind {
+    /// What these bytes are, of which there is one at least.
+    pub fn of(bytes: &[u8]) -> Behind {
+        // Shorter than that, they may be the end of a body as well.
+        if bytes.starts_with(BEGIN) { Behind::Answer } else { Behind::Bytes }
     }
 }

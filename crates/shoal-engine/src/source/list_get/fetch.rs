@@ -124,7 +124,13 @@ impl Crew {
     fn wanted(&self, service: &Service) -> usize {
         let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
         let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
-        if pipelining.is_unknown() { wanted.min(SCOUTS) } else { wanted }
+        if pipelining.is_unknown() {
+            wanted.min(SCOUTS)
+        } else if pipelining.is_doubtful() && pipelining.depth(limits.depth) > 1 {
+            wanted - 1 // one of them has two objects in flight, to find out
+        } else {
+            wanted
+        }
     }
 }
 
@@ -186,7 +192,8 @@ impl Exchange for Jobs<'_> {
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        self.crew.lane.begin(job, &meta(head, head.length())).await
+        let size = if head.encoding.is_none() { head.length() } else { None };
+        self.crew.lane.begin(job, &meta(head, size)).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -248,7 +255,6 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
         200 => {
-            // An encoding nobody asked for is not undone: the bytes are kept as they were sent.
             let glob = service.expect_type.as_ref()?;
             let found = head.content_type.as_deref().unwrap_or_default();
             let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

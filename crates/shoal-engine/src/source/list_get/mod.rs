@@ -164,6 +164,7 @@ impl ListGet {
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: Pipelining::new(options.pipeline),
             wants_type: expect_type.is_some(),
+            remarks: Arc::default(),
         };
         let (doubt, unnamed) = (doubt::Doubt::default(), AtomicU64::new(0));
         Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt, unnamed })))
@@ -250,9 +251,15 @@ impl Source for ListGet {
     }
 
     fn remarks(&self) -> Vec<String> {
+        let client = &self.0.client;
+        let mut remarks: Vec<String> = client.pipelining.remark().map(str::to_owned).into_iter().collect();
+        remarks.extend(client.remarks.notes());
         let unnamed = self.0.unnamed.load(Relaxed);
-        let why = "their names are no UTF-8 or too long";
-        (unnamed > 0).then(|| format!("files that the service left out, since {why}: {unnamed}")).into_iter().collect()
+        if unnamed > 0 {
+            let why = "their names are no UTF-8 or too long";
+            remarks.push(format!("files that the service left out, since {why}: {unnamed}"));
+        }
+        remarks
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

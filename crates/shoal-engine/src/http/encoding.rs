@@ -1,0 +1,211 @@
+//! Undoing a content encoding that was not asked for: gzip and deflate, piece by piece, checked to the end. Pure: no socket.
+//!
+//! shoal asks for `identity`. A proxy that compresses all the same must not turn every object into another one, so what can
+//! be undone and checked is; any other encoding is a failure of the object.
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::head::Head;
+use crate::error::{Error, Kind, Result};
+
+/// Decoded bytes that are handed on at once.
+const PIECE: usize = 32 << 10;
+/// A body may grow this much, and beyond it to `RATIO` times what came: the limits of an archive. Deflate ends at 1,032.
+const GROWN_MAX: u64 = 64 << 20;
+const RATIO: u64 = 100;
+/// Window of every gzip and zlib stream, in bits.
+const WINDOW: u8 = 15;
+
+/// A body that is being decoded.
+pub(crate) struct Decoding {
+    form: Form,
+    /// `None`: of deflate, the first two bytes have not come; of gzip, a member has ended.
+    stream: Option<Decompress>,
+    /// The first byte of deflate, until the second one tells its form.
+    first: Option<u8>,
+    out: Vec<u8>,
+    /// Bytes that came, and that came out.
+    taken: u64,
+    given: u64,
+    /// Members that are complete.
+    members: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Gzip,
+    /// With a zlib header, as the RFC says, or without, as some send it.
+    Deflate,
+}
+
+impl Decoding {
+    /// For the body behind this head; `None`: it is as it should be.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] for an encoding that cannot be undone.
+    pub fn of(head: &Head) -> Result<Option<Decoding>> {
+        let Some(encoding) = &head.encoding else { return Ok(None) };
+        let form = match encoding.trim().to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => Form::Gzip,
+            "deflate" => Form::Deflate,
+            _ => {
+                let why = format!("it came encoded as \"{encoding}\", which was not asked for and cannot be undone");
+                return Err(Error::new(Kind::Unsupported, why));
+            }
+        };
+        Ok(Some(Decoding { form, stream: None, first: None, out: Vec::new(), taken: 0, given: 0, members: 0 }))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self.form {
+            Form::Gzip => "gzip",
+            Form::Deflate => "deflate",
+        }
+    }
+
+    /// Decodes the next bytes of the body, and hands on what they become.
+    ///
+    /// # Errors
+    /// [`Kind::Integrity`] where they are not what the encoding makes, [`Kind::TooLarge`] where they become too much, and
+    /// what `give` answers.
+    pub fn take(&mut self, piece: &[u8], give: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.taken += piece.len() as u64;
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let first = match (&self.stream, self.form, self.first.take()) {
+                (None, Form::Deflate, _) if self.members > 0 => return Err(self.broken("bytes stand behind its end")),
+                (None, Form::Deflate, None) => {
+                    self.first = Some(rest[0]);
+                    rest = &rest[1..];
+                    continue;
+                }
+                (None, Form::Deflate, Some(first)) => {
+                    let zlib = first & 15 == 8 && (u16::from(first) << 8 | u16::from(rest[0])) % 31 == 0;
+                    self.stream = Some(Decompress::new(zlib));
+                    Some([first])
+                }
+                (None, Form::Gzip, _) => {
+                    self.stream = Some(Decompress::new_gzip(WINDOW));
+                    None
+                }
+                (Some(_), ..) => None,
+            };
+            if let Some(first) = first {
+                self.inflate(&first, give)?;
+            }
+            let used = self.inflate(rest, give)?;
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+
+    /// Runs the stream over `input` until all of it is used or the stream ends; how much was used.
+    fn inflate(&mut self, input: &[u8], give: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<usize> {
+        let mut used = 0;
+        while let Some(stream) = &mut self.stream {
+            self.out.clear();
+            self.out.reserve(PIECE);
+            let before = stream.total_in();
+            let status = stream.decompress_vec(&input[used..], &mut self.out, FlushDecompress::None);
+            let taken = (stream.total_in() - before) as usize;
+            let Ok(status) = status else { return Err(self.broken("its bytes or their checksum are wrong")) };
+            used += taken;
+            self.given += self.out.len() as u64;
+            if self.given > GROWN_MAX && self.given > self.taken.saturating_mul(RATIO) {
+                let why = format!("encoded as {}, {} bytes became more than {}", self.name(), self.taken, self.given);
+                return Err(Error::new(Kind::TooLarge, why));
+            }
+            if !self.out.is_empty() {
+                give(&self.out)?;
+            }
+            match status {
+                Status::StreamEnd => {
+                    self.members += 1;
+                    self.stream = None;
+                }
+                _ if taken == 0 && self.out.is_empty() => break,
+                _ => {}
+            }
+        }
+        Ok(used)
+    }
+
+    /// All of the body has come: whether that is all of the object.
+    ///
+    /// # Errors
+    /// [`Kind::Integrity`] where the encoded stream has not ended.
+    pub fn end(&self) -> Result<()> {
+        match self.members > 0 && self.stream.is_none() {
+            true => Ok(()),
+            false => Err(self.broken("its end is missing")),
+        }
+    }
+
+    fn broken(&self, why: &str) -> Error {
+        let name = self.name();
+        Error::new(Kind::Integrity, format!("it came encoded as {name}, which was not asked for, and {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn decoding(encoding: &str) -> Decoding {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Encoding: {encoding}\r\n\r\n");
+        Decoding::of(&super::super::head::parse(head.as_bytes(), false, b"").unwrap().unwrap().0).unwrap().unwrap()
+    }
+
+    fn decode(encoding: &str, packed: &[u8], size: usize) -> Result<Vec<u8>, Kind> {
+        let (mut decoding, mut data) = (decoding(encoding), Vec::new());
+        for piece in packed.chunks(size) {
+            let mut give = |bytes: &[u8]| -> Result<()> {
+                data.extend_from_slice(bytes);
+                Ok(())
+            };
+            decoding.take(piece, &mut give).map_err(|error| error.kind())?;
+        }
+        decoding.end().map(|()| data).map_err(|error| error.kind())
+    }
+
+    fn packed(data: &[u8]) -> [(&'static str, Vec<u8>); 3] {
+        let level = flate2::Compression::fast();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), level);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), level);
+        gzip.write_all(data).unwrap();
+        zlib.write_all(data).unwrap();
+        raw.write_all(data).unwrap();
+        [("gzip", gzip.finish().unwrap()), ("deflate", zlib.finish().unwrap()), ("deflate", raw.finish().unwrap())]
+    }
+
+    #[test]
+    fn every_form_comes_out_whole_however_it_is_cut_and_never_when_cut_short() {
+        let text: Vec<u8> = (0..300).flat_map(|n: u32| format!("line {n}\n").into_bytes()).collect();
+        for data in [&b""[..], b"x", &text] {
+            for (encoding, packed) in packed(data) {
+                for size in [1, 2, 3, 7, packed.len()] {
+                    assert_eq!(decode(encoding, &packed, size).as_deref(), Ok(data), "{encoding} in pieces of {size}");
+                }
+                for end in 0..packed.len() {
+                    assert_eq!(decode(encoding, &packed[..end], 100), Err(Kind::Integrity), "{encoding} cut at {end}");
+                }
+                let behind = [&packed[..], b"more"].concat();
+                assert_eq!(decode(encoding, &behind, behind.len()), Err(Kind::Integrity), "{encoding}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_gzip_stand_behind_each_other() {
+        let [(encoding, first), ..] = packed(b"one ");
+        let [(_, second), ..] = packed(b"two");
+        let both = [first, second].concat();
+        for size in 1..both.len() {
+            assert_eq!(decode(encoding, &both, size).unwrap(), b"one two");
+        }
+    }
+}

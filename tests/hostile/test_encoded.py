@@ -1,0 +1,159 @@
+"""Answers with a content encoding that was not asked for: undone and checked where that is possible, else a failure."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
+from servers import faults
+from servers.fault_server import Exchange, Fault
+from servers.fixtures import MakeServer, with_and_without_echo
+
+MEMORY = 128 << 20  # bytes
+TEXT = b"".join(b"line %d\n" % number for number in range(40_000))  # compresses
+NOISE = random.Random(8).randbytes(300_000)  # does not
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "GZip": gzip.compress,
+    "x-gzip": lambda data: gzip.compress(data[:100]) + gzip.compress(data[100:]),
+    "deflate": zlib.compress,
+    "Deflate": raw_deflate,
+}
+
+
+def encoded(coding: str, packed: bytes, *, chunk: int = 0) -> Fault:
+    async def fault(exchange: Exchange) -> None:
+        fields = {"Content-Encoding": coding, "ETag": '"one"'}
+        if not chunk:
+            await exchange.answer(200, packed, fields)
+            return
+        pieces = [faults.chunk(packed[at : at + chunk]) for at in range(0, len(packed), chunk)]
+        start = exchange.head(200, {**fields, "Transfer-Encoding": "chunked"})
+        await exchange.send(start + b"".join(pieces) + b"0\r\n\r\n")
+
+    return fault
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("chunk", [0, 5_000])
+@pytest.mark.parametrize("coding", PACKED)
+def test_an_encoding_that_was_not_asked_for_is_undone(
+    shoal_command: Shoal, fault_server: MakeServer, coding: str, chunk: int
+) -> None:
+    objects = {**numbered(20), "empty": b"", "text": TEXT, "noise": NOISE}
+    server = fault_server(objects)
+    for name in ("plain-0003", "plain-0009", "empty", "text", "noise"):
+        server.on_object(name, encoded(coding, PACKED[coding](objects.get(name, b"")), chunk=chunk))
+    objects = {name: data for name, data in objects.items() if name in server.objects}
+    server.start()
+    outcome = shoal_command.copy(server)
+    assert_arrived(outcome, objects)
+    notes = [note for note in outcome.report["notes"] if "encod" in note]
+    assert len(notes) == 1, "that they were decoded is said once"
+    assert coding.lower().removeprefix("x-") in notes[0], notes
+
+
+def damaged(packed: bytes, at: int) -> bytes:
+    return packed[:at] + bytes([packed[at] ^ 1]) + packed[at:][1:]
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("size", [100, 400_000])
+def test_an_encoded_body_that_does_not_check_out_is_no_object(
+    shoal_command: Shoal, fault_server: MakeServer, size: int
+) -> None:
+    data = TEXT[:size]
+    packed, zipped = gzip.compress(data), zlib.compress(data)
+    bad = {
+        "crc": ("gzip", damaged(packed, len(packed) - 8)),
+        "length": ("gzip", damaged(packed, len(packed) - 1)),
+        "cut": ("gzip", packed[:-9]),
+        "cut-in-the-checksum": ("gzip", packed[:-3]),
+        "behind": ("gzip", packed + b"more"),
+        "nothing": ("gzip", b""),
+        "none": ("gzip", data),
+        "adler": ("deflate", damaged(zipped, len(zipped) - 1)),
+        "cut-zlib": ("deflate", zipped[:-5]),
+        "cut-raw": ("deflate", raw_deflate(data)[:-1]),
+    }
+    server = fault_server({**numbered(10), **dict.fromkeys(bad, data)})
+    for name, (coding, body) in bad.items():
+        server.on_object(name, encoded(coding, body))
+    server.start()
+    outcome = shoal_command.copy(server, "--max-retries", "0")
+    assert_arrived(outcome, numbered(10), dict.fromkeys(bad, "integrity"))
+
+
+@with_and_without_echo
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "aws-chunked", "x\x7f"])
+def test_an_encoding_that_shoal_cannot_undo_is_a_failure_that_names_it(
+    shoal_command: Shoal, fault_server: MakeServer, coding: str
+) -> None:
+    server = fault_server({**numbered(10), "packed": b"?"})
+    server.on_object("packed", encoded(coding, b"whatever"))
+    server.start()
+    outcome = shoal_command.copy(server)
+    if coding.endswith("\x7f"):
+        assert_arrived(outcome, numbered(10), {"packed": {"protocol", "unsupported"}})
+        return
+    assert_arrived(outcome, numbered(10), {"packed": "unsupported"})
+    assert f'"{coding}"' in outcome.report["failures"][0]["reason"]
+
+
+def test_a_service_that_encodes_everything_in_some_way_fails_every_object_and_is_not_stopped(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(300)
+    server = fault_server(objects)
+    server.on_objects(encoded("br", b"whatever"), skip=100)
+    server.start()
+    outcome = shoal_command.copy(server)
+    assert outcome.code == 1, outcome
+    assert outcome.report["failed"] == 200
+
+
+def test_an_encoded_body_that_broke_off_is_fetched_from_its_start(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    packed = gzip.compress(NOISE)
+    server = fault_server({"noise": NOISE, **numbered(10)})
+
+    async def cut(exchange: Exchange) -> None:
+        fields = {"Content-Encoding": "gzip", "ETag": '"one"', "Content-Length": str(len(packed))}
+        await exchange.send(exchange.head(200, fields) + packed[:200_000])
+        await exchange.finish()
+
+    server.on_object("noise", cut, times=1)
+    server.on_object("noise", encoded("gzip", packed))
+    server.start()
+    assert_arrived(shoal_command.copy(server), {"noise": NOISE, **numbered(10)})
+    assert not [request for request in server.requests if "range" in request.headers]
+
+
+def test_an_encoded_bomb_is_a_failure_and_costs_no_memory(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    server = fault_server({"bomb": b"", "small-bomb": bytes(32 << 20), **numbered(10)})
+    server.on_object("bomb", encoded("gzip", gzip.compress(bytes(256 << 20))))
+    server.on_object("small-bomb", encoded("gzip", gzip.compress(bytes(32 << 20))))
+    server.start()
+    outcome = shoal_command.copy(server)
+    assert_arrived(outcome, {"small-bomb": bytes(32 << 20), **numbered(10)}, {"bomb": "too-large"})
+    assert outcome.peak < MEMORY
+
+
+def test_an_encoded_page_of_the_listing_is_still_refused(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    server = fault_server({})
+    server.on_list(faults.status(200, gzip.compress(b'{"FileNames": []}'), {"Content-Encoding": "gzip"}))
+    server.start()
+    assert_stopped(shoal_command.copy(server), "listing", "gzip")

@@ -1,0 +1,46 @@
+"""Services that echo ids and gain nothing by it: they must get as many connections as one that echoes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hostile.oracle import Shoal, assert_arrived, numbered
+from servers.fault_server import Exchange, FaultServer
+from servers.fixtures import MakeServer
+
+WORK = 0.03  # seconds for an answer
+OBJECTS = 300
+
+
+def rate(directory: Path, server: FaultServer, objects: dict[str, bytes]) -> float:
+    """Objects a second, as the report has it."""
+    directory.mkdir()
+    outcome = Shoal(directory).copy(server, "--workers", "auto")
+    assert_arrived(outcome, objects)
+    return OBJECTS / float(outcome.report["seconds"])
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["kept", "closed"])
+def test_an_echo_alone_makes_a_service_no_slower(fault_server: MakeServer, tmp_path: Path, close: bool) -> None:
+    objects = numbered(OBJECTS)
+
+    async def works(exchange: Exchange) -> None:
+        await exchange.pause(WORK)
+        status, body, headers = exchange.server.healthy_answer(exchange.request)
+        await exchange.answer(status, body, headers | ({"Connection": "close"} if close else {}))
+        if close:
+            await exchange.finish()
+
+    best = {True: 0.0, False: 0.0}
+    for attempt in range(4):  # others may be at work on this machine
+        for echo in (True, False):
+            server = fault_server(objects)
+            server.echo = echo
+            server.on_objects(works)
+            server.start()
+            best[echo] = max(best[echo], rate(tmp_path / f"{attempt}-{echo}", server, objects))
+        if best[True] >= 0.9 * best[False]:
+            return
+    pytest.fail(f"{best[True]:.0f}/s with ids, {best[False]:.0f}/s without")
