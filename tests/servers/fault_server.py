@@ -178,6 +178,9 @@ class FaultServer:
         names: What the listing names, in this order; by default the names of `objects`.
         page_size: Names on a page.
         next_field: The field of a page that holds the marker of the next one.
+        marker: What the marker of a page begins with, in front of its number.
+        address: The loopback address it listens on.
+        port: The port; 0 takes a free one.
         echo: Whether answers echo the ids of their requests, or what they say instead.
         batching: Seconds that a request which comes after a silence waits for others behind it.
         requests: Every request whose turn to be answered came, in that order.
@@ -191,6 +194,9 @@ class FaultServer:
     names: list[str] | None = None
     page_size: int = 1000
     next_field: str = "NextMarker"
+    marker: str = "page"
+    address: str = "127.0.0.1"
+    port: int = 0
     echo: Echo = True
     batching: float = 0.0
     requests: list[Request] = field(default_factory=list)
@@ -213,9 +219,9 @@ class FaultServer:
         self._gets = 0
         self._listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="fault-server", daemon=True)
-        self._guard = bound_socket()
-        self.port: int = self._guard.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._guard = bound_socket(self.port, self.address)
+        self.port = self._guard.getsockname()[1]
+        self.url = f"http://{self.address}:{self.port}"
 
     # What a test scripts before or while it runs.
 
@@ -225,7 +231,7 @@ class FaultServer:
 
     def on_list(self, fault: Fault, *, page: int | None = None, skip: int = 0, times: int | None = None) -> None:
         """Answers requests for this page of the listing (from 0), or for any, with the fault."""
-        token = f"page-{page}" if page else None
+        token = f"{self.marker}-{page}" if page else None
         self.on(
             lambda request: request.is_list and (page is None or request.token == token), fault, skip=skip, times=times
         )
@@ -333,7 +339,7 @@ class FaultServer:
         return task
 
     def _listen(self) -> None:
-        listener = bound_socket(self.port)
+        listener = bound_socket(self.port, self.address)
         listener.setblocking(False)
         listener.listen(1024)
         self._accepting = self._loop.create_task(self._accept(listener))
@@ -430,13 +436,13 @@ class FaultServer:
     def page(self, token: str | None) -> bytes | None:
         """Returns the page of the listing that this marker stands for."""
         names = list(self.objects) if self.names is None else self.names
-        word, _, number = (token or "page-0").partition("-")
-        if word != "page" or not number.isdigit() or int(number) * self.page_size > len(names):
+        word, _, number = (token or f"{self.marker}-0").rpartition("-")
+        if word != self.marker or not number.isdigit() or int(number) * self.page_size > len(names):
             return None
         end = (int(number) + 1) * self.page_size
         page: dict[str, object] = {"FileNames": names[end - self.page_size : end]}
         if end < len(names):
-            page[self.next_field] = f"page-{int(number) + 1}"
+            page[self.next_field] = f"{self.marker}-{int(number) + 1}"
         return json.dumps(page).encode()
 
     def _depart(self) -> None:

@@ -8,14 +8,14 @@ import struct
 from collections.abc import Iterator
 
 
-def bound_socket(port: int = 0) -> socket.socket:
+def bound_socket(port: int = 0, address: str = "127.0.0.1") -> socket.socket:
     """Returns a socket bound to a loopback port and not listening: connections to it are refused.
 
     While it exists the kernel gives the port to no client, which might otherwise end up connected to itself.
     """
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    sock.bind(("127.0.0.1", port))
+    sock.bind((address, port))
     return sock
 
 
