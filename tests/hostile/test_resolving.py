@@ -1,4 +1,4 @@
-"""Names of hosts: those that cannot be resolved, and those that stand for where no server may lead; rows N15 and S14.
+"""Names of hosts: not resolved, resolved to another address later, or to where no server may lead; rows N15 and S14.
 
 Names are the machine's, so these tests run the command in mounts of its own, with other files in /etc.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, until
 from servers import faults
+from servers.fault_server import Exchange, FaultServer
 from servers.fixtures import MakeServer
 
 WRAPPER = Path(__file__).parent.parent / "servers" / "private_names.py"
@@ -73,3 +75,82 @@ def test_a_name_server_that_never_answers_ends_the_run_in_time(shoal_command: Sh
     outcome = shoal_command.copy("http://files.example:8080", "--retry-timeout", "2")
     causes = ("files.example:8080", "the name was not resolved in time")
     assert_stopped(outcome, {"unreachable", "connect", "timeout"}, *causes, within=15)
+
+
+HOST = "files.example"
+
+
+class Hosts:
+    """The command's own /etc/hosts, in which addresses of `HOST` can be changed while the command runs."""
+
+    def __init__(self, shoal: Shoal, *addresses: str) -> None:
+        self.file = shoal.directory / "hosts"
+        privately(shoal, f"/etc/hosts:{self.text(*addresses)}", "/etc/nsswitch.conf:hosts: files\n")
+
+    def text(self, *addresses: str) -> str:
+        """Returns the file: one size for any addresses, so that a reader never finds it cut."""
+        lines = "".join(f"{address} {HOST}\n" for address in addresses)
+        return f"{lines:<80}"
+
+    def become(self, *addresses: str) -> None:
+        """Changes it in place: another file would not be the one that the command sees."""
+        file = os.open(self.file, os.O_WRONLY)
+        os.pwrite(file, self.text(*addresses).encode(), 0)
+        os.close(file)
+
+
+def test_a_run_follows_its_name_to_another_address_when_the_first_one_dies(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(400)
+    first = fault_server(objects)
+    first.go_away(3600, "refuse", after_gets=150)
+    first.start()
+    hosts = Hosts(shoal_command, first.address)
+    with FaultServer(dict(objects), address="127.0.0.2", port=first.port) as second:
+        running = shoal_command.start_copy(f"http://{HOST}:{first.port}", "--max-retries", "10")
+        until(lambda: len(first.fetched()) >= 150)
+        time.sleep(0.3)  # for the client to see that nothing is there any more
+        assert second.connections == []
+        hosts.become(second.address)
+        outcome = running.wait(30)
+        assert_arrived(outcome, objects)
+        assert 0 < len(second.fetched()) <= 251, "nothing that had arrived is fetched again"
+        assert second.listed() == []
+
+
+def test_a_name_that_cannot_be_resolved_for_a_while_is_waited_for(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    async def answer_and_close(exchange: Exchange) -> None:
+        await exchange.answer(200, exchange.body, {"Connection": "close"})
+        await exchange.finish()
+
+    objects = numbered(400)
+    server = fault_server(objects)
+    server.on_objects(answer_and_close)  # so that the name is needed for every one
+    server.start()
+    hosts = Hosts(shoal_command, server.address)
+    options = ("--max-retries", "10", "--limit-rate", "20kB")
+    running = shoal_command.start_copy(f"http://{HOST}:{server.port}", *options)
+    until(lambda: len(server.fetched()) >= 20)
+    hosts.become()
+    time.sleep(0.3)  # for connections that were under way
+    before = len(server.connections)
+    time.sleep(2)
+    assert len(server.connections) == before, "the name was not needed"
+    hosts.become(server.address)
+    outcome = running.wait(30)
+    assert_arrived(outcome, objects)
+    assert outcome.report["retries"] > 0
+
+
+@pytest.mark.parametrize("dead_first", [True, False])
+def test_of_several_addresses_a_dead_one_is_passed_over(
+    shoal_command: Shoal, fault_server: MakeServer, dead_first: bool
+) -> None:
+    objects = numbered(20)
+    server = fault_server(objects).start()
+    addresses = ["127.0.0.2", server.address]
+    Hosts(shoal_command, *(addresses if dead_first else reversed(addresses)))
+    assert_arrived(shoal_command.copy(f"http://{HOST}:{server.port}", "--max-retries", "0"), objects)
