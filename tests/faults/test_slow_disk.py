@@ -32,17 +32,26 @@ def peak_until_end(run: subprocess.Popen[str]) -> int:
     return peak
 
 
-@pytest.mark.parametrize("stalls", ["write:delay_enter=5s:when=40", "syncfs:delay_enter=5s:when=1"])
+@pytest.mark.parametrize(
+    ("stalls", "durability"),
+    [
+        ("write:delay_enter=5s:when=40", "batch"),
+        ("syncfs:delay_enter=5s:when=1", "batch"),
+        ("fsync,fdatasync:delay_enter=5s:when=10", "file"),
+    ],
+    ids=["write", "barrier", "sync of each file"],
+)
 # Where requests are sent ahead, some of those behind a large body are sent twice: small ones show that none else is.
 @pytest.mark.parametrize(("size", "pipeline"), [(20_000, "auto"), (2_000_000, "off")])
 def test_while_the_disk_stands_still_no_request_times_out_and_memory_stays_flat(
-    shoal: Command, service: Service, tmp_path: Path, stalls: str, size: int, pipeline: str
+    shoal: Command, service: Service, tmp_path: Path, stalls: str, durability: str, size: int, pipeline: str
 ) -> None:
     count = TOTAL // size
     log, accesses = tmp_path / "strace", tmp_path / "accesses"
     server = service(synthetic=f"{count}:{size}", access_log=accesses)
     # Several batches, and not so fast that all of it has arrived when the disk stands still.
-    options = ("--timeout", "1", "--memory", BUDGET, "--limit-rate", "30MB", "--pipeline", pipeline, "--json")
+    options = ("--timeout", "1", "--memory", BUDGET, "--limit-rate", "30MB", "--pipeline", pipeline)
+    options += ("--durability", durability, "--json")
 
     run = shoal.under(*traced(log, stalls)).start("copy", server.url, "out", *options)
     peak = peak_until_end(run)
