@@ -40,8 +40,7 @@ OPTIONS = [
 ]
 OBJECTS = numbered(60)
 BAD = dict.fromkeys(("away", "gone", "planted", "tattle", "malformed"), b"in the end")
-# The beginning of a page that cannot be read is quoted, so what is secret stands further behind.
-CUT_PAGE = b'{"FileNames": ["%s"], "NextMarker": "%s' % (b"n" * 100, MARKER.encode())
+CUT_PAGE = b'{"NextMarker": "%s' % MARKER.encode()
 
 
 def assert_nothing_shows(*texts: str) -> None:

@@ -1,5 +1,6 @@
 //! What one page of a listing says: names, objects with names, the place of the next page, what is left out.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -59,6 +60,27 @@ fn a_page_with_a_next_one_in_its_header_does_not_end_the_listing() {
     }
     let last = r#"<http://x/?page=1>; rel="prev"; title="rel=next.""#;
     assert!(copy(&serve_linked(last), array("NextMarker"), 2).0.report.complete);
+}
+
+#[test]
+fn a_page_that_came_encoded_is_decoded_or_refused() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&page(&["a", "b"])).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let encoded = |encoding: &'static str, body: Vec<u8>| {
+        serve(move |asked, stream| match asked.name() {
+            Some(name) => plain(stream, name),
+            None => with_fields(stream, "200 OK", &format!("Content-Encoding: {encoding}\r\n"), &body),
+        })
+    };
+    let (outcome, found) = copy(&encoded("gzip", gzip.clone()), ListGetOptions::default(), 2);
+    assert!(outcome.report.complete, "{:?}", outcome.error);
+    assert_eq!(names_of(&found), ["a", "b"]);
+    for (encoding, body, says) in [("br", gzip.clone(), "\"br\""), ("gzip", gzip[..20].to_vec(), "its end is missing")]
+    {
+        let error = copy(&encoded(encoding, body), ListGetOptions::default(), 2).0.error.expect(encoding);
+        assert!(error.kind() == Kind::Listing && error.line().contains(says), "{}", error.line());
+    }
 }
 
 #[test]

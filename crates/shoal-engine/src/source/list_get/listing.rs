@@ -160,7 +160,12 @@ impl Pages {
         })?;
         self.check(&head, place)?;
         let (close, links_on) = (head.close, head.links_on);
-        match open.body(head, PAGE_MAX).await? {
+        let body = open.body(head, PAGE_MAX).await.map_err(|error| match error.kind() {
+            Kind::Unsupported | Kind::TooLarge => error.into_kind(Kind::Listing), // of its encoding
+            Kind::Integrity => self.once_more(error.into_kind(Kind::Listing)),
+            _ => error,
+        });
+        match body? {
             Some(json) => {
                 self.kept.put((!close).then_some(open));
                 Ok((json, links_on))
@@ -173,12 +178,7 @@ impl Pages {
     fn check(&self, head: &Head, place: &Place) -> Result<()> {
         let status = head.status;
         let error = match status {
-            200 => match &head.encoding {
-                None => return Ok(()),
-                Some(encoding) => {
-                    Error::new(Kind::Listing, format!("the page is encoded as {encoding}, which was not asked for"))
-                }
-            },
+            200 => return Ok(()),
             429 | 503 => Error::new(Kind::Throttled, format!("the service asks to slow down ({status})")),
             408 | 500..=599 => Error::new(Kind::ServerError, format!("the service answered {status}")),
             401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))

@@ -24,6 +24,8 @@ const SEEN_MAX: usize = 65_536;
 const TOKEN_MAX: usize = 16 << 10;
 /// Objects within objects in which a place to go on at is looked for.
 const DEPTH_MAX: usize = 4;
+/// Bytes that are shown of a page which is none.
+const BEGINNING_MAX: usize = 16;
 /// Fields of a page that are named where the right one is not among them.
 const SHOWN_MAX: usize = 12;
 /// What stands in the names of fields that say where a listing goes on.
@@ -70,7 +72,6 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
                 .hint("name the field that holds the names with --names-field; of a list of objects, 'data[].id'"))
         }
         Err(e) => {
-            let begin = escape(&json[..json.len().min(60)]);
             let hint = match json.trim_ascii_start().first() {
                 Some(b'[') => {
                     "an array of names is read with --names-field '[]', one of objects with --names-field '[].id'"
@@ -79,10 +80,17 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
                     "is this the listing? its path is given with --list-path; of a list of objects, the field with --names-field 'data[].id'"
                 }
             };
-            let why = format!("the page is not a JSON object of names: {e}; it begins \"{begin}\"");
+            let why = format!("the page is not a JSON object of names: {e}; it begins \"{}\"", beginning(json));
             Err(Error::new(Kind::Listing, why).hint(hint))
         }
     }
+}
+
+/// What shows whether it is HTML, JSON or words, and no more: a page can have markers in it, and what was sent.
+fn beginning(page: &[u8]) -> String {
+    let most = if page.starts_with(b"{") || page.starts_with(b"[") { 1 } else { BEGINNING_MAX };
+    let shows = |byte: &&u8| byte.is_ascii_alphabetic() || b"<!{[".contains(byte);
+    page.iter().take(most).take_while(shows).map(|&byte| char::from(byte)).collect()
 }
 
 /// Reads a page that is an array, and so has no field for a next one.
@@ -435,6 +443,20 @@ mod tests {
             "{\"FileNames\":[\"a\"",
         ] {
             assert_eq!(page(json), Err(Kind::Listing), "{json}");
+        }
+    }
+
+    #[test]
+    fn of_what_is_no_page_no_more_is_shown_than_what_it_may_be() {
+        for (page, shown) in [
+            ("<!DOCTYPE html><p>/list?key=secret", "<!DOCTYPE"),
+            ("{\"NextMarker\":\"secret", "{"),
+            ("[secret", "["),
+            ("Unauthorized: secret", "Unauthorized"),
+            ("\u{1f}\u{8b}", ""),
+        ] {
+            let error = parse(page.as_bytes(), &ListGetOptions::default()).unwrap_err();
+            assert!(error.why().ends_with(&format!("it begins \"{shown}\"")), "{}", error.why());
         }
     }
 }
