@@ -50,8 +50,8 @@ def test_while_the_disk_stands_still_no_request_times_out_and_memory_stays_flat(
     log, accesses = tmp_path / "strace", tmp_path / "accesses"
     server = service(synthetic=f"{count}:{size}", access_log=accesses)
     # Several batches, and not so fast that all of it has arrived when the disk stands still.
-    options = ("--timeout", "1", "--memory", BUDGET, "--limit-rate", "30MB", "--pipeline", pipeline)
-    options += ("--durability", durability, "--json")
+    limits = ("--timeout", "1", "--memory", BUDGET, "--limit-rate", "30MB")
+    options = (*limits, "--pipeline", pipeline, "--durability", durability, "--json")
 
     run = shoal.under(*traced(log, stalls)).start("copy", server.url, "out", *options)
     peak = peak_until_end(run)

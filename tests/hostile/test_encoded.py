@@ -152,8 +152,27 @@ def test_an_encoded_bomb_is_a_failure_and_costs_no_memory(shoal_command: Shoal, 
     assert outcome.peak < MEMORY
 
 
-def test_an_encoded_page_of_the_listing_is_still_refused(shoal_command: Shoal, fault_server: MakeServer) -> None:
-    server = fault_server({})
-    server.on_list(faults.status(200, gzip.compress(b'{"FileNames": []}'), {"Content-Encoding": "gzip"}))
+def test_an_encoded_page_of_the_listing_is_decoded_or_refused(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    server = fault_server({"a": b"1"})
+    server.on_list(faults.status(200, gzip.compress(b'{"FileNames": ["a"]}'), {"Content-Encoding": "gzip"}))
     server.start()
-    assert_stopped(shoal_command.copy(server), "listing", "gzip")
+    assert_arrived(shoal_command.copy(server), {"a": b"1"})
+    other = fault_server({"a": b"1"})
+    other.on_list(faults.status(200, b'{"FileNames": ["a"]}', {"Content-Encoding": "br"}))
+    other.start()
+    shoal_command.out = shoal_command.directory / "other"
+    assert_stopped(shoal_command.copy(other), "listing", "br")
+
+
+def test_one_encoding_upon_another_is_refused_in_two_fields_too(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    server = fault_server(numbered(3))
+    twice = gzip.compress(gzip.compress(b"object"))
+
+    async def in_two_fields(exchange: Exchange) -> None:
+        head = exchange.head(200, {"Content-Length": str(len(twice)), "Content-Encoding": "gzip"})
+        await exchange.send(head.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + twice)
+
+    server.names = [*server.objects, "twice"]
+    server.on_object("twice", in_two_fields)
+    server.start()
+    assert_arrived(shoal_command.copy(server), numbered(3), {"twice": "unsupported"})

@@ -25,10 +25,22 @@ async def login_with_a_token(exchange: Exchange) -> None:
     await exchange.answer(200, b"<html>%d</html>" % len(exchange.server.requests), HTML)
 
 
+async def login_that_leads_back(exchange: Exchange) -> None:
+    """A page as long as the name that was asked for."""
+    await exchange.answer(200, b'<a href="/login?next=%s">' % (exchange.request.name or "").encode(), HTML)
+
+
+async def login_of_unknown_length(exchange: Exchange) -> None:
+    """A page in chunks."""
+    await exchange.send(exchange.head(200, {"Transfer-Encoding": "chunked", **HTML}) + b"6\r\n<html>\r\n0\r\n\r\n")
+
+
 WAYS = {
     "403": FORBIDDEN,
     "login page": LOGIN,
     "login page, never the same": login_with_a_token,
+    "login page that leads back": login_that_leads_back,
+    "login page in chunks": login_of_unknown_length,
     "redirect elsewhere": faults.redirect(302, "http://login.example/"),
 }
 
@@ -73,7 +85,7 @@ def test_a_command_that_is_run_again_too_early_saves_no_page(
 
     assert tree(again.out) == arrived
     if fault is LOGIN:
-        assert_stopped(again, "credentials", "same html page", manifest=objects)
+        assert_stopped(again, "credentials", "an html page whatever is asked for", manifest=objects)
     else:
         # Of a service that has given nothing so far each refusal is a failure of its own, which can be tried again.
         assert again.code == 1

@@ -68,6 +68,8 @@ kinds! {
     ReadFailed = "read-failed": Object,
     /// The bytes are not the ones that were promised.
     Integrity = "integrity": Object,
+    /// Answers came in another order than their requests: objects that are written may be others.
+    OutOfOrder = "out-of-order": Object,
     /// A directory stands where the file should go, or a file where a directory should.
     NameConflict = "name-conflict": Object,
     /// This run has written an object of this name before, and its source should hold each name once: the first stays.

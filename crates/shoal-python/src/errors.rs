@@ -14,7 +14,7 @@ fn object_class(kind: Kind) -> &'static str {
         Kind::Vanished => "NotFoundError",
         Kind::Forbidden | Kind::Denied => "PermissionDeniedError",
         Kind::UnsafeName => "UnsafeNameError",
-        Kind::Integrity | Kind::ShortBody => "IntegrityError",
+        Kind::Integrity | Kind::OutOfOrder | Kind::ShortBody => "IntegrityError",
         _ => "ObjectError",
     }
 }

@@ -167,6 +167,9 @@ impl Reading<'_> {
                 }
             }
             16 if name.eq_ignore_ascii_case(request_id::FIELD) => {
+                if request_id::is_of_another(value, self.id) {
+                    return Err(broken("the answer to another request".to_owned()));
+                }
                 self.echo = match self.echo {
                     Echo::Missing if self.id.is_empty() => Echo::Missing,
                     Echo::Missing if value == self.id => Echo::Right,
@@ -174,7 +177,9 @@ impl Reading<'_> {
                 };
             }
             16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
-                self.encoding = Some(escape(value));
+                // One upon the other, in this order.
+                let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
+                self.encoding = Some(before + &escape(value));
             }
             12 if name.eq_ignore_ascii_case("content-type") => {
                 let essence = value.trim_ascii_start().get(..HTML.len());
@@ -184,8 +189,9 @@ impl Reading<'_> {
                 }
             }
             4 if name.eq_ignore_ascii_case("link") => {
-                let rel = String::from_utf8_lossy(value).to_ascii_lowercase().replace(['"', ' '], "");
-                self.links_on |= rel.split([';', ',']).any(|part| part == "rel=next");
+                let links = String::from_utf8_lossy(value).to_ascii_lowercase().replace('"', " ");
+                let mut rels = links.split([';', ',']).filter_map(|part| part.trim_start().strip_prefix("rel="));
+                self.links_on |= rels.any(|rel| rel.split_ascii_whitespace().any(|one| one == "next"));
             }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
                 self.location = Some(Location(value.trim_ascii().to_vec()));

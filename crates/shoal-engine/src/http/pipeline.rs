@@ -350,7 +350,19 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
         if self.client.pipelining.wrong(self.answers) {
             self.exchange.note(&format!("requests are sent one at a time now: {}", error.why()));
         }
-        if own && let Some(first) = self.unanswered.pop_front() {
+        // Without ids nothing but the order says which answer is which.
+        let doubt = self.samples.is_some();
+        if (own || doubt)
+            && let Some(first) = self.unanswered.pop_front()
+        {
+            let error = match doubt {
+                true => self
+                    .client
+                    .pipelining
+                    .samples
+                    .disorder(&format!("requests were sent ahead, and then {}", error.why())),
+                false => error,
+            };
             self.exchange.failed(first, error);
         }
         self.alone.extend(self.unanswered.drain(..).map(Alone::new));

@@ -11,6 +11,9 @@ pub(crate) const FIELD: &str = "Shoal-Request-Id";
 /// 32 digits, a dash, and a counter of at most 20.
 const LONGEST: usize = 53;
 
+/// The part of an id that all of a connection have.
+const RANDOM: usize = 33;
+
 /// The ids of one connection.
 pub(super) struct RequestIds {
     id: [u8; LONGEST],
@@ -56,6 +59,11 @@ impl RequestIds {
         self.id[33..33 + length].copy_from_slice(&digits[at..]);
         &self.id[..33 + length]
     }
+}
+
+/// Whether an answer has the id of another request of the same connection. No cache replays that.
+pub(super) fn is_of_another(value: &[u8], id: &[u8]) -> bool {
+    id.len() > RANDOM && value != id && value.starts_with(&id[..RANDOM])
 }
 
 /// What an answer says of the request it is for.

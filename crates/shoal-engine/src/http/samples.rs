@@ -59,13 +59,15 @@ impl Samples {
 
     /// It is not the same: the failure of the object. No other is taken; nothing is sent ahead any more.
     pub fn differs(&self) -> Error {
-        let count = self.since.load(Relaxed);
+        self.disorder("asked for alone, its bytes are not those that came pipelined: the service answers out of order, or the object has changed")
+    }
+
+    /// The failure that stands for all objects that may be others. Trying it alone again mends none of them.
+    pub fn disorder(&self, why: &str) -> Error {
         let since = self.good().map_or_else(String::new, |time| format!(" since {}", httpdate::fmt_http_date(time)));
-        let why = format!(
-            "asked for alone, its bytes are not those that came pipelined: the service answers out of order, or the object has changed. \
-             Each of about {count} objects written{since} may hold the bytes of another: copy them again to an empty destination with --pipeline off"
-        );
-        Error::new(Kind::Integrity, why)
+        let what = format!("objects written{since} may hold the bytes of others");
+        let why = format!("{why}; {what}: fetch all of them again with --again --pipeline off");
+        Error::new(Kind::OutOfOrder, why)
     }
 
     fn good(&self) -> std::sync::MutexGuard<'_, Option<SystemTime>> {

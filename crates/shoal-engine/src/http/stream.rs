@@ -83,7 +83,7 @@ pub(super) enum Behind {
     Nothing,
     /// The end of the connection.
     End,
-    /// An answer to nothing: many a server says 408 before it closes.
+    /// An answer that is a refusal, to nothing: many a server says 408 before it closes.
     Answer,
     /// Other bytes: the answer may have been longer than it said.
     Bytes,
@@ -93,6 +93,7 @@ impl Behind {
     /// What these bytes are, of which there is one at least.
     pub fn of(bytes: &[u8]) -> Behind {
         // Shorter than that, they may be the end of a body as well.
-        if bytes.starts_with(BEGIN) { Behind::Answer } else { Behind::Bytes }
+        let is_refusal = bytes.get(9).is_none_or(|digit| matches!(digit, b'4' | b'5'));
+        if bytes.starts_with(BEGIN) && is_refusal { Behind::Answer } else { Behind::Bytes }
     }
 }

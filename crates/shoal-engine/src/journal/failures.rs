@@ -127,7 +127,8 @@ impl Journal {
     /// good deferred ones; the last one's id if there may be more.
     fn forget_some(&self, connection: &Connection, fate: Fate, after: i64) -> Result<(u64, Option<i64>), Trouble> {
         let which = match fate {
-            Fate::Failed => "due_ms IS NULL",
+            // Where answers came out of order, others may be wrong too: that this one is right then must not hide it.
+            Fate::Failed => "due_ms IS NULL AND kind <> 'out-of-order'",
             Fate::Deferred => "due_ms IS NOT NULL AND (tries > 0 OR tried_ms > 0)",
         };
         let sql = format!(

@@ -82,6 +82,10 @@ impl Directory {
         // O_NONBLOCK: one that has become a named pipe must not make this wait for its writer.
         let file = self.open_beneath(path, OFlags::NONBLOCK | OFlags::NOCTTY).map_err(refusal)?;
         let mut found = OpenFile { file, stat, opened };
+        // Below /proc there are files that say they are empty, and are not.
+        if found.size() == 0 && !found.read(0, 1).map_err(|_| READ_FAILED)?.is_empty() {
+            return Err(READ_FAILED);
+        }
         // What is read at once is compared with this look when it has been read.
         if found.size() > WHOLE_MAX {
             found.stat = rustix::fs::fstat(&found.file).map_err(|_| READ_FAILED)?;
@@ -246,16 +250,30 @@ fn refusal(errno: Errno) -> Refusal {
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
             (StatusCode::SERVICE_UNAVAILABLE, "too many files are open; try again")
         }
-        Errno::IO => READ_FAILED,
+        // A file that another process has leased, a network file system that does not answer.
+        Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the object cannot be opened at the moment; try again")
+        }
         // Missing, a link, a directory on the way that is none, a socket, too long: no such object.
-        _ => NOT_FOUND,
+        Errno::NOENT
+        | Errno::NOTDIR
+        | Errno::ISDIR
+        | Errno::LOOP
+        | Errno::XDEV
+        | Errno::NXIO
+        | Errno::NODEV
+        | Errno::NAMETOOLONG
+        | Errno::INVAL
+        | Errno::OPNOTSUPP => NOT_FOUND,
+        _ => READ_FAILED,
     }
 }
 
-/// Inode and time of birth: they stay when the service is restarted, the file system mounted again or the machine
-/// rebooted, which the number of a device does not. Roots of file systems share inodes, but were born at different times;
-/// only where the file system does not say when, the device tells them apart.
+/// File system, inode and time of birth: they stay when the service is restarted, and mostly when the machine is; where
+/// not, a listing that is gone on with is refused. Roots of file systems share inodes, and those that were made in the same
+/// second a time of birth too. A copy of a whole file system cannot be told from it.
 fn identity(root: &OwnedFd) -> io::Result<u64> {
+    let system = rustix::fs::fstatvfs(root)?.f_fsid;
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let found = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, wanted)?;
     let (second, third) = if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME) {
@@ -263,7 +281,7 @@ fn identity(root: &OwnedFd) -> io::Result<u64> {
     } else {
         (u64::from(found.stx_dev_major), u64::from(found.stx_dev_minor))
     };
-    let bytes: Vec<u8> = [found.stx_ino, second, third].into_iter().flat_map(u64::to_le_bytes).collect();
+    let bytes: Vec<u8> = [system, found.stx_ino, second, third].into_iter().flat_map(u64::to_le_bytes).collect();
     Ok(xxhash_rust::xxh3::xxh3_64(&bytes))
 }
 

@@ -30,8 +30,13 @@ fn a_page_that_looks_as_if_the_listing_went_on_does_not_end_it() {
         (&[r#"{"FileNames":["a"],"nextMarker":"x"}"#], "nextMarker"),
         (&[r#"{"next":"500","FileNames":["a"]}"#], "next"),
         (&[r#"{"FileNames":["a"],"NextMarker":"","cursor":7}"#], "cursor"),
-        (&[r#"{"FileNames":["a"],"paging":{"cursors":{"after":"x","next":"y"}}}"#], "paging.cursors.next"),
+        (&[r#"{"FileNames":["a"],"paging":{"cursors":{"before":"x","next":"y"}}}"#], "paging.cursors.next"),
         (&[r#"{"FileNames":["a"],"has_more":true}"#], "has_more"),
+        (&[r#"{"FileNames":["a"],"_links":{"next":{"href":"x"}}}"#], "_links.next"),
+        (&[r#"{"FileNames":["a"],"next":["x"]}"#], "next"),
+        (&[r#"{"FileNames":["a"],"offset":"itr1/rec2"}"#], "offset"),
+        (&[r#"{"FileNames":["a"],"page":{"next":"3","next":null}}"#], "page.next"),
+        (&[r#"{"FileNames":["a"],"links":[{"rel":["next"],"href":"x"}]}"#], "links"),
         (&[r#"{"FileNames":["a"],"links":[{"rel":"self","href":"x"},{"rel":"next","href":"y"}]}"#], "links"),
     ] {
         let (error, _) = listed(page, ListGetOptions::default());
@@ -52,7 +57,11 @@ fn a_page_with_a_next_one_in_its_header_does_not_end_the_listing() {
         })
     };
     let array = |next: &str| ListGetOptions { names_field: "[]".to_owned(), ..next_field(next) };
-    for link in [r#"<http://x/?page=2>; rel="next", <http://x/?page=9>; rel="last""#, "<?page=2>; title=x; REL=next"] {
+    for link in [
+        r#"<http://x/?page=2>; rel="next", <http://x/?page=9>; rel="last""#,
+        "<?page=2>; title=x; REL=next",
+        r#"<?p=2>; rel="last next""#,
+    ] {
         let (outcome, _) = copy(&serve_linked(link), array("NextMarker"), 2);
         let error = outcome.error.expect(link);
         assert!(error.line().contains("may not be the last: its header Link names the next"), "{}", error.line());
@@ -60,6 +69,20 @@ fn a_page_with_a_next_one_in_its_header_does_not_end_the_listing() {
     }
     let last = r#"<http://x/?page=1>; rel="prev"; title="rel=next.""#;
     assert!(copy(&serve_linked(last), array("NextMarker"), 2).0.report.complete);
+}
+
+#[test]
+fn what_stands_beside_nested_names_does_not_end_the_listing_either() {
+    let names = |field: &str| ListGetOptions { names_field: field.to_owned(), ..ListGetOptions::default() };
+    for (page, field, more) in [
+        (&[r#"{"result":{"nextCursor":"x","files":["a"]}}"#], "result.files", "nextCursor"),
+        (&[r#"{"result":{"files":[{"n":"a"}],"IsTruncated":true}}"#], "result.files[].n", "IsTruncated"),
+    ] {
+        let error = listed(page, names(field)).0.expect(field);
+        assert!(error.contains(&format!("its field \"{more}\" looks like")), "{error}");
+    }
+    let of_an_object = &[r#"{"data":[{"id":"a","next":"b","token":"x"}]}"#];
+    assert_eq!(listed(of_an_object, names("data[].id")), (None, vec!["a".to_owned()]));
 }
 
 #[test]
@@ -87,7 +110,9 @@ fn a_page_that_came_encoded_is_decoded_or_refused() {
 fn a_last_page_ends_the_listing_whatever_says_nothing_in_it() {
     for page in [
         &[r#"{"FileNames":["a"],"IsTruncated":false,"next":null,"cursor":"","more":0,"links":{"next":null}}"#],
-        &[r#"{"FileNames":["a"],"tokens":[1,2],"links":[{"rel":"prev"},{"next":1},3],"count":1000,"took":{"ms":5}}"#],
+        &[
+            r#"{"FileNames":["a"],"tokens":[1,2],"links":[{"rel":"prev"},{"next":1},3],"count":1000,"took":{"ms":5},"offset":200,"next":[]}"#,
+        ],
     ] {
         assert_eq!(listed(page, ListGetOptions::default()), (None, vec!["a".to_owned()]));
     }
@@ -194,22 +219,32 @@ fn objects_get_the_names_that_the_pattern_makes_of_theirs() {
 }
 
 #[test]
-fn what_the_service_says_it_left_out_is_a_failure_or_a_note() {
+fn what_the_service_says_it_left_out_is_a_failure() {
     let whole = r#"{"FileNames":["a"],"LeftOut":"7"}"#; // another service's field
     let (url, _) = serve_pages(|_| whole.as_bytes().to_vec());
     assert!(copy(&url, ListGetOptions::default(), 2).0.report.complete);
 
-    let left_out = r#"{"FileNames":["a"],"LeftOut":{"Names":3,"Directories":2}}"#;
-    let (url, _) = serve_pages(|_| left_out.as_bytes().to_vec());
+    let left_out = [
+        r#"{"FileNames":["a"],"NextMarker":"1","LeftOut":{"Directories":2}}"#,
+        r#"{"FileNames":["b"],"LeftOut":{"Names":1,"Directories":0}}"#,
+    ];
+    let (url, _) = serve_pages(move |number| left_out[number].as_bytes().to_vec());
     let options = ListGetOptions { name: "{name}.x".to_owned(), ..ListGetOptions::default() };
     let (outcome, found) = copy(&url, options, 2);
-    assert_eq!(names_of(&found), ["a.x"]);
+    assert_eq!(names_of(&found), ["a.x", "b.x"]);
     let report = outcome.report;
-    assert_eq!((report.run.listed, report.run.written, report.run.failed), (2, 1, 1));
-    let failure = &report.failures[0];
-    assert_eq!(failure.kind, "read-failed");
-    assert!(String::from_utf8_lossy(&failure.name).starts_with("2 directories"), "{failure:?}");
-    assert!(report.notes.iter().any(|note| note.contains("no UTF-8") && note.ends_with(": 3")), "{:?}", report.notes);
+    assert_eq!((report.run.listed, report.run.written, report.run.failed), (4, 2, 2));
+    let mut failed = report.failures.iter().map(|failure| {
+        assert_eq!(failure.kind, "read-failed");
+        String::from_utf8_lossy(&failure.name).into_owned()
+    });
+    assert!(failed.any(|name| name == "2 directories that the service could not list"));
+    assert!(report.failures.iter().any(|one| *one.name == *b"1 file with a name that the service could not list"));
+
+    for broken in [r#"{"Names":-1}"#, r#"{"Directories":"3"}"#, r#"{"Directories":1e30}"#, r#"{"Names":1,"Names":0}"#] {
+        let (url, _) = serve_pages(move |_| format!(r#"{{"FileNames":["a"],"LeftOut":{broken}}}"#).into_bytes());
+        assert_eq!(copy(&url, ListGetOptions::default(), 2).0.error.expect(broken).kind(), Kind::Listing);
+    }
 }
 
 #[test]

@@ -32,11 +32,13 @@ impl Encoded {
         self.bytes.extend_from_slice(name);
     }
 
-    /// Appends what stands for directories that the service could not list. It will be a failure of this name.
-    pub fn push_left_out(&mut self, directories: u64) {
-        let what = if directories == 1 { "directory" } else { "directories" };
-        let name = format!("{directories} {what} that the service could not list");
-        self.push(&[LEFT_OUT, name.as_bytes()].concat(), false);
+    /// Appends what stands for so many (directories, say) that the service could not list. It will be a failure of this name.
+    pub fn push_left_out(&mut self, count: u64, [one, many]: [&str; 2]) {
+        let what = if count == 1 { one } else { many };
+        let name = format!("{count} {what} that the service could not list");
+        if count > 0 {
+            self.push(&[LEFT_OUT, name.as_bytes()].concat(), false);
+        }
     }
 
     /// What is the same for the same names in any order; `None` when there are none.

@@ -70,8 +70,8 @@ impl Row {
 pub(super) enum Suspicion {
     /// Refused, where others came.
     Refused,
-    /// HTML, where others were none. Its length, if it was the first answer of all.
-    Page { first: Option<u64> },
+    /// HTML, where others were none, or as the first answer of all.
+    Page { first: bool },
 }
 
 /// What an answer with status 200 is.
@@ -110,14 +110,14 @@ impl Doubt {
         if self.has_known.load(Relaxed) {
             let is_page = !has_pages && !says_html(entry.name) && !says_html(entry.locator);
             return match self.pages.goes_on() {
-                true => Came::Doubtful { suspicion: Suspicion::Page { first: None }, is_page },
+                true => Came::Doubtful { suspicion: Suspicion::Page { first: false }, is_page },
                 false if is_page => Came::Page,
                 false => Came::Object,
             };
         }
-        match head.length().filter(|_| !has_pages) {
-            Some(length) => Came::Doubtful { suspicion: Suspicion::Page { first: Some(length) }, is_page: false },
-            None => Came::Object,
+        match has_pages {
+            false => Came::Doubtful { suspicion: Suspicion::Page { first: true }, is_page: false },
+            true => Came::Object,
         }
     }
 
@@ -130,36 +130,33 @@ impl Doubt {
     /// Asks for something with a known answer. The error that stops the run, if the service has stopped giving objects;
     /// `name` is the first object that was held back.
     pub async fn check(&self, service: &Service, suspicion: Suspicion, name: &[u8]) -> Option<Error> {
-        let first = match suspicion {
-            Suspicion::Page { first } => first,
-            Suspicion::Refused => None,
-        };
+        let first = suspicion == Suspicion::Page { first: true };
         let probe = match first {
-            Some(_) => made_up_name(),
-            None => self.known.lock().unwrap_or_else(|e| e.into_inner()).clone()?,
+            true => made_up_name(),
+            false => self.known.lock().unwrap_or_else(|e| e.into_inner()).clone()?,
         };
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
         let head = ask(&service.client, &mut Kept::default(), idle, b"", target).await.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
-            (Some(length), refused) => refused.is_none() && head.is_html && head.length() == Some(length),
-            (None, None) => head.is_html,
-            (None, Some(error)) => matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer | Kind::Credentials),
+            (true, refused) => refused.is_none() && head.is_html,
+            (false, None) => head.is_html,
+            (false, Some(error)) => matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer | Kind::Credentials),
         });
         if !guilty {
             match (suspicion, first) {
                 (Suspicion::Refused, _) => self.refused.was_innocent(),
-                (_, None) => self.pages.was_innocent(),
-                (_, Some(_)) => self.has_pages.store(true, Relaxed),
+                (_, false) => self.pages.was_innocent(),
+                (_, true) => self.has_pages.store(true, Relaxed),
             }
-            if first.is_none() && head.is_some_and(|head| matches!(head.status, 404 | 410)) {
+            if !first && head.is_some_and(|head| matches!(head.status, 404 | 410)) {
                 self.has_known.store(false, Relaxed); // deleted meanwhile: the next one that comes will do
             }
             return None;
         }
         let status = head.map_or(0, |head| head.status);
-        Some(stopped(suspicion, first.is_some(), status, name, &probe))
+        Some(stopped(suspicion, first, status, name, &probe))
     }
 }
 
@@ -172,8 +169,7 @@ fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], p
             )
         }
         Suspicion::Page { .. } if nothing_came => {
-            "the service answers with the same HTML page whatever is asked for, also for a name that was made up"
-                .to_owned()
+            "the service answers with an HTML page whatever is asked for, also for a name that was made up".to_owned()
         }
         Suspicion::Page { .. } => format!(
             "the service answers with an HTML page since this object, now also for \"{probe}\", which was none before"

@@ -241,8 +241,8 @@ impl Exchange for Jobs<'_> {
 
 /// What became of objects that the service says it could not list.
 fn left_out() -> Error {
-    let why = "the service could not read them when this listing was made: what lies in them is not copied";
-    Error::new(Kind::ReadFailed, why).hint("mend it there, start the service again, and list anew with --again")
+    let why = "what it cannot read, or has a name that is no UTF-8 or too long, is not copied: mend it there and list anew with --again";
+    Error::new(Kind::ReadFailed, why)
 }
 
 fn meta(head: &Head, size: Option<u64>) -> ObjectMeta {

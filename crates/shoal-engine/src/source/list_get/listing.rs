@@ -1,7 +1,6 @@
 //! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::cut::Cut;
@@ -98,11 +97,9 @@ impl Pages {
         (self.from_journal, self.unread) = (false, 0);
         if page.next.is_none() {
             self.check_end(&place, page.more.take(), links_on)?;
-            if page.left_out.directories > 0 {
-                page.names.push_left_out(page.left_out.directories);
-            }
-            self.service.unnamed.store(page.left_out.names, Relaxed);
         }
+        page.names.push_left_out(page.left_out.directories, ["directory", "directories"]);
+        page.names.push_left_out(page.left_out.names, ["file with a name", "files with names"]);
         if let Some(next) = &page.next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
         {
@@ -134,9 +131,11 @@ impl Pages {
         let is_echo = |value: &Option<String>| value.is_some() && *value == place.token;
         let (what, hint) = match more.filter(|(_, value)| !is_echo(value)) {
             _ if has_worked || options.says_no_next() => return Ok(()),
-            Some((field, _)) => {
+            Some((field, value)) => {
                 let field = escape(field.as_bytes());
-                let hint = format!("say which field that is with --next-field {field}, or");
+                // Of one that is no text or number, or lies within another, the name would not do.
+                let which = if value.is_some() && !field.contains('.') { &field } else { "FIELD" };
+                let hint = format!("say which field holds the place of the next page with --next-field {which}, or");
                 (format!("its field \"{field}\" looks like the place of the next"), hint)
             }
             None if links_on => {

@@ -15,7 +15,6 @@ mod page;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use self::cut::LocalName;
@@ -100,8 +99,6 @@ struct Service {
     expect_type: Option<globset::GlobMatcher>,
     local_name: LocalName,
     doubt: doubt::Doubt,
-    /// Files that the service could not list, since no JSON text can hold their names.
-    unnamed: AtomicU64,
 }
 
 impl Service {
@@ -166,8 +163,8 @@ impl ListGet {
             wants_type: expect_type.is_some(),
             remarks: Arc::default(),
         };
-        let (doubt, unnamed) = (doubt::Doubt::default(), AtomicU64::new(0));
-        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt, unnamed })))
+        let doubt = doubt::Doubt::default();
+        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt })))
     }
 }
 
@@ -252,14 +249,7 @@ impl Source for ListGet {
 
     fn remarks(&self) -> Vec<String> {
         let client = &self.0.client;
-        let mut remarks: Vec<String> = client.pipelining.remark().map(str::to_owned).into_iter().collect();
-        remarks.extend(client.remarks.notes());
-        let unnamed = self.0.unnamed.load(Relaxed);
-        if unnamed > 0 {
-            let why = "their names are no UTF-8 or too long";
-            remarks.push(format!("files that the service left out, since {why}: {unnamed}"));
-        }
-        remarks
+        client.pipelining.remark().map(str::to_owned).into_iter().chain(client.remarks.notes()).collect()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -3,7 +3,7 @@
 //! Not here: what becomes of the names (`cut.rs`).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::Deserialize;
@@ -22,14 +22,17 @@ const SEEN_MAX: usize = 65_536;
 
 /// Longest token, in bytes: each partition and the journal carry one.
 const TOKEN_MAX: usize = 16 << 10;
-/// Objects within objects in which a place to go on at is looked for.
-const DEPTH_MAX: usize = 4;
+/// Objects within objects in which a place to go on at is looked for, and the longest such object in bytes.
+const DEPTH_MAX: usize = 8;
+const NESTED_MAX: usize = 1 << 20;
 /// Bytes that are shown of a page which is none.
 const BEGINNING_MAX: usize = 16;
 /// Fields of a page that are named where the right one is not among them.
 const SHOWN_MAX: usize = 12;
 /// What stands in the names of fields that say where a listing goes on.
-const GOES_ON: [&str; 7] = ["next", "token", "cursor", "marker", "continu", "truncat", "more"];
+const GOES_ON: [&str; 9] = ["next", "token", "cursor", "marker", "continu", "truncat", "more", "scroll", "bookmark"];
+/// Fields that say so where they hold text. As numbers they say where this page is.
+const TEXT_GOES_ON: [&str; 2] = ["after", "offset"];
 
 /// What a page says.
 #[derive(Debug, PartialEq, Eq)]
@@ -183,47 +186,84 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 }
             } else {
                 let value: &RawValue = map.next_value()?;
-                if *field == *"LeftOut" {
-                    found.left_out = serde_json::from_str(value.get()).unwrap_or_default();
+                if *field == *"LeftOut" && value.get().starts_with('{') {
+                    found.left_out = serde_json::from_str(value.get()).map_err(M::Error::custom)?;
                 } else if found.more.is_none() {
                     found.more = goes_on(&field, value.get(), DEPTH_MAX);
                 }
             }
         }
+        found.more = found.more.or(names.more);
         found.names = names.reached.then_some(names.names);
         found.next = next.into_iter().flatten().flatten().next();
         Ok(found)
     }
 }
 
-/// The field, or one below it, that looks as if the listing went on, and its value.
+/// The field, or one below it, that looks as if the listing went on, and its value if that can be a token.
 fn goes_on(field: &str, value: &str, depth: usize) -> Option<(String, Option<String>)> {
-    if value.starts_with('{') {
-        let below = depth.checked_sub(1).filter(|_| value.len() <= TOKEN_MAX)?;
-        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value).ok()?;
-        let found = fields.into_iter().find_map(|(name, value)| goes_on(&name, value.get(), below))?;
+    let name = field.to_ascii_lowercase();
+    if matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"" | "{}" | "[]") {
+        return None;
+    }
+    if value.starts_with(['{', '[']) {
+        if name == "next" || value.starts_with('[') && links_on(value) {
+            return Some((field.to_owned(), None));
+        }
+        let below = depth.checked_sub(1).filter(|_| value.len() <= NESTED_MAX && value.starts_with('{'))?;
+        let fields: Nested<'_> = serde_json::from_str(value).ok()?;
+        let found = fields.0.into_iter().find_map(|(name, value)| goes_on(&name, value.get(), below))?;
         return Some((format!("{field}.{}", found.0), found.1));
     }
-    if value.starts_with('[') {
-        return links_on(value).then(|| (field.to_owned(), None));
-    }
-    let name = field.to_ascii_lowercase();
-    let says_nothing = matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"");
-    let found = !says_nothing && GOES_ON.iter().any(|word| name.contains(word));
+    let is_text = value.starts_with('"');
+    let found = GOES_ON.iter().any(|word| name.contains(word)) || is_text && TEXT_GOES_ON.contains(&&*name);
     found.then(|| (field.to_owned(), serde_json::from_str::<Token>(value).ok().and_then(|token| token.0)))
 }
 
 /// Whether an array of links has one to the next page: `[{"rel": "next", "href": …}]`.
 fn links_on(array: &str) -> bool {
     #[derive(Deserialize)]
-    struct Link {
-        rel: String,
+    #[serde(untagged)]
+    enum Rel {
+        One(String),
+        Several(Vec<String>),
     }
-    let links: Vec<&RawValue> = match array.len() <= TOKEN_MAX {
+    #[derive(Deserialize)]
+    struct Link {
+        rel: Rel,
+    }
+    let links: Vec<&RawValue> = match array.len() <= NESTED_MAX {
         true => serde_json::from_str(array).unwrap_or_default(),
         false => Vec::new(),
     };
-    links.iter().any(|link| serde_json::from_str::<Link>(link.get()).is_ok_and(|link| link.rel == "next"))
+    let mut rels = links.iter().filter_map(|link| serde_json::from_str::<Link>(link.get()).ok()).map(|link| link.rel);
+    rels.any(|rel| match rel {
+        Rel::One(rel) => rel == "next",
+        Rel::Several(rels) => rels.iter().any(|rel| rel == "next"),
+    })
+}
+
+/// The fields of an object, also those that are there twice.
+struct Nested<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Nested<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Gathering;
+        impl<'de> Visitor<'de> for Gathering {
+            type Value = Nested<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut fields = Vec::new();
+                while let Some((Text(field), value)) = map.next_entry()? {
+                    fields.push((field, value));
+                }
+                Ok(Nested(fields))
+            }
+        }
+        deserializer.deserialize_map(Gathering)
+    }
 }
 
 /// The names of a page as they are gathered, and whether the place was there at which they stand.
@@ -235,6 +275,10 @@ struct Gathered {
     seen: bool,
     /// An array was there, or a name.
     reached: bool,
+    /// Arrays that are being read: fields of what is in one are no fields of the page.
+    arrays: usize,
+    /// As in [`Page`], of fields beside the names.
+    more: Option<(String, Option<String>)>,
 }
 
 impl Gathered {
@@ -297,7 +341,9 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
             return Err(S::Error::custom("an array is no name: say that it is one, as in 'data[][]'"));
         };
         self.names.reached = true;
+        self.names.arrays += 1;
         while array.next_element_seed(Seek { path: rest, names: &mut *self.names })?.is_some() {}
+        self.names.arrays -= 1;
         Ok(())
     }
 
@@ -312,7 +358,14 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
                 if others.len() < SHOWN_MAX && !there {
                     others.push(format!("\"{}\"", escape(field.as_bytes())));
                 }
-                map.next_value::<IgnoredAny>()?;
+                match self.names.arrays {
+                    0 => {
+                        let value: &RawValue = map.next_value()?;
+                        let more = self.names.more.take();
+                        self.names.more = more.or_else(|| goes_on(&field, value.get(), DEPTH_MAX));
+                    }
+                    _ => drop(map.next_value::<IgnoredAny>()?),
+                }
             } else if std::mem::replace(&mut there, true) {
                 return Err(M::Error::custom(format_args!("the field {wanted:?} is there twice")));
             } else {
