@@ -36,8 +36,7 @@ pub(super) async fn serve(worker: Arc<Worker>, wire: Arc<Wire>, open: OpenConnec
             connection.as_mut().graceful_shutdown();
         }
         match connection.as_mut().poll(cx) {
-            // It may end with answers that are not sent (a request that asks to upgrade, and to close).
-            Poll::Ready(result) => Poll::Ready(result.is_ok() & wire.after_poll(cx, worker.now()).is_ok()),
+            Poll::Ready(result) => Poll::Ready(result.is_ok()),
             Poll::Pending => match wire.after_poll(cx, worker.now()) {
                 Ok(()) => Poll::Pending,
                 Err(_) => Poll::Ready(false),

@@ -5,7 +5,7 @@ use crate::support::{ext4_in_seconds, in_private_mounts};
 use shoal_engine::serve::Options;
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,21 +15,6 @@ fn a_file_that_is_not_as_empty_as_it_says_is_no_empty_object() {
     let (_server, mut client) = serve("/proc/sys/kernel".as_ref());
     let answer = client.get("/get/ostype");
     assert_eq!(answer.status, 500, "{}", answer.text());
-}
-
-#[test]
-fn answers_before_a_request_that_asks_to_upgrade_and_to_close_are_sent() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("digits"), "0123456789").unwrap();
-    let (server, _client) = serve(root.path());
-    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
-    let get = |more: &str| format!("GET /get/digits HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-    let requests = get("") + &get("") + &get("Connection: close\r\nUpgrade: x\r\n");
-    stream.write_all(requests.as_bytes()).unwrap();
-    let mut answers = String::new();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.read_to_string(&mut answers).unwrap();
-    assert_eq!(answers.matches("0123456789").count(), 3, "{answers}");
 }
 
 #[test]
