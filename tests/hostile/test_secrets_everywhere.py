@@ -112,17 +112,21 @@ def assert_everything_was_sent(server: FaultServer) -> None:
     assert f"next-marker={MARKER}" in sent
 
 
+def hold(server: FaultServer) -> None:
+    """Lets one object be awaited."""
+    server.on_object("plain-0050", faults.cut_head(0, "hold"))
+
+
 # How a run ends: what else the service does wrong, the signal that is sent while an object is awaited, the exit code.
 Spoil = Callable[[FaultServer], None]
-HOLD: Spoil = lambda server: server.on_object("plain-0050", faults.cut_head(0, "hold"))  # noqa: E731
 ENDINGS: dict[str, tuple[Spoil, signal.Signals | None, int]] = {
     "complete": (lambda _: None, None, 1),
     "an object refused": (lambda server: server.on_object("plain-0050", faults.status(401)), None, 3),
     "a page refused": (lambda server: server.on_list(tattle, page=2), None, 3),
     "a page cut": (lambda server: server.on_list(faults.status(200, CUT_PAGE)), None, 3),
     "pages in a circle": (lambda server: server.on_list(faults.page(["new"], f"{MARKER}-1"), page=1), None, 3),
-    "interrupted": (HOLD, signal.SIGINT, 130),
-    "killed": (HOLD, signal.SIGKILL, -signal.SIGKILL),
+    "interrupted": (hold, signal.SIGINT, 130),
+    "killed": (hold, signal.SIGKILL, -signal.SIGKILL),
 }
 
 

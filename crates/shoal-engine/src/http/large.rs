@@ -1,4 +1,4 @@
-//! A large body, or an encoded one: handed in piece by piece, and gone on with where it broke off. Not here: decoding
+//! A large body, or an encoded one: handed in piece by piece, and resumed where it broke off. Not here: decoding
 //! (`encoding.rs`), when that is safe (`resume.rs`).
 
 use std::time::Duration;

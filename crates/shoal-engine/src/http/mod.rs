@@ -5,7 +5,7 @@
 //! (`body.rs`), deadlines (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in
 //! answers: one at a time (`drive.rs`, asking through `asking.rs`, speaking to its owner through `exchange.rs`), or
 //! with requests sent ahead (`pipeline.rs`; whether and how many is `pipelining.rs`, what proves that it helps
-//! `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, whose answer it is `request_id.rs`, reading them
+//! `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, which request an answer is for `request_id.rs`, reading them
 //! `reader.rs`). `encoding.rs` undoes encodings that were not asked for, `remarks.rs` keeps what the report must say.
 //! Not here: what an answer means; sources say that.
 //!

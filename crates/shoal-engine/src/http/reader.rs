@@ -33,7 +33,7 @@ pub(crate) enum Answer {
     More(usize),
     /// A whole one; it ends at `body.end`.
     Whole { head: Head, body: Range<usize> },
-    /// The head of one whose body is large, chunked, encoded, or ends with the connection; it begins at `body`.
+    /// The head of an answer with a body that is large, chunked, encoded, or ends with the connection; it begins at `body`.
     Begun { head: Head, body: usize },
 }
 
@@ -101,7 +101,7 @@ impl Reader {
 
     fn body(&mut self, unread: &[u8], head: Head, from: usize, more: bool) -> Result<Answer> {
         match head.framing {
-            // One that is encoded becomes nobody knows how large.
+            // How large an encoded body becomes is not known.
             Framing::Length(length) if length <= self.whole_max as u64 && head.encoding.is_none() => {
                 let end = from + length as usize;
                 self.seen = 0;

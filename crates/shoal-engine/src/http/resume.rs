@@ -108,7 +108,7 @@ impl Resume {
         let (Framing::Length(length), 200, Some(version)) = (&head.framing, head.status, &head.version) else {
             return None;
         };
-        // A part of an encoded body that nobody asked for: whether ranges count its bytes or the object's, services differ.
+        // A part of a body in an encoding that was not asked for: some services count its bytes, some those of the object.
         if head.encoding.is_some() {
             return None;
         }

@@ -270,7 +270,7 @@ fn refusal(errno: Errno) -> Refusal {
 }
 
 /// File system, inode and time of birth: they stay when the service is restarted, and mostly when the machine is; where
-/// not, a listing that is gone on with is refused. Roots of file systems share inodes, and those that were made in the same
+/// not, a listing that continues is refused. Roots of file systems share inodes, and those that were made in the same
 /// second a time of birth too. A copy of a whole file system cannot be told from it.
 fn identity(root: &OwnedFd) -> io::Result<u64> {
     let system = rustix::fs::fstatvfs(root)?.f_fsid;

@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// What a listing cannot show, of which its client is told on the last page.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// Files whose name is not UTF-8 or too long.
+    /// Files with names that are not UTF-8 or too long.
     pub(super) names: u64,
     /// Directories that could not be read, or were not found again.
     pub(super) directories: u64,

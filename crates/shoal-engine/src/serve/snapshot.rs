@@ -21,7 +21,7 @@ const BLOCK: usize = 64 * 1024;
 /// What a walk left out of the snapshot.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Skipped {
-    /// Files whose name is not UTF-8 or too long to be opened.
+    /// Files with names that are not UTF-8 or too long to be opened.
     pub(super) names: u64,
     /// Links, devices, pipes and sockets.
     pub(super) not_files: u64,

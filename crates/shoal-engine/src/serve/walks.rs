@@ -2,7 +2,7 @@
 //!
 //! Reading a directory can take minutes, longer than a client waits for an answer. So one walk runs at a time, all
 //! requests that wait when it begins share its snapshot, and it goes on when they have left: a client that tries again
-//! finds what its first try has paid for. A request whose client has left begins no walk.
+//! finds what its first try has paid for. After its client has left, a request begins no walk.
 //!
 //! A snapshot is as old as its walk. A first page comes from a walk that began after its request, with two exceptions,
 //! for as long as `max(5 s, the time of the walk)` after its end: where no client that had waited from the beginning was

@@ -120,7 +120,7 @@ impl Connections {
             if self.list.is_empty() || tokio::time::Instant::now() >= until {
                 break;
             }
-            // Often enough that nobody notices, seldom enough to cost nothing.
+            // Often enough not to be noticed, seldom enough to cost nothing.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         for one in &self.list {

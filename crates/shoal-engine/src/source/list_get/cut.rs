@@ -143,13 +143,23 @@ impl LocalName {
 pub(super) struct Names {
     payload: Arc<[u8]>,
     places: Vec<Place>,
+    /// What objects are called at the destination; empty where that is the same.
+    made: Vec<Box<[u8]>>,
 }
 
+/// Small: every object is looked up several times, and what lies between has driven it out of the processor's cache.
+#[derive(Clone, Copy)]
 struct Place {
-    locator: Range<usize>,
-    duplicate: bool,
-    /// Where it is not the same.
-    name: Option<Box<[u8]>>,
+    start: u32,
+    end: u32,
+    is: Is,
+}
+
+#[derive(Clone, Copy)]
+enum Is {
+    Object,
+    Duplicate,
+    LeftOut,
 }
 
 impl Names {
@@ -159,18 +169,24 @@ impl Names {
     /// [`Kind::Internal`] for a payload this file did not make.
     pub fn new(payload: &Arc<[u8]>, local: &LocalName) -> Result<Names> {
         let plain = *local == LocalName::default();
-        let mut places = Vec::with_capacity(PARTITION_MAX);
+        let (mut places, mut made) = (Vec::with_capacity(PARTITION_MAX), Vec::new());
         let mut at = 0;
         while let Some((locator, duplicate, next)) = entry(payload, at) {
-            let is_object = !payload[locator.clone()].starts_with(LEFT_OUT);
-            let name = (is_object && !plain).then(|| local.of(&payload[locator.clone()]));
-            places.push(Place { locator, duplicate, name });
+            let is = match (payload[locator.clone()].starts_with(LEFT_OUT), duplicate) {
+                (true, _) => Is::LeftOut,
+                (false, true) => Is::Duplicate,
+                (false, false) => Is::Object,
+            };
+            if !plain {
+                made.push(local.of(&payload[locator.clone()]));
+            }
+            places.push(Place { start: locator.start as u32, end: locator.end as u32, is });
             at = next;
         }
         if at != payload.len() {
             return Err(Error::new(Kind::Internal, "the names of a partition are damaged"));
         }
-        Ok(Names { payload: payload.clone(), places })
+        Ok(Names { payload: payload.clone(), places, made })
     }
 }
 
@@ -180,14 +196,15 @@ impl Entries for Names {
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let Place { locator, duplicate, name } = &self.places[index as usize];
-        let locator = &self.payload[locator.clone()];
-        let left_out = locator.strip_prefix(LEFT_OUT);
-        let (name, unlisted) = match (left_out, name) {
-            (Some(what), _) => (what, Some(Unlisted::Anywhere)),
-            (None, name) => (name.as_deref().unwrap_or(locator), None),
-        };
-        Entry { name, locator, host: HostId(0), skip: duplicate.then_some(Skip::Duplicate), unlisted }
+        let Place { start, end, is } = self.places[index as usize];
+        let locator = &self.payload[start as usize..end as usize];
+        let name = self.made.get(index as usize).map_or(locator, |made| made);
+        let entry = Entry { name, locator, host: HostId(0), skip: None, unlisted: None };
+        match is {
+            Is::Object => entry,
+            Is::Duplicate => Entry { skip: Some(Skip::Duplicate), ..entry },
+            Is::LeftOut => Entry { name: &locator[LEFT_OUT.len()..], unlisted: Some(Unlisted::Anywhere), ..entry },
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! nothing.
 //!
 //! A page in place of one object, while others still come, is a failure of that object: HTML where the first objects of the
-//! session were none and the name does not say so. A service whose first objects are HTML has such objects. What the user
+//! session were none and the name does not say so. Where the first objects are HTML, a service has such objects. What the user
 //! expects (`--expect-type`) is not doubted.
 //!
 //! Not here: single answers and what each means (`fetch.rs`).
@@ -95,11 +95,12 @@ pub(super) fn page() -> Error {
 }
 
 impl Doubt {
-    /// This object came under this head; whether to believe it.
-    pub fn came(&self, entry: Entry<'_>, head: &Head) -> Came {
+    /// An object came under this head; whether to believe it. Which one is looked up only where that matters: every good
+    /// answer comes by here.
+    pub fn came<'a>(&self, entry: impl FnOnce() -> Entry<'a>, head: &Head) -> Came {
         if !head.is_html {
             if !self.has_known.load(Relaxed) {
-                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(entry.locator.into());
+                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(entry().locator.into());
                 self.has_known.store(true, Relaxed);
             }
             self.refused.ends();
@@ -108,6 +109,7 @@ impl Doubt {
         }
         let has_pages = self.has_pages.load(Relaxed);
         if self.has_known.load(Relaxed) {
+            let entry = entry();
             let is_page = !has_pages && !says_html(entry.name) && !says_html(entry.locator);
             return match self.pages.goes_on() {
                 true => Came::Doubtful { suspicion: Suspicion::Page { first: false }, is_page },

@@ -174,7 +174,7 @@ impl Exchange for Jobs<'_> {
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
         match refusal(self.service, head) {
-            None => match self.service.doubt.came(job.entry(), head) {
+            None => match self.service.doubt.came(|| job.entry(), head) {
                 Came::Object => Plan::Keep,
                 _ if self.service.expect_type.is_some() => Plan::Keep,
                 Came::Page => Plan::Refuse(page()),

@@ -1,8 +1,9 @@
 //! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
 //!
-//! Here: the options and the source. `page.rs` reads a page, `cut.rs` cuts it into partitions, `listing.rs` follows the chain,
-//! `loops.rs` finds chains that never end, `fetch.rs` gets objects, `doubt.rs` sees
-//! when none come any more (expired credentials, a login page). Not here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
+//! Here: the options and the source. `page.rs` reads a page, `place.rs` says where the next one is, `cut.rs` cuts it into
+//! partitions, `listing.rs` follows the chain, `loops.rs` finds chains that never end, `fetch.rs` gets objects, `doubt.rs`
+//! sees when none come any more (expired credentials, a login page). Not here: connections (`http/`), which name is safe
+//! (`Name`), what happens after a failure.
 
 mod cut;
 mod doubt;
@@ -12,6 +13,7 @@ pub(crate) mod fuzzing;
 mod listing;
 mod loops;
 mod page;
+mod place;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! One page of a listing, read from JSON: its names, the token of the next page, and what looks like one.
 //!
-//! Not here: what becomes of the names (`cut.rs`).
+//! Not here: what becomes of the names (`cut.rs`), which field is such a place (`place.rs`).
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -13,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::ListGetOptions;
 use super::cut::Encoded;
+use super::place::{DEPTH_MAX, Text, Token, goes_on};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
@@ -20,20 +20,10 @@ use crate::error::{Error, Kind, Result};
 /// of 64 MiB may hold 20 million names.
 const SEEN_MAX: usize = 65_536;
 
-/// Longest token, in bytes: each partition and the journal carry one.
-const TOKEN_MAX: usize = 16 << 10;
-/// Objects within objects in which a place to go on at is looked for, and the longest such object in bytes.
-const DEPTH_MAX: usize = 8;
-const NESTED_MAX: usize = 1 << 20;
 /// Bytes that are shown of a page which is none.
 const BEGINNING_MAX: usize = 16;
 /// Fields of a page that are named where the right one is not among them.
 const SHOWN_MAX: usize = 12;
-/// What stands in the names of fields that say where a listing goes on.
-const GOES_ON: [&str; 9] = ["next", "token", "cursor", "marker", "continu", "truncat", "more", "scroll", "bookmark"];
-/// Fields that say so where they hold text. As numbers they say where this page is.
-const TEXT_GOES_ON: [&str; 2] = ["after", "offset"];
-
 /// What a page says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
@@ -200,72 +190,6 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-/// The field, or one below it, that looks as if the listing went on, and its value if that can be a token.
-fn goes_on(field: &str, value: &str, depth: usize) -> Option<(String, Option<String>)> {
-    let name = field.to_ascii_lowercase();
-    if matches!(value, "null" | "false" | "\"\"" | "0" | "\"false\"" | "{}" | "[]") {
-        return None;
-    }
-    if value.starts_with(['{', '[']) {
-        if name == "next" || value.starts_with('[') && links_on(value) {
-            return Some((field.to_owned(), None));
-        }
-        let below = depth.checked_sub(1).filter(|_| value.len() <= NESTED_MAX && value.starts_with('{'))?;
-        let fields: Nested<'_> = serde_json::from_str(value).ok()?;
-        let found = fields.0.into_iter().find_map(|(name, value)| goes_on(&name, value.get(), below))?;
-        return Some((format!("{field}.{}", found.0), found.1));
-    }
-    let is_text = value.starts_with('"');
-    let found = GOES_ON.iter().any(|word| name.contains(word)) || is_text && TEXT_GOES_ON.contains(&&*name);
-    found.then(|| (field.to_owned(), serde_json::from_str::<Token>(value).ok().and_then(|token| token.0)))
-}
-
-/// Whether an array of links has one to the next page: `[{"rel": "next", "href": …}]`.
-fn links_on(array: &str) -> bool {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Rel {
-        One(String),
-        Several(Vec<String>),
-    }
-    #[derive(Deserialize)]
-    struct Link {
-        rel: Rel,
-    }
-    let links: Vec<&RawValue> = match array.len() <= NESTED_MAX {
-        true => serde_json::from_str(array).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    let mut rels = links.iter().filter_map(|link| serde_json::from_str::<Link>(link.get()).ok()).map(|link| link.rel);
-    rels.any(|rel| match rel {
-        Rel::One(rel) => rel == "next",
-        Rel::Several(rels) => rels.iter().any(|rel| rel == "next"),
-    })
-}
-
-/// The fields of an object, also those that are there twice.
-struct Nested<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Nested<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Gathering;
-        impl<'de> Visitor<'de> for Gathering {
-            type Value = Nested<'de>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut fields = Vec::new();
-                while let Some((Text(field), value)) = map.next_entry()? {
-                    fields.push((field, value));
-                }
-                Ok(Nested(fields))
-            }
-        }
-        deserializer.deserialize_map(Gathering)
-    }
-}
-
 /// The names of a page as they are gathered, and whether the place was there at which they stand.
 #[derive(Default)]
 struct Gathered {
@@ -382,28 +306,6 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     }
 }
 
-/// A string that borrows from the page where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Borrowing;
-        impl<'de> Visitor<'de> for Borrowing {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Borrowing)
-    }
-}
-
 /// The hasher of a set of hashes.
 #[derive(Default)]
 struct AlreadyHashed(u64);
@@ -417,30 +319,6 @@ impl Hasher for AlreadyHashed {
     }
     fn write_u128(&mut self, hash: u128) {
         self.0 = hash as u64;
-    }
-}
-
-/// A token: a string, or a number with its digits as they are; null and the empty string mean the end.
-struct Token(Option<String>);
-
-impl<'de> Deserialize<'de> for Token {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        // Not read into memory before it is known to be small.
-        let json = <&RawValue>::deserialize(deserializer)?.get();
-        if json.len() > TOKEN_MAX {
-            let why = format_args!("the place of the next page is longer than {} KiB", TOKEN_MAX >> 10);
-            return Err(D::Error::custom(why));
-        }
-        match json.as_bytes().first() {
-            Some(b'"') => {
-                let text: String = serde_json::from_str(json).map_err(D::Error::custom)?;
-                Ok(Token(Some(text).filter(|text| !text.is_empty())))
-            }
-            Some(b'-' | b'0'..=b'9') => Ok(Token(Some(json.to_owned()))),
-            Some(b'n') => Ok(Token(None)),
-            _ => Err(D::Error::custom("the place of the next page is neither text nor a number")),
-        }
     }
 }
 
