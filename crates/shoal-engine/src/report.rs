@@ -115,6 +115,11 @@ impl Skips {
         self.0[reason as usize] += 1;
     }
 
+    /// One fewer, of at least one.
+    pub(crate) fn remove(&mut self, reason: Reason) {
+        self.0[reason as usize] -= 1;
+    }
+
     /// As many more as `other` has.
     pub fn join(&mut self, other: &Skips) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);

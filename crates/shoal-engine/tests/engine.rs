@@ -1,10 +1,11 @@
 //! What the engine promises of any source and sink: counts that balance, retries, stops, shared partitions.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shoal_engine::options::{Durability, Workers};
+use shoal_engine::options::{Durability, Layout, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::source::memory::{Answer, MemorySource};
@@ -77,6 +78,67 @@ fn a_failed_object_is_recorded_with_its_reason_and_the_rest_arrives() {
     assert_eq!((outcome.report.run.written, outcome.report.run.failed), (299, 1));
     let failure = &outcome.report.failures[0];
     assert_eq!((&*failure.name, &*failure.kind, &*failure.reason), (&b"o-7"[..], "forbidden", "as scripted"));
+}
+
+/// Files below a destination, but for shoal's own.
+fn files(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries
+        .filter(|entry| entry.file_name() != ".shoal")
+        .map(|entry| if entry.file_type().unwrap().is_dir() { files(&entry.path()) } else { 1 })
+        .sum()
+}
+
+/// Every seventh object is withdrawn after it was written.
+fn withdrawing(at_end: bool, count: usize) -> MemorySource {
+    MemorySource::new(pages(count, 100), 30).answering(move |name, _| {
+        let number: usize = std::str::from_utf8(&name[2..]).unwrap().parse().unwrap();
+        match number % 7 {
+            0 => Answer::Withdrawn { kind: Kind::ShortBody, at_end },
+            _ => Answer::Whole,
+        }
+    })
+}
+
+#[test]
+fn an_object_that_was_written_and_withdrawn_is_a_failure_however_late() {
+    for at_end in [false, true] {
+        let sink = MemorySink::new();
+        let outcome = run(withdrawing(at_end, 700), &sink, TransferOptions::default());
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        let (run, total) = (outcome.report.run, outcome.report.total);
+        assert_eq!((run.listed, run.written, run.failed), (700, 600, 100), "{at_end}");
+        assert_eq!(run, total);
+        assert!(outcome.report.complete);
+        assert_eq!(sink.objects().len(), 600);
+        assert!(outcome.report.failures.iter().all(|failure| failure.kind == "short-body" && failure.tries == 1));
+    }
+}
+
+#[test]
+fn what_was_withdrawn_stays_a_failure_until_it_is_tried_again() {
+    for (at_end, layout) in [(false, Layout::Names), (true, Layout::Names), (false, Layout::Partition)] {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = |source: MemorySource, retry_failed: bool| {
+            let sink = DirSink::new(dir.path(), DirOptions { layout, ..DirOptions::default() }).unwrap();
+            let options = TransferOptions { retry_failed, ..TransferOptions::default() };
+            Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()))
+        };
+        let counts = |outcome: &Outcome| {
+            assert!(outcome.error.is_none(), "{:?}", outcome.error);
+            let total = outcome.report.total;
+            assert_eq!(files(dir.path()) as u64, total.written, "a failure has no file");
+            (total.written, total.failed, total.bytes)
+        };
+        let all = pages(70, 100).concat();
+        let size: usize = all.iter().map(|(_, bytes)| bytes.len()).sum();
+        let lost: usize = all.iter().step_by(7).map(|(_, bytes)| bytes.len()).sum();
+        let kept = (size - lost) as u64;
+        assert_eq!(counts(&copy(withdrawing(at_end, 70), false)), (60, 10, kept));
+        assert_eq!(counts(&copy(withdrawing(at_end, 70), false)), (60, 10, kept), "the same command says so again");
+        assert_eq!(counts(&copy(withdrawing(at_end, 70), true)), (60, 10, kept), "and if it happens again");
+        assert_eq!(counts(&copy(MemorySource::new(pages(70, 100), 30), true)), (70, 0, size as u64));
+    }
 }
 
 #[test]

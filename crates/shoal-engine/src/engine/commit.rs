@@ -4,10 +4,10 @@
 //! is never tried again; it stops the run, and what it covered is redone on resume. After the stop flag no barrier is
 //! begun. The thread also hands out objects whose later try has come, because their list is in the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::Shared;
@@ -16,7 +16,8 @@ use super::open::{Complete, Open, Origin};
 use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
 use super::slot::now_ms;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL};
+use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL, Withdrawn};
+use crate::name::Name;
 use crate::partition::{Cursor, Key};
 use crate::sink::{Mode, Reach};
 
@@ -41,6 +42,13 @@ pub(crate) const DEFERRED_MAX: u64 = 100_000;
 /// What lanes and the listing tell the committer.
 pub(crate) enum Message {
     Complete(Box<Complete>),
+    /// An object that was written with this partition is a failure after all.
+    Withdrawn {
+        partition: u64,
+        withdrawn: Box<Withdrawn>,
+    },
+    /// No lane says anything any more.
+    LanesEnded,
     /// Move the high-water mark here.
     Mark(u64),
     /// The listing is to start over: nothing of the earlier runs counts any more.
@@ -55,8 +63,12 @@ pub(crate) struct Committer {
     pending_since: Option<Instant>,
     /// Through `sync`, but held by the sink for a later one.
     held: BTreeMap<u64, Complete>,
+    /// Failures of objects whose partitions, by number, may not be committed yet.
+    withdrawn: Vec<(u64, Withdrawn)>,
     mark: u64,
     again_seq: u64,
+    /// Partitions of objects tried again that are not committed.
+    again: HashSet<u64>,
     committed: Credited,
     ending: Ending,
     /// When it was looked at last which deferred object is due next.
@@ -73,8 +85,10 @@ impl Committer {
             pending: Vec::new(),
             pending_since: None,
             held: BTreeMap::new(),
+            withdrawn: Vec::new(),
             mark,
             again_seq: u64::MAX,
+            again: HashSet::new(),
             committed: Credited::default(),
             ending: Ending::Sound,
             looked_at_due: None,
@@ -82,16 +96,22 @@ impl Committer {
         }
     }
 
-    /// Runs to the end of the run; says what was committed, and how the session ended.
-    pub fn run(mut self, messages: &Receiver<Message>) -> (Credited, Ending) {
-        let body = std::panic::AssertUnwindSafe(|| self.work(messages));
-        match std::panic::catch_unwind(body) {
+    /// Runs to the end of the run; says what was committed, and how the session ended. `alive` is dropped when nothing is
+    /// left to do but what lanes say as they end.
+    pub fn run(mut self, messages: &Receiver<Message>, alive: Sender<()>) -> (Credited, Ending) {
+        self.guarded(|committer| committer.work(messages));
+        self.shared.queue.finish();
+        drop(alive);
+        self.guarded(|committer| committer.end(messages));
+        (self.committed, self.ending)
+    }
+
+    fn guarded(&mut self, work: impl FnOnce(&mut Committer) -> Result<()>) {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.shared.cancel.fail(error),
             Err(panic) => self.shared.cancel.fail(super::panicked("the committer", panic.as_ref())),
         }
-        self.shared.queue.finish();
-        (self.committed, self.ending)
     }
 
     fn work(&mut self, messages: &Receiver<Message>) -> Result<()> {
@@ -109,19 +129,32 @@ impl Committer {
             if self.should_close() {
                 self.barrier(false)?;
             }
+            self.withdraw()?;
             self.hand_out_due()?;
             self.tell_next_due()?;
             if !self.pending.is_empty() {
                 self.shared.queue.gather(GATHER);
             }
             if self.is_over() {
-                self.barrier(true)?;
-                if self.lists && !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
-                    self.keeper.write(|journal| journal.complete(now_ms() / 1000))?;
-                }
-                return Ok(());
+                return self.barrier(true);
             }
         }
+    }
+
+    /// Takes what lanes say as they end, which is the last that is known of what they wrote.
+    fn end(&mut self, messages: &Receiver<Message>) -> Result<()> {
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Withdrawn { .. } => self.receive(message)?,
+                Message::LanesEnded => break,
+                _ => {}
+            }
+        }
+        self.withdraw()?;
+        if self.lists && !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
+            self.keeper.write(|journal| journal.complete(now_ms() / 1000))?;
+        }
+        Ok(())
     }
 
     fn receive(&mut self, message: Message) -> Result<()> {
@@ -130,6 +163,8 @@ impl Committer {
                 self.pending_since.get_or_insert_with(Instant::now);
                 self.pending.push(*complete);
             }
+            Message::Withdrawn { partition, withdrawn } => self.withdrawn.push((partition, *withdrawn)),
+            Message::LanesEnded => {}
             Message::Mark(mark) if mark > self.mark => {
                 self.keeper.write(|journal| journal.mark(mark))?;
                 self.mark = mark;
@@ -160,6 +195,7 @@ impl Committer {
 
     fn is_over(&self) -> bool {
         self.pending.is_empty()
+            && self.withdrawn.is_empty()
             && self.shared.queue.is_drained_but(self.held_objects())
             && self.keeper.journal().deferred() == 0
     }
@@ -200,6 +236,7 @@ impl Committer {
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
         let mut commit = Commit::default();
         for complete in through {
+            self.again.remove(&complete.seq);
             objects += complete.objects;
             bytes += complete.bytes;
             commit.retried.extend(complete.retried);
@@ -235,6 +272,39 @@ impl Committer {
         self.shared.queue.committed(objects, listed, bytes, window);
         let totals = journal.totals();
         journal.sample(now_ms(), totals.written, totals.bytes);
+        Ok(())
+    }
+
+    /// Writes down failures of objects that are committed. In memory they are known for no longer than it takes.
+    fn withdraw(&mut self) -> Result<()> {
+        if self.withdrawn.is_empty() {
+            return Ok(());
+        }
+        let is_committed = |partition: u64| {
+            !self.again.contains(&partition)
+                && (partition > self.again_seq || self.shared.frontier().is_committed(partition))
+        };
+        let (ready, rest) = self.withdrawn.drain(..).partition(|(partition, _)| is_committed(*partition));
+        let ready: Vec<(u64, Withdrawn)> = ready;
+        self.withdrawn = rest;
+        if ready.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> =
+            ready.iter().map(|(partition, withdrawn)| (*partition, Name::parse(&withdrawn.failed.name))).collect();
+        let withdrawn = ready.into_iter().map(|(_, withdrawn)| withdrawn).collect();
+        let commit = Commit { withdrawn, ..Commit::default() };
+        // No barrier has run: nothing is more durable than it was.
+        let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
+        self.committed.written -= credited.withdrawn;
+        self.committed.bytes -= credited.withdrawn_bytes;
+        self.committed.failed += credited.failed;
+        // Only now: what is recorded as written must be there.
+        for (partition, name) in names {
+            if let Ok(name) = name {
+                self.shared.sink.withdraw(partition, &name);
+            }
+        }
         Ok(())
     }
 
@@ -280,6 +350,7 @@ impl Committer {
         partition.key = Key::of(locators.iter().map(|locator| &**locator));
         partition.after = Cursor::default();
         partition.len = Some(locators.len() as u32);
+        self.again.insert(self.again_seq);
         self.again_seq -= 1;
         self.shared.queue.push_again(Open::new(partition, mode, Origin::Retried(due)));
         Ok(())

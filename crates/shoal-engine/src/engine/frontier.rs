@@ -46,6 +46,14 @@ impl Frontier {
         }
     }
 
+    /// Whether a partition is committed.
+    pub fn is_committed(&self, seq: u64) -> bool {
+        match seq.checked_sub(self.first) {
+            None => true,
+            Some(at) => self.rows.get(at as usize).is_some_and(|row| row.committed),
+        }
+    }
+
     /// Moves over every page that is committed whole; what the journal may fold, if anything.
     pub fn advance(&mut self) -> Option<Fold> {
         let run = self.rows.iter().take_while(|row| row.committed).count();
@@ -91,7 +99,7 @@ mod tests {
         }
         for seq in [1, 2, 3, 4] {
             frontier.commit(seq);
-            assert!(frontier.advance().is_none());
+            assert!(frontier.advance().is_none() && frontier.is_committed(seq) && !frontier.is_committed(0));
         }
         frontier.commit(0);
         let fold = frontier.advance().unwrap();
@@ -99,6 +107,7 @@ mod tests {
         let chain = [1, 2, 3, 4].into_iter().fold(Key::default(), |chain, key| chain.chain(Key(key)));
         assert_eq!(fold.chain, chain);
         assert!(frontier.advance().is_none());
+        assert!((0..5).all(|seq| frontier.is_committed(seq)) && !frontier.is_committed(5));
         assert_eq!(frontier.window(), 1); // of the last page nothing is folded: it may have grown when it is listed again
     }
 

@@ -282,11 +282,7 @@ impl Threads {
         let listed = resume.completed_at.is_some();
         let lists = listed || !shared.options.retry_failed;
         let committer = Committer::new(shared.clone(), keeper.clone(), resume.mark, lists);
-        let committer = spawn("shoal-commit", move || {
-            let result = committer.run(&messages);
-            drop(alive); // wakes the caller
-            result
-        })?;
+        let committer = spawn("shoal-commit", move || committer.run(&messages, alive))?;
         let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
         if leased {
             let cancelled = shared.clone();
@@ -373,6 +369,7 @@ impl Threads {
         for thread in self.lanes.into_iter().chain(self.listing) {
             let _ = thread.join(); // their bodies catch panics and report them
         }
+        shared.tell_committer(Message::LanesEnded);
         let outcome = self.committer.join();
         keeper.end();
         if let Some(thread) = self.keeper {

@@ -10,7 +10,7 @@ use crate::error::{Error, HostId};
 use crate::journal::{Failed, Retried, Settled};
 use crate::report::{Reason, Skipped};
 use crate::sink::Mode;
-use crate::source::Entries;
+use crate::source::{Entries, Entry};
 
 /// How an object has been tried so far.
 #[derive(Clone, Copy)]
@@ -90,6 +90,15 @@ impl Slot {
         }
     }
 
+    /// The partition that an object is written with, and the one that it is counted in.
+    pub fn numbers(&self, index: u32) -> (u64, u64) {
+        let seq = self.open.partition.seq;
+        match &self.open.origin {
+            Origin::Listed => (seq, seq),
+            Origin::Retried(due) => (seq, due.get(index as usize).map_or(seq, |due| due.seq)),
+        }
+    }
+
     /// `kept`: an earlier session has written it.
     pub fn written(&mut self, index: u32, bytes: u64, kept: bool) {
         match self.open.origin {
@@ -118,17 +127,8 @@ impl Slot {
 
     /// Failed for good, or deferred by `wait`.
     pub fn failed(&mut self, index: u32, error: &Error, tried: Option<(u32, Duration)>, wait: Option<Duration>) {
-        let entry = self.entries.get(index);
         let (tries, time) = tried.unwrap_or((1, Duration::ZERO));
-        let failed = Failed {
-            locator: entry.locator.into(),
-            name: entry.name.into(),
-            kind: error.kind().as_str(),
-            reason: error.why().to_owned(),
-            tries,
-            tried_ms: time.as_millis() as u64,
-            due_ms: wait.map(|wait| now_ms() + wait.as_millis() as u64),
-        };
+        let failed = failed(&self.entries.get(index), error, tries, time, wait);
         match self.open.origin {
             Origin::Listed => self.tally.failures.push(failed),
             Origin::Retried(_) => self.retried(index, Err(failed)),
@@ -138,6 +138,19 @@ impl Slot {
     fn retried(&mut self, index: u32, outcome: Result<Settled, Failed>) {
         let locator = self.entries.get(index).locator.into();
         self.tally.retried.push(Retried { locator, outcome });
+    }
+}
+
+/// As the journal keeps it.
+pub(crate) fn failed(entry: &Entry<'_>, error: &Error, tries: u32, time: Duration, wait: Option<Duration>) -> Failed {
+    Failed {
+        locator: entry.locator.into(),
+        name: entry.name.into(),
+        kind: error.kind().as_str(),
+        reason: error.why().to_owned(),
+        tries,
+        tried_ms: time.as_millis() as u64,
+        due_ms: wait.map(|wait| now_ms() + wait.as_millis() as u64),
     }
 }
 

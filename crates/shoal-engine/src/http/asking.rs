@@ -9,47 +9,71 @@ use super::connection::Connection;
 use super::head::Head;
 use super::redirect::{self, REDIRECTS_MAX, Refusal};
 use super::request_id::Echo;
+use super::stream::Behind;
 use crate::error::Result;
+
+/// A connection with nothing unanswered, and the object that its last answer brought.
+pub(crate) struct Idle<C, W> {
+    pub open: Box<Connection<C>>,
+    pub written: Option<W>,
+}
 
 /// The connections that are kept between one request and the next: one to the service, and one to the last other host that
 /// a redirect has led to.
-pub(crate) struct Kept<C> {
-    home: Option<Box<Connection<C>>>,
-    away: Option<Box<Connection<C>>>,
+pub(crate) struct Kept<C, W> {
+    home: Option<Idle<C, W>>,
+    away: Option<Idle<C, W>>,
+    /// Objects behind whose answers more bytes came than were announced. Whoever asks looks here.
+    pub overlong: Vec<W>,
 }
 
-impl<C> Default for Kept<C> {
+impl<C, W> Default for Kept<C, W> {
     fn default() -> Self {
-        Kept { home: None, away: None }
+        Kept { home: None, away: None, overlong: Vec::new() }
     }
 }
 
-impl<C: Fn() -> Duration> Kept<C> {
+impl<C: Fn() -> Duration, W> Kept<C, W> {
     /// Keeps a connection that can be used again.
-    pub fn put(&mut self, open: Option<Box<Connection<C>>>) {
-        match open {
-            Some(open) if open.elsewhere.is_some() => self.away = Some(open),
-            Some(open) => self.home = Some(open),
+    pub fn put(&mut self, idle: Option<Idle<C, W>>) {
+        match idle {
+            Some(idle) if idle.open.elsewhere.is_some() => {
+                let before = self.away.replace(idle);
+                self.if_quiet(before);
+            }
+            Some(idle) => self.home = Some(idle),
             None => {}
         }
     }
 
     /// The connection to the service.
-    pub fn take(&mut self) -> Option<Box<Connection<C>>> {
+    pub fn take(&mut self) -> Option<Idle<C, W>> {
         self.home.take()
     }
 
-    /// Looks at the connection to the service before it is dropped: what has come behind its last answer is told.
-    pub fn look(&mut self, client: &Client) {
-        if let Some(home) = &mut self.home {
-            home.is_quiet(client);
-        }
+    /// Looks at the connections before they are dropped: bytes behind their last answers blame those.
+    pub fn look(&mut self) {
+        let (home, away) = (self.home.take(), self.away.take());
+        self.if_quiet(home);
+        self.if_quiet(away);
     }
 
-    fn take_away(&mut self, to: &Client) -> Option<Box<Connection<C>>> {
-        self.away
-            .take()
-            .filter(|open| open.elsewhere.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address)))
+    /// The connection, if nothing has come on it since its last answer.
+    fn if_quiet(&mut self, idle: Option<Idle<C, W>>) -> Option<Idle<C, W>> {
+        let mut idle = idle?;
+        match idle.open.behind() {
+            Behind::Nothing => return Some(idle),
+            Behind::Bytes => self.overlong.extend(idle.written),
+            Behind::Answer | Behind::End => {}
+        }
+        None
+    }
+
+    fn take_away(&mut self, to: &Client) -> Option<Idle<C, W>> {
+        let is_there = |idle: &Idle<C, W>| {
+            idle.open.elsewhere.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address))
+        };
+        if self.away.as_ref().is_some_and(is_there) { self.away.take() } else { None }
     }
 }
 
@@ -58,14 +82,15 @@ impl<C: Fn() -> Duration> Kept<C> {
 ///
 /// # Errors
 /// Those of making a connection and of reading from it.
-pub(crate) async fn ask<C: Fn() -> Duration + Clone>(
+pub(crate) async fn ask<C: Fn() -> Duration + Clone, W>(
     client: &Client,
-    kept: &mut Kept<C>,
+    kept: &mut Kept<C, W>,
     clock: C,
     extra: &[u8],
     target: impl Fn(&mut Vec<u8>),
 ) -> Result<(Box<Connection<C>>, Head)> {
-    let (open, head) = once(client, kept.take(), clock.clone(), extra, &target).await?;
+    let idle = kept.take();
+    let (open, head) = once(client, kept, idle, clock.clone(), extra, &target).await?;
     if !head.is_redirect() {
         return Ok((open, head));
     }
@@ -74,9 +99,9 @@ pub(crate) async fn ask<C: Fn() -> Duration + Clone>(
     follow(client, kept, clock, extra, (open, head), asked).await
 }
 
-async fn follow<C: Fn() -> Duration + Clone>(
+async fn follow<C: Fn() -> Duration + Clone, W>(
     client: &Client,
-    kept: &mut Kept<C>,
+    kept: &mut Kept<C, W>,
     clock: C,
     extra: &[u8],
     (mut open, mut head): (Box<Connection<C>>, Head),
@@ -103,14 +128,17 @@ async fn follow<C: Fn() -> Duration + Clone>(
             elsewhere = Some(Arc::new(client.elsewhere(place.address)));
         }
         let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
-        kept.put(reusable.then_some(open));
+        kept.put(reusable.then_some(Idle { open, written: None }));
         (target, followed) = (place.target, followed + 1);
         let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
         (open, head) = match &elsewhere {
-            None => once(client, kept.take(), clock.clone(), extra, write).await?,
+            None => {
+                let idle = kept.take();
+                once(client, kept, idle, clock.clone(), extra, write).await?
+            }
             Some(other) => {
-                let away = kept.take_away(other);
-                let (mut open, head) = once(other, away, clock.clone(), extra, write).await?;
+                let idle = kept.take_away(other);
+                let (mut open, head) = once(other, kept, idle, clock.clone(), extra, write).await?;
                 open.elsewhere = Some(other.clone());
                 (open, head)
             }
@@ -125,28 +153,27 @@ async fn follow<C: Fn() -> Duration + Clone>(
 ///
 /// A kept connection may be closed by the server in the moment the request is sent. When it ends before a byte of an
 /// answer, the request is sent once more, on a fresh one: that is nobody's fault, and costs no try.
-async fn once<C: Fn() -> Duration>(
+async fn once<C: Fn() -> Duration, W>(
     client: &Client,
-    kept: Option<Box<Connection<C>>>,
+    kept: &mut Kept<C, W>,
+    idle: Option<Idle<C, W>>,
     clock: C,
     extra: &[u8],
     target: impl Fn(&mut Vec<u8>),
 ) -> Result<(Box<Connection<C>>, Head)> {
     // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
     let mut doubtful = None;
-    if let Some(mut kept) = kept.and_then(|mut kept| kept.is_quiet(client).then_some(kept)) {
-        match kept.ask(client, extra, &target).await {
-            Ok(head) => return Ok((kept, head)),
-            Err(_) if kept.is_untouched() => {}
+    if let Some(Idle { mut open, written }) = kept.if_quiet(idle) {
+        match open.ask(client, extra, &target).await {
+            Ok(head) => return Ok((open, head)),
+            Err(_) if open.is_untouched() => {}
             // Either this answer is none, or that before it was longer than it said: a fresh connection shows which.
-            Err(_) if kept.is_no_answer() => doubtful = Some(kept),
+            Err(_) if open.is_no_answer() => doubtful = written,
             Err(error) => return Err(error),
         }
     }
     let mut fresh = Box::new(Connection::open(client, clock).await?);
     let head = fresh.ask(client, extra, &target).await?;
-    if let Some(kept) = doubtful {
-        client.remarks.overlong(kept.target_before());
-    }
+    kept.overlong.extend(doubtful);
     Ok((fresh, head))
 }

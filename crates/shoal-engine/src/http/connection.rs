@@ -36,12 +36,9 @@ pub(crate) struct Connection<C> {
     start: usize,
     end: usize,
     watch: Watch<C>,
-    /// Requests, of which the first `sent` bytes are sent; the last one begins at `last`.
+    /// Requests, of which the first `sent` bytes are sent.
     request: Vec<u8>,
     sent: usize,
-    last: usize,
-    /// What was asked for before the requests that are unanswered now; empty: nothing.
-    before: Vec<u8>,
     /// How long the head of the first answer took.
     took: Option<Duration>,
     /// Ids of requests, where they carry any; the next one's number.
@@ -72,8 +69,6 @@ impl<C: Fn() -> Duration> Connection<C> {
             watch: Watch::new(client.timeout, clock),
             request: Vec::with_capacity(512),
             sent: 0,
-            last: 0,
-            before: Vec::new(),
             took: None,
             ids,
             asked: 0,
@@ -88,7 +83,6 @@ impl<C: Fn() -> Duration> Connection<C> {
 
     /// Sends a request, with further header lines, and reads the head of its answer.
     pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
-        self.remember();
         let number = self.queue_with(client, extra, target);
         let asked = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
@@ -102,7 +96,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             seen = unread.len();
             let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
             // The parser passes over empty lines, which behind another answer are bytes that it did not announce.
-            if !self.before.is_empty() && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
+            if number > 0 && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
                 return Err(Error::new(Kind::Protocol, "an empty line stands where an answer should begin"));
             }
             match if parse { head::parse(unread, self.wants_type, id)? } else { None } {
@@ -141,28 +135,8 @@ impl<C: Fn() -> Duration> Connection<C> {
             self.request.clear();
             self.sent = 0;
         }
-        self.last = self.request.len();
         client.request(&mut self.request, id, extra, target);
         number
-    }
-
-    /// What the last request asked for.
-    fn last_target(&self) -> &[u8] {
-        let line = self.request.get(self.last + "GET ".len()..).unwrap_or_default();
-        &line[..memchr::memchr(b' ', line).unwrap_or(0)]
-    }
-
-    /// Keeps what the last request asked for, before others are queued.
-    pub fn remember(&mut self) {
-        let mut before = std::mem::take(&mut self.before);
-        before.clear();
-        before.extend_from_slice(self.last_target());
-        self.before = before;
-    }
-
-    /// What was asked for before `remember`.
-    pub fn target_before(&self) -> &[u8] {
-        &self.before
     }
 
     /// How long the head of the first answer took, where requests carry ids.
@@ -340,16 +314,6 @@ impl<C: Fn() -> Duration> Connection<C> {
             .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more came than were announced")))
     }
 
-    /// Nothing has come since the last answer, not even the end. Bytes that no answer begins with are part of what the last
-    /// answer should have said that it has: its object has been handed in, so the report says so.
-    pub fn is_quiet(&mut self, client: &Client) -> bool {
-        let behind = self.behind();
-        if behind == Behind::Bytes {
-            client.remarks.overlong(self.last_target());
-        }
-        behind == Behind::Nothing
-    }
-
     /// What stands behind the last answer.
     pub(super) fn behind(&mut self) -> Behind {
         match &self.buffer[self.start..self.end] {
@@ -358,11 +322,10 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// What has come instead of an answer is none: the rest of the answer before it, perhaps.
+    /// What has come instead of an answer is none: the rest of the answer before it, where there was one. The first bytes of
+    /// an answer that broke off blame nothing.
     pub fn is_no_answer(&self) -> bool {
-        self.start < self.end
-            && !self.before.is_empty()
-            && Behind::of(&self.buffer[self.start..self.end]) == Behind::Bytes
+        !self.rest_may_begin()
     }
 
     /// The connection broke before a byte of the answer came.

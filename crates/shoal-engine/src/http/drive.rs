@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Client;
-use super::asking::{Kept, ask};
+use super::asking::{Idle, Kept, ask};
 use super::compare::{Seen, compare, hash};
 use super::connection::{Connection, Gathered};
 use super::exchange::{Exchange, Next, Plan};
@@ -40,7 +40,10 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
         let Alone { job, pipelined } = match alone.pop_front() {
             Some(alone) => alone,
             None => match exchange.next() {
-                Next::Stop => return kept.look(client),
+                Next::Stop => {
+                    kept.look();
+                    return kept.overlong.drain(..).for_each(|written| exchange.overlong(written));
+                }
                 Next::Wait => {
                     exchange.wake().await;
                     continue;
@@ -49,6 +52,7 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
             },
         };
         let answered = ask(client, &mut kept, clock, b"", |out| exchange.target(&job, out)).await;
+        kept.overlong.drain(..).for_each(|written| exchange.overlong(written));
         let (open, head) = match answered {
             Ok(answered) => answered,
             Err(error) => {
@@ -84,9 +88,9 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
         }
         let probe = if pipelining.works() { None } else { pipelining.probe() };
         if (pipelining.works() || probe.is_some())
-            && let Some(open) = kept.take()
+            && let Some(idle) = kept.take()
         {
-            kept.put(pipeline(client, exchange, open, trust, probe, &mut alone).await);
+            kept.put(pipeline(client, exchange, idle, trust, probe, &mut alone).await);
         }
     }
 }
@@ -132,8 +136,8 @@ impl Check<'_> {
     }
 }
 
-/// Reads an object's body and hands it in. The connection, if it can be used again. `more`: further requests are
-/// unanswered on it, so an answer may stand behind the body; behind a large one it is not waited for.
+/// Reads an object's body and hands it in. The connection, if it can be used again, with the object. `more`: further
+/// requests are unanswered on it, so an answer may stand behind the body.
 pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
     client: &Client,
     mut open: Box<Connection<C>>,
@@ -142,19 +146,19 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
     mut head: Head,
     more: bool,
     check: Check<'_>,
-) -> Option<Box<Connection<C>>> {
-    let reusable = match exchange.head(&job, &head) {
+) -> Option<Idle<C, E::Written>> {
+    let (reusable, written) = match exchange.head(&job, &head) {
         Plan::Refuse(error) => {
             let reusable = open.discard(&mut head.framing).await;
             let rest = open.is_read() || more && open.rest_may_begin();
             check.missed(client);
             exchange.failed(job, error);
-            reusable && rest
+            (reusable && rest, None)
         }
         Plan::Keep if head.encoding.is_some() => {
             check.missed(client);
-            let kept = large(client, open, exchange, job, &mut head, more).await;
-            return kept.filter(|_| !head.close);
+            let idle = large(client, open, exchange, job, &mut head, more).await;
+            return idle.filter(|_| !head.close);
         }
         Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
             Ok(gathered) => match (gathered, surplus(&open, &head, more)) {
@@ -163,32 +167,35 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
                         exchange.failed(job, error);
                         return None;
                     }
-                    let kept = large(client, open, exchange, job, &mut head, more).await;
-                    return kept.filter(|_| !head.close);
+                    let idle = large(client, open, exchange, job, &mut head, more).await;
+                    return idle.filter(|_| !head.close);
                 }
                 (_, Some(error)) => {
                     check.missed(client);
                     exchange.failed(job, error);
-                    false
+                    (false, None)
                 }
                 (whole, None) => {
                     let body = open.gathered(&whole);
-                    match check.look(client, exchange, &job, Some(body)) {
+                    let written = match check.look(client, exchange, &job, Some(body)) {
                         None => exchange.whole(job, &head, body),
-                        Some(error) => exchange.failed(job, error),
-                    }
+                        Some(error) => {
+                            exchange.failed(job, error);
+                            None
+                        }
+                    };
                     open.forget_pieces();
-                    true
+                    (true, written)
                 }
             },
             Err(error) => {
                 check.missed(client);
                 exchange.failed(job, error);
-                false
+                (false, None)
             }
         },
     };
-    (reusable && !head.close).then_some(open)
+    (reusable && !head.close).then_some(Idle { open, written })
 }
 
 /// Bytes behind the end of an answer that nobody asked for.

@@ -11,6 +11,8 @@ pub(crate) trait Exchange {
     type Job;
     /// An object that arrives in pieces.
     type Body;
+    /// An object that was handed in and taken.
+    type Written;
     /// Larger objects arrive in pieces, in bytes.
     const WHOLE_MAX: usize;
 
@@ -23,13 +25,15 @@ pub(crate) trait Exchange {
     /// What to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
     /// The complete object, at most `WHOLE_MAX` bytes.
-    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]);
+    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]) -> Option<Self::Written>;
     /// A larger one begins.
     fn begin(&self, job: &Self::Job, head: &Head) -> impl Future<Output = Result<Self::Body>>;
     /// A piece of it.
     fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
     /// All pieces are in, or an error came between.
-    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>);
+    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>) -> Option<Self::Written>;
+    /// Bytes came behind the answer that brought this object, after it was handed in: it may be cut short.
+    fn overlong(&self, written: Self::Written);
     /// No object.
     fn failed(&self, job: Self::Job, error: Error);
     /// Not answered, through no fault of its own: no try is charged.

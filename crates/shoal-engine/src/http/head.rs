@@ -276,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn the_id_of_another_request_is_refused_and_one_that_a_cache_kept_is_wrong() {
+        let own = format!("{}-7", "a".repeat(32));
+        let echo = |id: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nShoal-Request-Id: {id}\r\n\r\n");
+            parse(head.as_bytes(), false, own.as_bytes()).map(|parsed| parsed.unwrap().0.echo).map_err(|e| e.kind())
+        };
+        assert_eq!(echo(&own), Ok(Echo::Right));
+        assert_eq!(echo(&format!("{}-6", "a".repeat(32))), Err(Kind::Protocol));
+        assert_eq!(echo(&format!("{own}0")), Err(Kind::Protocol));
+        assert_eq!(echo(&format!("{}-7", "b".repeat(32))), Ok(Echo::Wrong));
+        assert_eq!(echo(""), Ok(Echo::Wrong));
+    }
+
+    #[test]
     fn retry_after_is_obeyed_up_to_a_cap_and_garbage_is_not() {
         let now = SystemTime::now();
         let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|wait| wait.as_secs());

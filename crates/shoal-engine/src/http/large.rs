@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Client;
-use super::asking::{Kept, ask};
+use super::asking::{Idle, Kept, ask};
 use super::connection::{Connection, Gathered};
 use super::drive::surplus;
 use super::encoding::Decoding;
@@ -14,7 +14,7 @@ use super::resume::{Resume, Verdict};
 use super::stream::Behind;
 use crate::error::{Error, Kind, Result};
 
-/// Hands a body in, first what has come of it already. The connection, if it can be used again. `more`: see `answer`.
+/// Hands a body in, first what has come of it already. What is given back, and `more`: see `answer`.
 pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
     client: &Client,
     mut open: Box<Connection<C>>,
@@ -22,7 +22,7 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
     job: E::Job,
     head: &mut Head,
     more: bool,
-) -> Option<Box<Connection<C>>> {
+) -> Option<Idle<C, E::Written>> {
     let begun = match Decoding::of(head) {
         Ok(decoding) => exchange.begin(&job, head).await.map(|body| (decoding, body)),
         Err(error) => Err(error),
@@ -54,7 +54,7 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
         Err(error) => Err(error),
     };
     let (result, kept) = match (result, resume) {
-        (Ok(()), _) => (Ok(()), (!more && !large.is_over).then_some(open)),
+        (Ok(()), _) => (Ok(()), (!large.is_over).then_some(open)),
         (Err(error), Some(resume)) => {
             let clock = open.clock();
             drop(open);
@@ -62,12 +62,16 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
         }
         (Err(error), None) => (Err(error), None),
     };
-    match (large.body, result) {
-        (Some(body), result) => exchange.finished(job, body, result),
-        (None, Err(error)) => exchange.failed(job, error),
-        (None, Ok(())) => exchange.failed(job, Error::new(Kind::Internal, "a large object came to nothing")),
-    }
-    kept
+    let error = match (large.body, result) {
+        (Some(body), result) => {
+            let written = exchange.finished(job, body, result);
+            return kept.map(|open| Idle { open, written });
+        }
+        (None, Err(error)) => error,
+        (None, Ok(())) => Error::new(Kind::Internal, "a large object came to nothing"),
+    };
+    exchange.failed(job, error);
+    None
 }
 
 /// An object on its way.
@@ -112,8 +116,12 @@ impl<E: Exchange> Large<'_, E> {
         if let Some(error) = surplus(open, head, more) {
             return Err(error);
         }
-        // One system call for a large object: by now its surplus has often come.
-        let behind = if more || head.close { Behind::End } else { open.behind() };
+        // One system call for a large object: by now its surplus has often come. With others unanswered, what comes next shows.
+        let behind = match (more, head.close) {
+            (_, true) => Behind::End,
+            (true, false) => Behind::Nothing,
+            (false, false) => open.behind(),
+        };
         self.is_over = behind != Behind::Nothing;
         if behind == Behind::Bytes {
             return Err(Error::new(Kind::ShortBody, "more bytes came than were announced"));
@@ -138,7 +146,7 @@ impl<E: Exchange> Large<'_, E> {
             let fields = resume.fields(self.have);
             let target = |out: &mut Vec<u8>| self.exchange.target(self.job, out);
             let (mut open, mut head) =
-                match ask(self.client, &mut Kept::default(), clock.clone(), &fields, target).await {
+                match ask(self.client, &mut Kept::<C, ()>::default(), clock.clone(), &fields, target).await {
                     Ok(answered) => answered,
                     Err(e) => {
                         error = e;

@@ -39,7 +39,7 @@ mod tls;
 mod url;
 mod watch;
 
-pub(crate) use asking::{Kept, ask};
+pub(crate) use asking::{Idle, Kept, ask};
 pub(crate) use drive::drive;
 pub(crate) use exchange::{Exchange, Next, Plan};
 pub(crate) use head::Head;

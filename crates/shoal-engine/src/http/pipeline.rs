@@ -7,7 +7,6 @@
 //! What goes wrong costs those that did not cause it nothing:
 //! - The connection ends: the first unanswered request is asked again alone, those behind it are given back.
 //! - An answer is not for its request, or none at all: it, the one before it and all behind it are asked again one at a time.
-//! - A body is large: the connection answers nothing else any more; those behind it are given back.
 //! - A body ends with the connection, and others are unanswered behind it: it is asked again alone, they are given back.
 //!
 //! Not here: whether to do it and how deep (`pipelining.rs`, `probe.rs`, `samples.rs`), reading (`reader.rs`), one at a time (`drive.rs`).
@@ -17,6 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Client;
+use super::asking::Idle;
 use super::body::Framing;
 use super::compare::hash;
 use super::connection::Connection;
@@ -25,21 +25,24 @@ use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
 use super::probe::{self, Found, Probe};
 use super::reader::{Answer, BEGIN, HEAD_MAX, Reader, Trust};
+use super::stream::Behind;
 use crate::error::{Error, Kind};
 
 /// Where a connection broke.
 const AHEAD: &str = "with requests unanswered";
 
 /// Takes jobs and answers them over this connection for as long as requests can be sent ahead on it. The connection, if it
-/// can still be used, with nothing unanswered; what must be asked one at a time is added to `alone`.
+/// can still be used; what must be asked one at a time is added to `alone`.
 pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
     client: &Client,
     exchange: &E,
-    open: Box<Connection<C>>,
+    Idle { mut open, written }: Idle<C, E::Written>,
     trust: Trust,
     probe: Option<Probe<'_>>,
     alone: &mut VecDeque<Alone<E::Job>>,
-) -> Option<Box<Connection<C>>> {
+) -> Option<Idle<C, E::Written>> {
+    // Many answers in one reading.
+    open.widen(E::WHOLE_MAX + HEAD_MAX);
     let mut line = Line {
         client,
         exchange,
@@ -49,22 +52,19 @@ pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
         unanswered: VecDeque::new(),
         first: 0,
         held: None,
-        begins: true,
+        written,
         answers: 0,
         sending: true,
         probe,
         samples: (trust == Trust::Order).then_some(0),
         sample: None,
     };
-    if let Some(open) = &mut line.open {
-        // Many answers in one reading.
-        open.widen(E::WHOLE_MAX + HEAD_MAX);
-    }
     while line.turn().await {}
     if line.sample.is_some() {
         client.pipelining.samples.missed();
     }
-    line.open
+    let Line { open, written, .. } = line;
+    open.map(|open| Idle { open, written })
 }
 
 struct Line<'a, E: Exchange, C> {
@@ -79,8 +79,8 @@ struct Line<'a, E: Exchange, C> {
     first: u64,
     /// The answer before it, complete; it begins the unread bytes. Only while others are unanswered.
     held: Option<Held<E::Job>>,
-    /// None of those that are unanswered was sent before the last answer was handed in.
-    begins: bool,
+    /// The object that the last answer brought that was handed in.
+    written: Option<E::Written>,
     /// Answers that have come.
     answers: usize,
     /// More requests may be sent.
@@ -174,17 +174,18 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
                 }
                 Next::Job(job) => {
                     // With nothing unanswered, nothing may have come either.
-                    if self.unanswered.is_empty() && !open.is_quiet(self.client) {
+                    let behind = if self.unanswered.is_empty() { open.behind() } else { Behind::Nothing };
+                    if behind != Behind::Nothing {
+                        if behind == Behind::Bytes {
+                            self.blame();
+                        }
                         self.alone.push_back(Alone::new(job));
                         self.open = None;
                         return false;
                     }
-                    if self.unanswered.is_empty() {
-                        open.remember();
-                    }
                     let number = open.queue(self.client, |out| self.exchange.target(&job, out));
                     if self.unanswered.is_empty() {
-                        (self.first, self.begins) = (number, true);
+                        self.first = number;
                         open.restart_watch();
                     }
                     self.unanswered.push_back(job);
@@ -244,7 +245,6 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     fn whole(&mut self, head: Head, body: Range<usize>) {
         let Some(job) = self.unanswered.pop_front() else { return };
         self.first += 1;
-        self.begins = false;
         self.answers += 1;
         let close = head.close;
         self.held = Some(Held { job, head, body });
@@ -260,6 +260,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     fn release(&mut self) {
         let (Some(Held { job, head, body }), Some(open)) = (self.held.take(), &mut self.open) else { return };
         let end = body.end;
+        self.written = None;
         if head.status / 100 == 3 {
             // Where it leads is another request's business.
             self.alone.push_back(Alone::new(job));
@@ -267,14 +268,14 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
         } else {
             match self.exchange.head(&job, &head) {
                 Plan::Keep => match self.sample {
-                    None => self.exchange.whole(job, &head, open.unread(body)),
+                    None => self.written = self.exchange.whole(job, &head, open.unread(body)),
                     Some(0) => {
                         self.alone.push_back(Alone { job, pipelined: Some(hash(open.unread(body))) });
                         (self.sample, self.sending) = (None, false);
                     }
                     Some(left) => {
                         self.sample = Some(left - 1);
-                        self.exchange.whole(job, &head, open.unread(body));
+                        self.written = self.exchange.whole(job, &head, open.unread(body));
                     }
                 },
                 Plan::Refuse(error) => self.exchange.failed(job, error),
@@ -287,7 +288,6 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     async fn begun(&mut self, head: Head, body: usize) {
         let (Some(job), Some(mut open)) = (self.unanswered.pop_front(), self.open.take()) else { return };
         self.first += 1;
-        self.begins = false;
         self.answers += 1;
         if head.status / 100 == 3 {
             self.alone.push_back(Alone::new(job));
@@ -298,7 +298,8 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
         } else {
             open.consume(body);
             let more = !self.unanswered.is_empty();
-            self.open = answer(self.client, open, self.exchange, job, head, more, Check::Nothing).await;
+            let idle = answer(self.client, open, self.exchange, job, head, more, Check::Nothing).await;
+            (self.open, self.written) = idle.map_or((None, None), |idle| (Some(idle.open), idle.written));
         }
         match &mut self.open {
             Some(open) => open.restart_watch(),
@@ -337,14 +338,14 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
     /// What came is not the answer to the first unanswered request.
     fn wrong(&mut self, error: Error) {
         let own = error.kind() == Kind::ShortBody;
+        let is_no_answer = self.open.as_ref().is_some_and(|open| open.is_no_answer());
         match own {
             true => self.release(), // its own head was the right one
-            false => self.doubt_held(),
+            false if self.held.is_some() => self.doubt_held(),
+            false if is_no_answer => self.blame(),
+            false => {}
         }
         if let Some(open) = self.open.take() {
-            if self.begins && !own && open.is_no_answer() {
-                self.client.remarks.overlong(open.target_before());
-            }
             self.exchange.wasted(open.unread_len() as u64);
         }
         if self.client.pipelining.wrong(self.answers) {
@@ -366,6 +367,13 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
             self.exchange.failed(first, error);
         }
         self.alone.extend(self.unanswered.drain(..).map(Alone::new));
+    }
+
+    /// The last answer that was handed in was longer than it said.
+    fn blame(&mut self) {
+        if let Some(written) = self.written.take() {
+            self.exchange.overlong(written);
+        }
     }
 
     /// The answer that is held may be longer than it said: it is asked again, alone.

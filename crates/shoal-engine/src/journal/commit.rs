@@ -10,10 +10,10 @@ use rusqlite::{Connection, Statement, Transaction, params};
 use super::rows::{Entry, Fault, Progress};
 use super::skipped::Names;
 use super::trouble::Trouble;
-use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Resume, Retried, Settled};
+use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Resume, Retried, Settled, Withdrawn};
 use crate::error::{Error, Kind, Result};
 use crate::partition::Key;
-use crate::report::Reason;
+use crate::report::{Reason, Skips};
 
 /// What becomes of the state in memory.
 struct Staged {
@@ -24,6 +24,13 @@ struct Staged {
     deferred: u64,
     left_out: u64,
     credited: Credited,
+}
+
+/// Counts of one partition, or of all below the frontier.
+struct Counted<'s> {
+    written: &'s mut u64,
+    skips: &'s mut Skips,
+    bytes: &'s mut u64,
 }
 
 /// What a commit writes rows with.
@@ -48,6 +55,10 @@ pub struct Credited {
     pub again: u64,
     /// Deferred objects of partitions that were redone whole: they are listed with those.
     pub superseded: u64,
+    /// Objects that were written, and are failures now.
+    pub withdrawn: u64,
+    /// Bytes of these.
+    pub withdrawn_bytes: u64,
 }
 
 impl Journal {
@@ -61,7 +72,9 @@ impl Journal {
         for done in &commit.done {
             self.check(done)?;
         }
-        let asks = !commit.retried.is_empty() || commit.done.iter().any(|done| !done.failures.is_empty());
+        let asks = !commit.retried.is_empty()
+            || !commit.withdrawn.is_empty()
+            || commit.done.iter().any(|done| !done.failures.is_empty());
         let staged = match self.made().is_some() || asks {
             true => self.write(|journal, connection| journal.stage(Some(connection), commit, durable))?,
             false => self.stage(None, commit, durable).map_err(|trouble| self.explain(trouble))?,
@@ -152,6 +165,9 @@ impl Journal {
                 for retried in &commit.retried {
                     self.settle(rows, &mut finder, &mut staged, retried)?;
                 }
+            }
+            for withdrawn in &commit.withdrawn {
+                self.withdraw(rows, &mut staged, withdrawn)?;
             }
             staged.left_out = rows.names.count();
         }
@@ -295,32 +311,57 @@ impl Journal {
         Ok(())
     }
 
-    /// One object more written or skipped in the partition `seq`, wherever its counts are by now.
+    /// One object more written or skipped in the partition `seq`.
     fn credit(&self, staged: &mut Staged, seq: u64, settled: Settled) -> Result<(), Trouble> {
-        let (written, skips, total) = if seq < staged.progress.frontier {
-            let prefix = &mut staged.progress;
-            (&mut prefix.written, &mut prefix.skips, &mut prefix.bytes)
-        } else {
-            let entry = self.entry(staged, seq).cloned().ok_or_else(bad_failure)?;
-            let entry = staged.changed.entry(seq).or_insert(entry);
-            (&mut entry.written, &mut entry.skips, &mut entry.bytes)
-        };
+        let counted = self.counted(staged, seq)?;
         match settled {
             Settled::Written { bytes, kept } => {
-                *written += 1;
-                *total += bytes;
+                *counted.written += 1;
+                *counted.bytes += bytes;
                 if kept {
-                    skips.add(Reason::Kept);
+                    counted.skips.add(Reason::Kept);
                 }
                 staged.credited.written += 1;
                 staged.credited.bytes += bytes;
             }
             Settled::Skipped(reason) => {
-                skips.add(reason);
+                counted.skips.add(reason);
                 staged.credited.skipped += 1;
             }
         }
         Ok(())
+    }
+
+    /// One object fewer written in the partition, and one failure more.
+    fn withdraw(&self, rows: &mut Rows<'_>, staged: &mut Staged, withdrawn: &Withdrawn) -> Result<(), Trouble> {
+        let Withdrawn { seq, bytes, kept, ref failed } = *withdrawn;
+        let counted = self.counted(staged, seq)?;
+        let less = counted.written.checked_sub(1).zip(counted.bytes.checked_sub(bytes));
+        let fits = !kept || counted.skips.of(Reason::Kept) > 0;
+        let Some((written, left)) = less.filter(|_| fits) else {
+            return Err(Trouble::internal(format!("partition {seq} has nothing written that could be withdrawn")));
+        };
+        (*counted.written, *counted.bytes) = (written, left);
+        if kept {
+            counted.skips.remove(Reason::Kept);
+        }
+        Fault::of(seq, failed).write(&mut rows.faults, self.run, self.progress.epoch, None)?;
+        staged.failed += 1;
+        staged.credited.failed += 1;
+        staged.credited.withdrawn += 1;
+        staged.credited.withdrawn_bytes += bytes;
+        Ok(())
+    }
+
+    /// The counts of the partition `seq`, wherever they are by now.
+    fn counted<'s>(&self, staged: &'s mut Staged, seq: u64) -> Result<Counted<'s>, Trouble> {
+        if seq < staged.progress.frontier {
+            let prefix = &mut staged.progress;
+            return Ok(Counted { written: &mut prefix.written, skips: &mut prefix.skips, bytes: &mut prefix.bytes });
+        }
+        let entry = self.entry(staged, seq).cloned().ok_or_else(bad_failure)?;
+        let entry = staged.changed.entry(seq).or_insert(entry);
+        Ok(Counted { written: &mut entry.written, skips: &mut entry.skips, bytes: &mut entry.bytes })
     }
 
     /// Moves the frontier: what lies below it goes into the prefix.

@@ -113,8 +113,8 @@ impl Journal {
             if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
                 continue;
             }
-            let Fault { locator, kind, tries, tried_ms, .. } = fault;
-            let due = Due { locator: locator.into(), kind: kind.into(), tries, tried_ms };
+            let Fault { seq, locator, kind, tries, tried_ms, .. } = fault;
+            let due = Due { locator: locator.into(), kind: kind.into(), tries, tried_ms, seq };
             found.push((due, due_ms));
             if found.len() == limit {
                 break;

@@ -193,6 +193,8 @@ pub struct Due {
     pub tries: u32,
     /// Milliseconds spent trying so far.
     pub tried_ms: u64,
+    /// The partition that it is counted in.
+    pub seq: u64,
 }
 
 /// The outcome of a later try.
@@ -218,6 +220,19 @@ pub enum Settled {
     Skipped(Reason),
 }
 
+/// An object that was committed as written, and is a failure after all.
+#[derive(Clone, Debug)]
+pub struct Withdrawn {
+    /// The partition that it is counted in.
+    pub seq: u64,
+    /// As it was counted.
+    pub bytes: u64,
+    /// As it was counted.
+    pub kept: bool,
+    /// What becomes of it.
+    pub failed: Failed,
+}
+
 /// How far the frontier moves with a commit.
 #[derive(Clone, Debug)]
 pub struct Fold {
@@ -236,6 +251,8 @@ pub struct Commit {
     pub done: Vec<Done>,
     /// Later tries whose bytes the barrier made durable.
     pub retried: Vec<Retried>,
+    /// Failures of objects that are committed, here or before.
+    pub withdrawn: Vec<Withdrawn>,
     /// Frontier movement.
     pub fold: Option<Fold>,
 }

@@ -55,12 +55,13 @@ impl HostRule {
     }
 }
 
-/// A `Host` without its port, which may be any: it may have been forwarded.
+/// A `Host` without its port, which may be any (it may have been forwarded), and without the dot of the root.
 fn name_of(host: &str) -> &str {
-    match host.rsplit_once(':') {
+    let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Whether a name can be one that `--allow-host` takes: a host's name or address, without a port.
@@ -101,6 +102,8 @@ mod tests {
             "127.0.0.1",
             "localhost",
             "LocalHost:9",
+            "localhost.",
+            "localhost.:8080",
             "127.9.9.9:1",
             "[::1]:8080",
             "[::1]",
@@ -110,6 +113,8 @@ mod tests {
         }
         for host in [
             "",
+            ".",
+            "localhost..",
             "example.com",
             "localhost.example.com",
             "x.tunnel.example",

@@ -115,6 +115,9 @@ impl Sink for DigestSink {
     fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
         self.inner.wake_with(waker);
     }
+    fn withdraw(&self, seq: u64, name: &Name) {
+        self.inner.withdraw(seq, name);
+    }
     fn finish(&self) -> Result<()> {
         self.inner.finish()
     }

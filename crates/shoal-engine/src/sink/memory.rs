@@ -16,7 +16,7 @@ use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::options::Overwrite;
 use crate::partition::Partition;
-use crate::session::Sessions;
+use crate::session::{Sessions, Twice};
 
 /// Born before any run.
 const STRANGER: i64 = -1;
@@ -93,6 +93,15 @@ impl Sink for MemorySink {
 
     fn journal_dir(&self) -> Option<PathBuf> {
         None
+    }
+
+    fn withdraw(&self, _: u64, name: &Name) {
+        let mut store = self.store();
+        let is_one = store.started.as_ref().is_some_and(|(_, rules)| rules.twice == Twice::SameObject);
+        let is_ours = store.objects.get(name.as_bytes()).is_some_and(|stored| stored.born != STRANGER);
+        if is_one && is_ours {
+            store.objects.remove(name.as_bytes());
+        }
     }
 
     fn start(&self, start: &Start) -> Result<Started> {

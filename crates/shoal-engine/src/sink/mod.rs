@@ -141,6 +141,11 @@ pub trait Sink: Send + Sync {
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>>;
     /// Makes sealed partitions durable. `last`: no more will come, so nothing may be held back.
     fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled>;
+    /// An object that was written with the partition `seq`, and is committed, is a failure after all, and recorded so. A
+    /// sink that can removes it; what a consumer has had stays with it.
+    fn withdraw(&self, seq: u64, name: &Name) {
+        let _ = (seq, name);
+    }
     /// Whether writing an object takes long enough for more than one thread to be worth it.
     fn blocks(&self) -> bool {
         true

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use super::{Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take};
+use super::{Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take, Written};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::{Cursor, Key, Partition};
@@ -26,6 +26,13 @@ pub enum Answer {
     Broken(Kind),
     /// This error.
     Fail(Kind),
+    /// The whole object, which is a failure after all: at once, or only as the lane ends.
+    Withdrawn {
+        /// The failure.
+        kind: Kind,
+        /// As the lane ends.
+        at_end: bool,
+    },
     /// Given back unfetched.
     GivenBack,
     /// A defect.
@@ -241,22 +248,25 @@ impl Fetcher for MemorySource {
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
+            let mut late = Vec::new();
             loop {
                 match lane.take() {
-                    Take::Stop => return Ok(()),
+                    Take::Stop => break,
                     Take::Wait => lane.wake().await,
                     Take::Job(job) => {
-                        self.answer(&*lane, job).await;
+                        self.answer(&*lane, job, &mut late).await;
                         tokio::task::yield_now().await;
                     }
                 }
             }
+            late.into_iter().for_each(|(written, kind)| lane.withdraw(written, Error::new(kind, "as scripted")));
+            Ok(())
         })
     }
 }
 
 impl MemorySource {
-    async fn answer(&self, lane: &dyn Lane, job: super::Job) {
+    async fn answer(&self, lane: &dyn Lane, job: super::Job, late: &mut Vec<(Written, Kind)>) {
         let name = job.entry().locator.to_vec();
         let count = {
             let mut fetches = self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -277,8 +287,13 @@ impl MemorySource {
             },
         };
         match (self.script)(&name, count) {
-            Answer::Whole => lane.whole(job, &meta, Payload::Borrowed(data)),
-            Answer::Other(data) => lane.whole(job, &ObjectMeta::default(), Payload::Owned(data)),
+            Answer::Whole => _ = lane.whole(job, &meta, Payload::Borrowed(data)),
+            Answer::Other(data) => _ = lane.whole(job, &ObjectMeta::default(), Payload::Owned(data)),
+            Answer::Withdrawn { kind, at_end } => match (lane.whole(job, &meta, Payload::Borrowed(data)), at_end) {
+                (Some(written), true) => late.push((written, kind)),
+                (Some(written), false) => lane.withdraw(written, Error::new(kind, "as scripted")),
+                (None, _) => {}
+            },
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
             Answer::GivenBack => lane.given_back(job),
             Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None).await,

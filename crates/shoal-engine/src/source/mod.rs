@@ -243,6 +243,19 @@ impl Job {
     }
 }
 
+/// An object that was written. What turns up later may show that it is not what it should be: then it is withdrawn
+/// (`Lane::withdraw`).
+pub struct Written {
+    /// The number of the partition it was written with.
+    pub(crate) partition: u64,
+    /// The number of the one it is counted in: another, where it was tried again.
+    pub(crate) counted: u64,
+    pub(crate) entries: Rc<dyn Entries>,
+    pub(crate) index: u32,
+    pub(crate) bytes: u64,
+    pub(crate) kept: bool,
+}
+
 /// What `Lane::take` answers.
 pub enum Take {
     /// Fetch this.
@@ -285,13 +298,15 @@ pub trait Lane {
         let _ = meta;
         Some(job)
     }
-    /// The object is complete.
-    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>);
+    /// The object is complete. It is given back where it was written: not where that failed, or was not to be.
+    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written>;
     /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it
     /// through `failed`.
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>>;
-    /// All pieces are in, or an error came between.
-    fn finished(&self, job: Job, body: Body, result: Result<()>);
+    /// All pieces are in, or an error came between. As `whole`.
+    fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written>;
+    /// An object that was written is a failure after all, for good.
+    fn withdraw(&self, written: Written, error: Error);
     /// The object could not be had.
     fn failed(&self, job: Job, error: Error);
     /// Not fetched, through no fault of its own: no try is charged.

@@ -15,7 +15,7 @@ use crate::source::archive::plan::{Member, Plan, What};
 use crate::source::archive::{Archive, ArchiveFile, ArchiveOptions, Format, Unpacker};
 use crate::source::tar::Tar;
 use crate::source::zip::Zip;
-use crate::source::{Body, BodyClock, Entries, Entry, Job, Lane, Limits, LocalFuture, Take};
+use crate::source::{Body, BodyClock, Entries, Entry, Job, Lane, Limits, LocalFuture, Take, Written};
 
 /// Most bytes that an archive of a fuzz target may unpack to: small, so that many can be tried.
 const SIZE_MAX: u64 = 1 << 20;
@@ -230,11 +230,12 @@ impl Lane for Desk {
         Limits { in_flight: 1, depth: 1 }
     }
 
-    fn whole(&self, _: Job, meta: &ObjectMeta, payload: Payload<'_>) {
+    fn whole(&self, _: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {
         let data = payload.into_vec().expect("bytes");
         assert!(data.len() <= WHOLE_MAX, "too large to be handed over whole");
         assert_eq!(meta.size, Some(data.len() as u64));
         self.answers.borrow_mut().push(Ok(data));
+        None
     }
 
     fn begin<'a>(&'a self, _: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>> {
@@ -243,9 +244,14 @@ impl Lane for Desk {
         Box::pin(std::future::ready(Ok(body)))
     }
 
-    fn finished(&self, _: Job, body: Body, result: Result<()>) {
+    fn finished(&self, _: Job, body: Body, result: Result<()>) -> Option<Written> {
         assert_eq!(body.bytes(), self.body.borrow().len() as u64);
         self.answers.borrow_mut().push(result.map(|()| self.body.take()).map_err(|error| error.kind()));
+        None
+    }
+
+    fn withdraw(&self, _: Written, _: Error) {
+        panic!("an archive withdraws nothing");
     }
 
     fn failed(&self, _: Job, error: Error) {

@@ -253,7 +253,7 @@ fn history() -> History {
             outcome: Ok(Settled::Written { bytes: 1, kept: false }),
         }];
         let fold = fold(frontier).filter(|_| frontier > 0);
-        journal.commit(&Commit { done: partitions, retried, fold }, Durable::All).unwrap();
+        journal.commit(&Commit { done: partitions, retried, fold, ..Commit::default() }, Durable::All).unwrap();
         state(frontier, mark);
         if step == 6 {
             // Half of it in the database, half in the log.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled,
+    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled, Withdrawn,
 };
 use shoal_engine::{Counts, Cursor, Key, Reason};
 
@@ -61,6 +61,12 @@ impl Model {
         }
         for retried in &commit.retried {
             self.settle(retried);
+        }
+        for Withdrawn { seq, bytes, failed, .. } in &commit.withdrawn {
+            let partition = self.partitions.get_mut(seq).unwrap();
+            partition.written -= 1;
+            partition.bytes -= bytes;
+            self.rows.push(Row { seq: *seq, locator: failed.locator.clone(), due_ms: None });
         }
         if let Some(fold) = &commit.fold {
             (self.frontier, self.cursor, self.chain) = (fold.frontier, Some(fold.cursor.clone()), fold.chain);
@@ -202,9 +208,16 @@ impl Pair {
             }
         }
         let durable = [Durable::No, Durable::These, Durable::All][self.random.usize(..3)];
-        let mut commit = Commit { done, retried, fold: None };
+        let mut commit = Commit { done, retried, ..Commit::default() };
         let mut after = self.model.clone();
         after.commit(&commit, durable, self.boot);
+        for (seq, partition) in after.partitions.iter().filter(|(_, partition)| partition.written > 0) {
+            if self.random.u8(..8) == 0 {
+                let (seq, bytes) = (*seq, self.random.u64(..=partition.bytes));
+                let failed = failed(&format!("withdrawn{}", self.random.u64(..)), None);
+                commit.withdrawn.push(Withdrawn { seq, bytes, kept: false, failed });
+            }
+        }
         let mut border = frontier;
         while after.partitions.contains_key(&border) {
             border += 1;

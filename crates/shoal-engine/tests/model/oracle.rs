@@ -144,10 +144,11 @@ fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind
     let unclear = world.is_unclear();
     let several = state.origin.may_repeat() && state.origin.ever[name].len() > 1;
     match kind {
-        "forbidden" => {
-            let fails = |o: &&Object| {
-                let locator = format!("{}\0{}", o.name, o.number);
-                matches!(fate(locator.as_bytes(), 9), Answer::Fail(_))
+        "forbidden" | "short-body" => {
+            let fails = |o: &&Object| match fate(format!("{}\0{}", o.name, o.number).as_bytes(), 9) {
+                Answer::Fail(_) => kind == "forbidden",
+                Answer::Withdrawn { .. } => kind == "short-body",
+                _ => false,
             };
             state.origin.is_in_memory() && !state.healed && (beyond || objects.iter().any(fails))
         }

@@ -70,6 +70,8 @@ pub fn fate(locator: &[u8], count: u32) -> Answer {
         (3, 1) => Answer::Broken(Kind::ShortBody),
         (4 | 5, 1) => Answer::GivenBack,
         (6..=9, _) => Answer::Pieces(3),
+        (10, _) => Answer::Withdrawn { kind: Kind::ShortBody, at_end: false },
+        (11, _) => Answer::Withdrawn { kind: Kind::ShortBody, at_end: true },
         _ => Answer::Whole,
     }
 }
@@ -216,7 +218,7 @@ impl Origin {
         let healed = self.healed.clone();
         let source = MemorySource::new(pages, PARTITION).named(&self.identity).numbered().twice(twice).behind(behind);
         let source = source.answering(move |locator, count| match fate(locator, count) {
-            Answer::Fail(Kind::Forbidden) if healed.load(Relaxed) => Answer::Whole,
+            Answer::Fail(Kind::Forbidden) | Answer::Withdrawn { .. } if healed.load(Relaxed) => Answer::Whole,
             answer => answer,
         });
         let times: HashMap<_, _> = self.objects.iter().map(|o| (o.locator(), o.modified())).collect();

@@ -26,7 +26,7 @@ use super::slot::Slot;
 use crate::error::{Class, Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::sink::Writer;
-use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take};
+use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
 const TICK: Duration = Duration::from_millis(20);
@@ -306,18 +306,18 @@ impl Lane for Handle {
             Ok(None) => return Some(job),
             Ok(Some(size)) => self.0.stored(job, Ok(crate::sink::Put::Kept), size, false),
             Err(error) => self.0.stored(job, Err(error), 0, false),
-        }
+        };
         None
     }
 
-    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) {
+    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {
         let bytes = payload.size();
         let result = self.0.timed(|writer| {
             writer.expect(job.slot, job.index, Some(bytes))?;
             writer.put(job.slot, &job.name, meta, payload)
         });
         self.0.spend(bytes);
-        self.0.stored(job, result, bytes, meta.unverified);
+        self.0.stored(job, result, bytes, meta.unverified)
     }
 
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>> {
@@ -336,21 +336,26 @@ impl Lane for Handle {
         })
     }
 
-    fn finished(&self, job: Job, body: Body, result: Result<()>) {
+    fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
         let (writer, meta, bytes) = body.into_parts();
         match result {
             Ok(()) => {
                 let before = Instant::now();
                 let put = writer.finish();
                 self.0.stalled.set(self.0.stalled.get() + before.elapsed());
-                self.0.stored(job, put, bytes, meta.unverified);
+                self.0.stored(job, put, bytes, meta.unverified)
             }
             Err(error) => {
                 drop(writer);
                 let probe = self.0.take_probe(&job);
                 self.0.fail(job, error, probe);
+                None
             }
         }
+    }
+
+    fn withdraw(&self, written: Written, error: Error) {
+        self.0.withdraw(written, error);
     }
 
     fn failed(&self, job: Job, error: Error) {

@@ -9,12 +9,13 @@ use super::super::commit::Message;
 use super::super::open::Origin;
 use super::super::progress::{add, sub};
 use super::super::retry::{HOLD_MAX, Verdict};
-use super::super::slot::Slot;
+use super::super::slot::{Slot, failed};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Result};
+use crate::journal::Withdrawn;
 use crate::report::Reason;
 use crate::sink::Put;
-use crate::source::{Job, WHOLE_MAX};
+use crate::source::{Job, WHOLE_MAX, Written};
 
 impl LaneState {
     pub(super) fn settle(&self, job: &Job, outcome: impl FnOnce(&mut Slot)) {
@@ -55,29 +56,52 @@ impl LaneState {
     }
 
     /// The sink took the object, or did not.
-    pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) {
+    pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) -> Option<Written> {
         let probe = self.take_probe(&job);
         match result {
+            Ok(Put::Duplicate) => {
+                self.shared.retry.succeeded(job.entry().host, probe);
+                self.skip(&job, Reason::Duplicate);
+                None
+            }
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
-                let counters = self.counters();
-                if put != Put::Duplicate {
-                    add(&counters.kept, u64::from(put == Put::Kept));
-                    add(&counters.written, 1);
-                    add(&counters.bytes, bytes);
-                    add(&counters.unverified, u64::from(unverified));
-                    self.settle(&job, |slot| slot.written(job.index, bytes, put == Put::Kept));
-                } else {
-                    self.skip(&job, Reason::Duplicate);
-                }
+                let (counters, kept) = (self.counters(), put == Put::Kept);
+                add(&counters.kept, u64::from(kept));
+                add(&counters.written, 1);
+                add(&counters.bytes, bytes);
+                add(&counters.unverified, u64::from(unverified));
+                let mut numbers = None;
+                self.settle(&job, |slot| {
+                    numbers = Some(slot.numbers(job.index));
+                    slot.written(job.index, bytes, kept);
+                });
+                let Job { entries, index, .. } = job;
+                numbers.map(|(partition, counted)| Written { partition, counted, entries, index, bytes, kept })
             }
             Err(error) => {
                 if probe {
                     self.shared.retry.unprobed(job.entry().host);
                 }
                 self.fail(job, error, false);
+                None
             }
         }
+    }
+
+    /// What was written is a failure after all. The committer counts it so, once what it was written with is committed.
+    pub(super) fn withdraw(&self, written: Written, error: Error) {
+        let Written { partition, counted, entries, index, bytes, kept } = written;
+        let (counters, entry) = (self.counters(), entries.get(index));
+        sub(&counters.kept, u64::from(kept));
+        sub(&counters.written, 1);
+        sub(&counters.bytes, bytes);
+        self.count_failed();
+        let error = error.within(entries.within(index));
+        let failed = failed(&entry, &error, 1, Duration::ZERO, None);
+        let withdrawn = Withdrawn { seq: counted, bytes, kept, failed };
+        self.shared.tell_committer(Message::Withdrawn { partition, withdrawn: Box::new(withdrawn) });
+        self.shared.check_failures(entry.name, &error, 1);
     }
 
     pub(super) fn fail(&self, job: Job, error: Error, probe: bool) {

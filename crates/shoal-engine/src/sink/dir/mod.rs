@@ -20,6 +20,7 @@ mod session;
 mod stream;
 mod sweep;
 mod temp;
+mod withdrawn;
 mod writer;
 mod writing;
 
@@ -34,6 +35,7 @@ use self::writer::DirWriter;
 use super::{Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
+use crate::name::Name;
 use crate::options::{Durability, Layout, Overwrite, TransferOptions};
 use crate::session::Interval;
 
@@ -203,6 +205,12 @@ impl Sink for DirSink {
         let reach = session.sync(touched)?;
         partition::delete(session, &replaced);
         Ok(Settled { durable: durable.into_iter().collect(), reach })
+    }
+
+    fn withdraw(&self, seq: u64, name: &Name) {
+        if let Some(session) = self.session.get() {
+            session.withdraw(seq, name);
+        }
     }
 
     fn finish(&self) -> Result<()> {

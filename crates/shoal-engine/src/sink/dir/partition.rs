@@ -37,7 +37,7 @@ const DEPTH_MAX: u32 = 128;
 const RETRIED_STEP: u64 = 100;
 
 /// Where the objects of partition `seq` lie, below the destination: its last two digits, the four before, the rest.
-fn place(seq: u64) -> String {
+pub(super) fn place(seq: u64) -> String {
     format!("{:02}/{:04}/{:02}", seq / 1_000_000, seq / 100 % 10_000, seq % 100)
 }
 

@@ -164,7 +164,8 @@ impl<'t> Reader<'t> {
             };
             match first.unwrap_or_else(|| self.opener.first(&job, now, To::Buffer(&mut self.buffer))) {
                 Ok(First::Whole(facts, length)) => {
-                    return lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+                    lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+                    return;
                 }
                 Ok(First::More(file, facts, held)) => return self.large(lane, job, &file, &facts, held).await,
                 Ok(First::Fresh(facts, wait)) => match waited.replace(facts) {

@@ -104,7 +104,8 @@ impl<I: Item> ItemFetcher<I> {
 async fn write(lane: &dyn Lane, job: Job, data: &[u8]) {
     let meta = ObjectMeta { size: Some(data.len() as u64), ..ObjectMeta::default() };
     if data.len() <= WHOLE_MAX {
-        return lane.whole(job, &meta, Payload::Borrowed(data));
+        lane.whole(job, &meta, Payload::Borrowed(data));
+        return;
     }
     let mut body = match lane.begin(&job, &meta).await {
         Ok(body) => body,

@@ -140,7 +140,8 @@ impl Doubt {
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let head = ask(&service.client, &mut Kept::default(), idle, b"", target).await.ok().map(|(_, head)| head);
+        let head =
+            ask(&service.client, &mut Kept::<_, ()>::default(), idle, b"", target).await.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
             (true, refused) => refused.is_none() && head.is_html,
             (false, None) => head.is_html,

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::http::{Exchange, Head, Next, Plan, drive};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
 
 /// Connections of a lane until the first answer has shown whether requests can be sent ahead, and so how many it takes.
 const SCOUTS: usize = 4;
@@ -144,6 +144,7 @@ struct Jobs<'a> {
 impl Exchange for Jobs<'_> {
     type Job = Job;
     type Body = Body;
+    type Written = Written;
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
@@ -187,8 +188,8 @@ impl Exchange for Jobs<'_> {
         }
     }
 
-    fn whole(&self, job: Job, head: &Head, body: &[u8]) {
-        self.crew.lane.whole(job, &meta(head, Some(body.len() as u64)), Payload::Borrowed(body));
+    fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
+        self.crew.lane.whole(job, &meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
@@ -200,8 +201,14 @@ impl Exchange for Jobs<'_> {
         body.write(piece)
     }
 
-    fn finished(&self, job: Job, body: Body, result: Result<()>) {
-        self.crew.lane.finished(job, body, result);
+    fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
+        self.crew.lane.finished(job, body, result)
+    }
+
+    fn overlong(&self, written: Written) {
+        let why =
+            "more bytes came than were announced, which showed after it was written: --retry-failed fetches it again";
+        self.crew.lane.withdraw(written, Error::new(Kind::ShortBody, why));
     }
 
     fn failed(&self, job: Job, error: Error) {

@@ -9,7 +9,7 @@ use super::page;
 use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Head, Kept, ask, encode_name};
+use crate::http::{Head, Idle, Kept, ask, encode_name};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -56,7 +56,8 @@ type Clock = fn() -> Duration;
 /// A listing under way.
 pub(super) struct Pages {
     service: Arc<Service>,
-    kept: Kept<Clock>,
+    /// Bytes behind a page blame nothing: it was whole, or could not be read.
+    kept: Kept<Clock, ()>,
     /// The page at hand.
     cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
@@ -166,7 +167,7 @@ impl Pages {
         });
         match body? {
             Some(json) => {
-                self.kept.put((!close).then_some(open));
+                self.kept.put((!close).then_some(Idle { open, written: None }));
                 Ok((json, links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))

@@ -63,7 +63,7 @@ impl Unpacker for Unpack {
             self.held.take_if(|held| !held.is(archive, member));
             if member.size <= WHOLE_MAX as u64 {
                 match self.whole(archive, member).await {
-                    Ok(bytes) => lane.whole(job, &meta, Payload::Borrowed(bytes)),
+                    Ok(bytes) => _ = lane.whole(job, &meta, Payload::Borrowed(bytes)),
                     Err(error) => lane.failed(job, error),
                 }
             } else {

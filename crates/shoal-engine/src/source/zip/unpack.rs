@@ -131,7 +131,7 @@ impl Unpack {
                 self.give_back();
             }
             return match self.small(archive, member) {
-                Ok(bytes) => lane.whole(job, &meta, Payload::Borrowed(bytes)),
+                Ok(bytes) => _ = lane.whole(job, &meta, Payload::Borrowed(bytes)),
                 Err(error) => lane.failed(job, meant(error, archive)),
             };
         }

@@ -1,0 +1,42 @@
+//! Files of objects that were written, and are failures after all. Not here: who finds out (`engine/commit.rs`).
+
+use super::partition::{place, retried_place};
+use super::session::Session;
+use crate::name::Name;
+use crate::options::Layout;
+use crate::partition::RETRIED_FROM;
+use crate::session::{Twice, Whose};
+
+impl Session {
+    /// Removes the file of an object that was written with the partition `seq`. What cannot be removed stays, and so does
+    /// what this run has not made, or may have made of another object of this name: the failure is recorded in any case.
+    pub(super) fn withdraw(&self, seq: u64, name: &Name) {
+        if self.rules.twice != Twice::SameObject {
+            return;
+        }
+        let (directory, leaf) = name.split();
+        let directory = match self.options.layout {
+            Layout::Names => directory.map(<[u8]>::to_vec),
+            Layout::Partition if seq >= RETRIED_FROM => Some(retried_place(directory, name)),
+            Layout::Partition => {
+                let part = place(seq).into_bytes();
+                Some(directory.map_or(part.clone(), |below| [&part, below].join(&b'/')))
+            }
+        };
+        let mut opened = None;
+        for component in directory.iter().flat_map(|path| path.split(|&byte| byte == b'/')) {
+            match opened.as_ref().unwrap_or(&self.root.dir).open(component) {
+                Ok(dir) => opened = Some(dir),
+                Err(_) => return,
+            }
+        }
+        let dir = opened.as_ref().unwrap_or(&self.root.dir);
+        let is_ours = dir.look(leaf).is_ok_and(|look| {
+            let times = self.times(&look);
+            look.kind.is_file() && self.sessions.whose(times.born, times.changed) != Whose::Other
+        });
+        if is_ours {
+            let _ = dir.remove(leaf);
+        }
+    }
+}
