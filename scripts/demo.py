@@ -101,7 +101,7 @@ def main() -> None:
         say(f"$ shoal status {root / 'objects'}")
         subprocess.run([*SHOAL, "status", str(root / "objects")], check=True)
     finally:
-        server.send_signal(signal.SIGINT)
+        server.terminate()  # not SIGINT: a shell that runs this in the background has it ignored
         server.wait(timeout=10)
     verify(root / "objects", root / "access.log")
     total = time.monotonic() - began
