@@ -71,6 +71,26 @@ def test_one_at_a_time_an_object_that_may_be_short_is_a_failure_until_it_is_fetc
     assert (mended.code, tree(mended.out)) == (0, objects), mended
 
 
+def test_an_object_that_was_longer_than_announced_is_fetched_again_with_patience(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = {"first": b"first", "second": b"second"}
+    server = service(fault_server, objects, echo=False)
+    server.on_object("first", late(wait=0.05))
+    server.start()
+    assert_all_but(shoal_command.copy(server, "--workers", "1"), objects, ["first"])
+
+    # Alone, and the last of its connection: nothing comes behind it that would show the surplus.
+    again = shoal_command.copy(server, "--workers", "1", "--retry-failed")
+
+    assert again.code == 1, again
+    assert again.report["total"]["failed"] == 1
+    assert set(tree(again.out)) == {"second"}
+    server.heal()
+    mended = shoal_command.copy(server, "--workers", "1", "--retry-failed")
+    assert (mended.code, tree(mended.out)) == (0, objects), mended
+
+
 def test_a_large_object_with_requests_sent_behind_it_is_a_failure_if_it_may_be_short(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:

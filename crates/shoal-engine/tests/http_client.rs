@@ -2,13 +2,17 @@
 
 mod scripted;
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::net::TcpStream;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scripted::*;
 use shoal_engine::options::Workers;
-use shoal_engine::source::list_get::ListGetOptions;
+use shoal_engine::sink::dir::{DirOptions, DirSink};
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::transfer::Transfer;
 use shoal_engine::{Kind, TransferOptions};
 
 fn chunked(body: &[u8], size: usize) -> Vec<u8> {
@@ -254,6 +258,81 @@ fn more_bytes_than_announced_make_the_object_doubtful() {
             assert_eq!(fetch_wire(&wire, quick()), Err("short-body".to_owned()), "{size}");
         }
     }
+}
+
+/// The connection is closed behind it.
+fn send_last(stream: &mut TcpStream, bytes: &[u8]) -> bool {
+    send(stream, bytes);
+    false
+}
+
+#[test]
+fn bytes_that_come_instead_of_the_next_answer_blame_the_object_before_unless_that_answer_is_none_either() {
+    for next in ["well", "closed", "garbage"] {
+        let listed = page(&["first", "second"]);
+        let url = serve(move |asked, stream| match (asked.name(), asked.nth) {
+            (None, _) => plain(stream, &listed),
+            (Some("first"), _) => plain(stream, b"cut shor"),
+            // On the connection that brought the first.
+            (Some(_), 2..) => send_last(stream, b"t"),
+            (Some(_), _) if next == "well" => plain(stream, b"second"),
+            (Some(_), _) if next == "garbage" => send_last(stream, b"no HTTP at all\r\n\r\n"),
+            (Some(_), _) => false,
+        });
+        let (outcome, found) = copy(&url, ListGetOptions::default(), 1);
+        let mut failures: Vec<_> =
+            outcome.report.failures.iter().map(|failure| (&failure.name[..], &failure.kind[..])).collect();
+        failures.sort_unstable();
+        let wanted: &[(&[u8], &str)] = match next {
+            "well" => &[(b"first", "short-body")],
+            "closed" => &[(b"first", "short-body"), (b"second", "disconnected")],
+            _ => &[(b"second", "protocol")],
+        };
+        assert_eq!(failures, wanted, "{next}");
+        assert_eq!(found.len() + failures.len(), 2, "{next}");
+    }
+}
+
+#[test]
+fn what_comes_on_an_idle_connection_blames_its_object_before_the_run_is_stopped() {
+    let healed = Arc::new(AtomicBool::new(false));
+    let well = healed.clone();
+    let url = serve(move |asked, stream| {
+        let well = well.load(Relaxed);
+        match (asked.name(), asked.token()) {
+            (None, "") => plain(stream, page_before(&["first", "last"], "more")),
+            (None, _) => {
+                std::thread::sleep(Duration::from_secs(if well { 0 } else { 3 }));
+                plain(stream, page(&["later"]))
+            }
+            (Some("last"), _) if !well => {
+                plain(stream, b"cut shor") && {
+                    std::thread::sleep(Duration::from_millis(100));
+                    send(stream, b"t")
+                }
+            }
+            (Some(_), _) => plain(stream, b"well"),
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let copy = |retry_failed: bool, stop_at: Duration| {
+        let sink = DirSink::new(dir.path(), DirOptions::default()).unwrap();
+        let source = ListGet::new(&url, ListGetOptions::default()).unwrap();
+        let options = TransferOptions { retry_failed, workers: Workers::Fixed(1), ..TransferOptions::default() };
+        Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |progress| match progress.elapsed < stop_at {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    };
+    let stopped = copy(false, Duration::from_millis(1_500));
+    assert_eq!(stopped.error.map(|error| error.kind()), Some(Kind::Interrupted));
+    healed.store(true, Relaxed);
+    let resumed = copy(false, Duration::MAX);
+    assert_eq!((resumed.report.total.written, resumed.report.total.failed), (2, 1), "{:?}", resumed.report);
+    assert_eq!((&*resumed.report.failures[0].name, &*resumed.report.failures[0].kind), (&b"last"[..], "short-body"));
+    assert!(!dir.path().join("last").exists());
+    assert_eq!(copy(true, Duration::MAX).report.total.failed, 0);
+    assert_eq!(std::fs::read(dir.path().join("last")).unwrap(), b"well");
 }
 
 #[test]

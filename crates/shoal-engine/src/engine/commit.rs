@@ -67,6 +67,8 @@ pub(crate) struct Committer {
     withdrawn: Vec<(u64, Withdrawn)>,
     mark: u64,
     again_seq: u64,
+    /// Above it lie those of before the listing started over. What they wrote is listed anew, and so fetched anew.
+    again_forgotten: u64,
     /// Partitions of objects tried again that are not committed.
     again: HashSet<u64>,
     committed: Credited,
@@ -88,6 +90,7 @@ impl Committer {
             withdrawn: Vec::new(),
             mark,
             again_seq: u64::MAX,
+            again_forgotten: u64::MAX,
             again: HashSet::new(),
             committed: Credited::default(),
             ending: Ending::Sound,
@@ -163,6 +166,7 @@ impl Committer {
                 self.pending_since.get_or_insert_with(Instant::now);
                 self.pending.push(*complete);
             }
+            Message::Withdrawn { partition, .. } if partition > self.again_forgotten => {}
             Message::Withdrawn { partition, withdrawn } => self.withdrawn.push((partition, *withdrawn)),
             Message::LanesEnded => {}
             Message::Mark(mark) if mark > self.mark => {
@@ -175,6 +179,8 @@ impl Committer {
                 let deferred = self.keeper.journal().deferred();
                 self.keeper.write(|journal| journal.reset_listing())?;
                 self.shared.counters.listed.fetch_sub(deferred, Relaxed); // listed anew
+                self.again_forgotten = self.again_seq;
+                self.withdrawn.clear();
                 self.mark = MARK_ALL;
                 self.shared.queue.set_mark(MARK_ALL);
                 let _ = done.send(()); // the listing may have been stopped meanwhile
@@ -195,7 +201,6 @@ impl Committer {
 
     fn is_over(&self) -> bool {
         self.pending.is_empty()
-            && self.withdrawn.is_empty()
             && self.shared.queue.is_drained_but(self.held_objects())
             && self.keeper.journal().deferred() == 0
     }
@@ -296,8 +301,9 @@ impl Committer {
         let commit = Commit { withdrawn, ..Commit::default() };
         // No barrier has run: nothing is more durable than it was.
         let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
-        self.committed.written -= credited.withdrawn;
-        self.committed.bytes -= credited.withdrawn_bytes;
+        // If there are fewer, the counts of this run will not balance, which ends it.
+        self.committed.written = self.committed.written.saturating_sub(credited.withdrawn);
+        self.committed.bytes = self.committed.bytes.saturating_sub(credited.withdrawn_bytes);
         self.committed.failed += credited.failed;
         // Only now: what is recorded as written must be there.
         for (partition, name) in names {

@@ -132,18 +132,26 @@ impl Shared {
 
     /// Stops the run when too many objects have failed; `name` is the last of them.
     fn check_failures(&self, name: &[u8], last: &Error, tries: u32) {
-        let Some(most) = self.options.max_failures else { return };
-        if self.counters.sums().failed > most {
+        if self.stop_at_failures(last) {
             // Its partition will not be committed any more, so the journal cannot tell.
             let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
             let failure = Failure { name: name.into(), kind, reason, tries };
             self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
+        }
+    }
+
+    /// Stops the run when too many objects have failed; whether they have.
+    fn stop_at_failures(&self, last: &Error) -> bool {
+        let Some(most) = self.options.max_failures else { return false };
+        let too_many = self.counters.sums().failed > most;
+        if too_many {
             let why = format!("more than {most} objects failed; the last: {}", last.line());
             self.cancel.fail(
                 Error::new(Kind::TooManyFailures, why)
                     .hint("raise max_failures, or mend the cause and run the same command again"),
             );
         }
+        too_many
     }
 }
 

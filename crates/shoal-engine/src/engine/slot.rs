@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::open::{Open, Origin, Tally};
-use crate::error::{Error, HostId};
+use crate::error::{Error, HostId, Kind};
 use crate::journal::{Failed, Retried, Settled};
 use crate::report::{Reason, Skipped};
 use crate::sink::Mode;
@@ -58,6 +58,14 @@ impl Slot {
     /// Whether an object has failed before.
     pub fn is_tried(&self, index: u32) -> bool {
         matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&index)
+    }
+
+    /// Whether it has failed for the length of its body when it was last tried in another partition.
+    pub fn is_doubted(&self, index: u32) -> bool {
+        match &self.open.origin {
+            Origin::Listed => false,
+            Origin::Retried(due) => due.get(index as usize).is_some_and(|due| *due.kind == *Kind::ShortBody.as_str()),
+        }
     }
 
     /// Whether a run that was cut off may have begun it.

@@ -16,6 +16,8 @@ use crate::error::Result;
 pub(crate) struct Idle<C, W> {
     pub open: Box<Connection<C>>,
     pub written: Option<W>,
+    /// The service closes it: nothing more may be asked on it.
+    pub ends: bool,
 }
 
 /// The connections that are kept between one request and the next: one to the service, and one to the last other host that
@@ -23,27 +25,29 @@ pub(crate) struct Idle<C, W> {
 pub(crate) struct Kept<C, W> {
     home: Option<Idle<C, W>>,
     away: Option<Idle<C, W>>,
+    /// The last one that ends.
+    ending: Option<Idle<C, W>>,
     /// Objects behind whose answers more bytes came than were announced. Whoever asks looks here.
     pub overlong: Vec<W>,
 }
 
 impl<C, W> Default for Kept<C, W> {
     fn default() -> Self {
-        Kept { home: None, away: None, overlong: Vec::new() }
+        Kept { home: None, away: None, ending: None, overlong: Vec::new() }
     }
 }
 
 impl<C: Fn() -> Duration, W> Kept<C, W> {
-    /// Keeps a connection that can be used again.
+    /// Keeps a connection: to be used again, or to see what comes until the next one is kept.
     pub fn put(&mut self, idle: Option<Idle<C, W>>) {
-        match idle {
-            Some(idle) if idle.open.elsewhere.is_some() => {
-                let before = self.away.replace(idle);
-                self.if_quiet(before);
-            }
-            Some(idle) => self.home = Some(idle),
-            None => {}
-        }
+        let Some(idle) = idle else { return };
+        let place = match (idle.ends, idle.open.elsewhere.is_some()) {
+            (true, _) => &mut self.ending,
+            (false, true) => &mut self.away,
+            (false, false) => &mut self.home,
+        };
+        let before = place.replace(idle);
+        self.if_quiet(before);
     }
 
     /// The connection to the service.
@@ -51,11 +55,25 @@ impl<C: Fn() -> Duration, W> Kept<C, W> {
         self.home.take()
     }
 
-    /// Looks at the connections before they are dropped: bytes behind their last answers blame those.
-    pub fn look(&mut self) {
-        let (home, away) = (self.home.take(), self.away.take());
-        self.if_quiet(home);
-        self.if_quiet(away);
+    /// Waits until something comes on one of the connections, and looks which can still be used.
+    pub async fn watch(&mut self) {
+        tokio::select! {
+            () = comes(&self.home) => {}
+            () = comes(&self.away) => {}
+            () = comes(&self.ending) => {}
+        }
+        let (home, away, ending) = (self.home.take(), self.away.take(), self.ending.take());
+        self.home = self.if_quiet(home);
+        self.away = self.if_quiet(away);
+        self.ending = self.if_quiet(ending);
+    }
+
+    /// The last look at the connections: bytes behind their last answers blame those.
+    pub fn end(&mut self) {
+        for mut idle in [self.home.take(), self.away.take(), self.ending.take()].into_iter().flatten() {
+            idle.open.receive();
+            self.if_quiet(Some(idle));
+        }
     }
 
     /// The connection, if nothing has come on it since its last answer.
@@ -74,6 +92,14 @@ impl<C: Fn() -> Duration, W> Kept<C, W> {
             idle.open.elsewhere.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address))
         };
         if self.away.as_ref().is_some_and(is_there) { self.away.take() } else { None }
+    }
+}
+
+/// Something has come on this connection, if there is one.
+async fn comes<C: Fn() -> Duration, W>(idle: &Option<Idle<C, W>>) {
+    match idle {
+        Some(idle) => idle.open.readable().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -128,7 +154,7 @@ async fn follow<C: Fn() -> Duration + Clone, W>(
             elsewhere = Some(Arc::new(client.elsewhere(place.address)));
         }
         let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
-        kept.put(reusable.then_some(Idle { open, written: None }));
+        kept.put(reusable.then_some(Idle { open, written: None, ends: false }));
         (target, followed) = (place.target, followed + 1);
         let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
         (open, head) = match &elsewhere {
@@ -163,7 +189,7 @@ async fn once<C: Fn() -> Duration, W>(
 ) -> Result<(Box<Connection<C>>, Head)> {
     // One that was closed meanwhile, or holds bytes nobody asked for, is no good any more.
     let mut doubtful = None;
-    if let Some(Idle { mut open, written }) = kept.if_quiet(idle) {
+    if let Some(Idle { mut open, written, .. }) = kept.if_quiet(idle) {
         match open.ask(client, extra, &target).await {
             Ok(head) => return Ok((open, head)),
             Err(_) if open.is_untouched() => {}
@@ -172,8 +198,15 @@ async fn once<C: Fn() -> Duration, W>(
             Err(error) => return Err(error),
         }
     }
-    let mut fresh = Box::new(Connection::open(client, clock).await?);
-    let head = fresh.ask(client, extra, &target).await?;
+    let answered = match Connection::open(client, clock).await.map(Box::new) {
+        Ok(mut fresh) => match fresh.ask(client, extra, &target).await {
+            Ok(head) => Ok((fresh, head)),
+            Err(error) if fresh.is_no_answer() => return Err(error),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    // Also where nothing could be shown.
     kept.overlong.extend(doubtful);
-    Ok((fresh, head))
+    answered
 }

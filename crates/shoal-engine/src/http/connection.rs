@@ -25,6 +25,8 @@ const BUFFER: usize = 16 << 10;
 const DISCARD_MAX: u64 = 64 << 10;
 /// Longest wait for them: a new connection is had sooner.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
+/// How long it is waited for more than was announced, where that came before. Only then: each answer would take so long.
+const LINGER: Duration = Duration::from_millis(250);
 /// Where a connection broke.
 const IN_BODY: &str = "in the middle of the body";
 
@@ -319,6 +321,26 @@ impl<C: Fn() -> Duration> Connection<C> {
         match &self.buffer[self.start..self.end] {
             [] => self.stream.behind(),
             unread => Behind::of(unread),
+        }
+    }
+
+    /// What stands behind the last answer, of which more has come before than was announced: that is waited for.
+    pub(super) async fn linger(&mut self) -> Behind {
+        let _ = tokio::time::timeout(LINGER, self.readable()).await;
+        self.behind()
+    }
+
+    /// Resolves when something has come that was not read: bytes, or the end.
+    pub async fn readable(&self) {
+        if self.is_read() {
+            self.stream.readable().await;
+        }
+    }
+
+    /// Takes in what has come, also where the event loop has not been told of it yet.
+    pub fn receive(&mut self) {
+        if self.is_read() {
+            (self.start, self.end) = (0, self.stream.receive(&mut self.buffer));
         }
     }
 

@@ -14,7 +14,8 @@ use super::large::large;
 use super::pipeline::pipeline;
 use super::reader::Trust;
 use super::request_id::Echo;
-use crate::error::Error;
+use super::stream::Behind;
+use crate::error::{Error, Kind};
 
 /// An object to be asked for one at a time, before any other.
 pub(super) struct Alone<J> {
@@ -34,25 +35,26 @@ impl<J> Alone<J> {
 pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
     let clock = || exchange.stalled();
     let pipelining = &client.pipelining;
-    let mut kept = Kept::default();
+    let mut watched = Watched { kept: Kept::default(), exchange };
+    let kept = &mut watched.kept;
     let mut alone = VecDeque::new();
     loop {
         let Alone { job, pipelined } = match alone.pop_front() {
             Some(alone) => alone,
             None => match exchange.next() {
-                Next::Stop => {
-                    kept.look();
-                    return kept.overlong.drain(..).for_each(|written| exchange.overlong(written));
-                }
+                Next::Stop => return,
                 Next::Wait => {
-                    exchange.wake().await;
+                    tokio::select! {
+                        () = exchange.wake() => {}
+                        () = kept.watch() => kept.blame(exchange),
+                    }
                     continue;
                 }
                 Next::Job(job) => Alone::new(job),
             },
         };
-        let answered = ask(client, &mut kept, clock, b"", |out| exchange.target(&job, out)).await;
-        kept.overlong.drain(..).for_each(|written| exchange.overlong(written));
+        let answered = ask(client, kept, clock, b"", |out| exchange.target(&job, out)).await;
+        kept.blame(exchange);
         let (open, head) = match answered {
             Ok(answered) => answered,
             Err(error) => {
@@ -71,6 +73,7 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
             None => Check::Nothing,
         };
         kept.put(answer(client, open, exchange, job, head, false, check).await);
+        kept.blame(exchange);
         if !alone.is_empty() {
             continue;
         }
@@ -92,6 +95,25 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
         {
             kept.put(pipeline(client, exchange, idle, trust, probe, &mut alone).await);
         }
+    }
+}
+
+/// The connections of `drive`, which may be dropped in the middle of anything, when the run is stopped.
+struct Watched<'a, E: Exchange, C: Fn() -> Duration> {
+    kept: Kept<C, E::Written>,
+    exchange: &'a E,
+}
+
+impl<E: Exchange, C: Fn() -> Duration> Drop for Watched<'_, E, C> {
+    fn drop(&mut self) {
+        self.kept.end();
+        self.kept.blame(self.exchange);
+    }
+}
+
+impl<C, W> Kept<C, W> {
+    fn blame<E: Exchange<Written = W>>(&mut self, exchange: &E) {
+        self.overlong.drain(..).for_each(|written| exchange.overlong(written));
     }
 }
 
@@ -157,8 +179,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
         }
         Plan::Keep if head.encoding.is_some() => {
             check.missed(client);
-            let idle = large(client, open, exchange, job, &mut head, more).await;
-            return idle.filter(|_| !head.close);
+            return large(client, open, exchange, job, &mut head, more).await;
         }
         Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
             Ok(gathered) => match (gathered, surplus(&open, &head, more)) {
@@ -167,8 +188,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
                         exchange.failed(job, error);
                         return None;
                     }
-                    let idle = large(client, open, exchange, job, &mut head, more).await;
-                    return idle.filter(|_| !head.close);
+                    return large(client, open, exchange, job, &mut head, more).await;
                 }
                 (_, Some(error)) => {
                     check.missed(client);
@@ -176,8 +196,13 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
                     (false, None)
                 }
                 (whole, None) => {
+                    let behind = if exchange.is_doubted(&job) { open.linger().await } else { Behind::Nothing };
                     let body = open.gathered(&whole);
-                    let written = match check.look(client, exchange, &job, Some(body)) {
+                    let wrong = match behind {
+                        Behind::Bytes => Some(Error::new(Kind::ShortBody, "more bytes came than were announced")),
+                        _ => check.look(client, exchange, &job, Some(body)),
+                    };
+                    let written = match wrong {
                         None => exchange.whole(job, &head, body),
                         Some(error) => {
                             exchange.failed(job, error);
@@ -185,7 +210,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
                         }
                     };
                     open.forget_pieces();
-                    (true, written)
+                    (behind == Behind::Nothing, written)
                 }
             },
             Err(error) => {
@@ -195,7 +220,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
             }
         },
     };
-    (reusable && !head.close).then_some(Idle { open, written })
+    reusable.then_some(Idle { open, written, ends: head.close })
 }
 
 /// Bytes behind the end of an answer that nobody asked for.

@@ -65,7 +65,7 @@ pub(super) async fn large<E: Exchange, C: Fn() -> Duration + Clone>(
     let error = match (large.body, result) {
         (Some(body), result) => {
             let written = exchange.finished(job, body, result);
-            return kept.map(|open| Idle { open, written });
+            return kept.map(|open| Idle { open, written, ends: head.close });
         }
         (None, Err(error)) => error,
         (None, Ok(())) => Error::new(Kind::Internal, "a large object came to nothing"),
@@ -117,10 +117,10 @@ impl<E: Exchange> Large<'_, E> {
             return Err(error);
         }
         // One system call for a large object: by now its surplus has often come. With others unanswered, what comes next shows.
-        let behind = match (more, head.close) {
-            (_, true) => Behind::End,
-            (true, false) => Behind::Nothing,
-            (false, false) => open.behind(),
+        let behind = match more {
+            true => Behind::Nothing,
+            false if self.exchange.is_doubted(self.job) => open.linger().await,
+            false => open.behind(),
         };
         self.is_over = behind != Behind::Nothing;
         if behind == Behind::Bytes {

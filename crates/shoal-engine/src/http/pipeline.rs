@@ -36,7 +36,7 @@ const AHEAD: &str = "with requests unanswered";
 pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
     client: &Client,
     exchange: &E,
-    Idle { mut open, written }: Idle<C, E::Written>,
+    Idle { mut open, written, .. }: Idle<C, E::Written>,
     trust: Trust,
     probe: Option<Probe<'_>>,
     alone: &mut VecDeque<Alone<E::Job>>,
@@ -64,7 +64,7 @@ pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
         client.pipelining.samples.missed();
     }
     let Line { open, written, .. } = line;
-    open.map(|open| Idle { open, written })
+    open.map(|open| Idle { open, written, ends: false })
 }
 
 struct Line<'a, E: Exchange, C> {
@@ -299,6 +299,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
             open.consume(body);
             let more = !self.unanswered.is_empty();
             let idle = answer(self.client, open, self.exchange, job, head, more, Check::Nothing).await;
+            let idle = idle.filter(|idle| !idle.ends);
             (self.open, self.written) = idle.map_or((None, None), |idle| (Some(idle.open), idle.written));
         }
         match &mut self.open {

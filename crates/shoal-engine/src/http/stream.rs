@@ -47,6 +47,25 @@ impl Stream {
         }
     }
 
+    /// Resolves when there may be something to read.
+    pub async fn readable(&self) {
+        let stream = match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        let _ = stream.readable().await; // an error is something to see
+    }
+
+    /// Reads past the event loop, which may not have been told yet; nothing through TLS. How many bytes.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        match self {
+            Stream::Plain(stream) => {
+                rustix::io::read(&*stream, buffer).unwrap_or(0) // it never waits
+            }
+            Stream::Tls(_) => 0,
+        }
+    }
+
     /// What can be read now. What only TLS itself has to say, such as a ticket for the next handshake, is nothing.
     pub fn behind(&mut self) -> Behind {
         let mut bytes = [0; BEGIN.len() + 8];

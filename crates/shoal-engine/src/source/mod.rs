@@ -221,6 +221,7 @@ pub struct Job {
     pub(crate) index: u32,
     pub(crate) entries: Rc<dyn Entries>,
     pub(crate) tried: bool,
+    pub(crate) doubted: bool,
     pub(crate) again: bool,
     /// The validated name.
     pub name: Name,
@@ -235,6 +236,11 @@ impl Job {
     /// Whether it has failed before: better asked for by itself.
     pub fn is_tried(&self) -> bool {
         self.tried
+    }
+
+    /// Whether it is tried again, later, because its body was shorter or longer than announced.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted
     }
 
     /// Whether a run that was cut off may have begun it: what it left at the destination is replaced.

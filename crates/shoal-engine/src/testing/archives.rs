@@ -179,7 +179,7 @@ fn in_memory(bytes: &[u8]) -> ArchiveFile {
 fn unpack(unpacker: &mut dyn Unpacker, archive: &Arc<Archive>, number: u32, name: Name) -> Outcome {
     let member = &archive.plan.members[number as usize];
     let desk = Desk::default();
-    let job = Job { slot: 0, index: 0, entries: Rc::new(Nothing), tried: false, again: false, name };
+    let job = Job { slot: 0, index: 0, entries: Rc::new(Nothing), tried: false, doubted: false, again: false, name };
     finish(unpacker.fetch(&desk, job, archive, number));
     let mut answers = desk.answers.into_inner();
     assert_eq!(answers.len(), 1, "a job is answered exactly once");

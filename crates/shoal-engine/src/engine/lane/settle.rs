@@ -101,7 +101,7 @@ impl LaneState {
         let failed = failed(&entry, &error, 1, Duration::ZERO, None);
         let withdrawn = Withdrawn { seq: counted, bytes, kept, failed };
         self.shared.tell_committer(Message::Withdrawn { partition, withdrawn: Box::new(withdrawn) });
-        self.shared.check_failures(entry.name, &error, 1);
+        self.shared.stop_at_failures(&error);
     }
 
     pub(super) fn fail(&self, job: Job, error: Error, probe: bool) {

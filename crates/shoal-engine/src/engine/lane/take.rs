@@ -126,6 +126,7 @@ impl LaneState {
             index,
             entries: slot.entries.clone(),
             tried: slot.is_tried(index),
+            doubted: slot.is_doubted(index),
             again: slot.is_again(),
             name,
         })
@@ -169,6 +170,7 @@ impl LaneState {
                         index,
                         entries: slot.entries.clone(),
                         tried,
+                        doubted: slot.is_doubted(index),
                         again: slot.is_again(),
                         name,
                     });

@@ -229,6 +229,10 @@ impl Exchange for Jobs<'_> {
         job.is_tried()
     }
 
+    fn is_doubted(&self, job: &Job) -> bool {
+        job.is_doubted()
+    }
+
     fn depth(&self) -> usize {
         self.crew.lane.limits().depth
     }

@@ -167,7 +167,7 @@ impl Pages {
         });
         match body? {
             Some(json) => {
-                self.kept.put((!close).then_some(Idle { open, written: None }));
+                self.kept.put((!close).then_some(Idle { open, written: None, ends: false }));
                 Ok((json, links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
