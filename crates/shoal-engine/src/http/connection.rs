@@ -25,7 +25,8 @@ const BUFFER: usize = 16 << 10;
 const DISCARD_MAX: u64 = 64 << 10;
 /// Longest wait for them: a new connection is had sooner.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
-/// How long it is waited for more than was announced, where that came before. Only then: each answer would take so long.
+/// How long it is waited for bytes behind a body, where its length was wrong before. Only then: each answer would take so
+/// long.
 const LINGER: Duration = Duration::from_millis(250);
 /// Where a connection broke.
 const IN_BODY: &str = "in the middle of the body";
@@ -324,7 +325,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// What stands behind the last answer, of which more has come before than was announced: that is waited for.
+    /// What stands behind the last answer, once there was time for it to come.
     pub(super) async fn linger(&mut self) -> Behind {
         let _ = tokio::time::timeout(LINGER, self.readable()).await;
         self.behind()

@@ -40,7 +40,7 @@ pub(crate) trait Exchange {
     fn given_back(&self, job: Self::Job);
     /// Whether the job's request must be alone on its connection: it has failed before.
     fn is_alone(&self, job: &Self::Job) -> bool;
-    /// Whether more came for this job than was announced when it was asked for before.
+    /// Whether the length of its body was wrong when it was asked for before.
     fn is_doubted(&self, job: &Self::Job) -> bool;
     /// How many requests may be unanswered on one connection.
     fn depth(&self) -> usize;
