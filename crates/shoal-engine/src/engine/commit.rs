@@ -63,7 +63,7 @@ pub(crate) struct Committer {
     pending_since: Option<Instant>,
     /// Through `sync`, but held by the sink for a later one.
     held: BTreeMap<u64, Complete>,
-    /// Failures of objects whose partitions, by number, may not be committed yet.
+    /// Failures that are not in the journal yet, each with the number of its object's partition, which may not be either.
     withdrawn: Vec<(u64, Withdrawn)>,
     mark: u64,
     again_seq: u64,
@@ -280,7 +280,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes down failures of objects that are committed. In memory they are known for no longer than it takes.
+    /// Writes down failures of objects that are committed; the others wait for the commit of their partition.
     fn withdraw(&mut self) -> Result<()> {
         if self.withdrawn.is_empty() {
             return Ok(());

@@ -27,7 +27,7 @@ pub(crate) struct Kept<C, W> {
     away: Option<Idle<C, W>>,
     /// The last one that ends.
     ending: Option<Idle<C, W>>,
-    /// Objects behind whose answers more bytes came than were announced. Whoever asks looks here.
+    /// Objects with more bytes behind their answers than were announced. The caller of `ask` takes them from here.
     pub overlong: Vec<W>,
 }
 
