@@ -12,15 +12,12 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import pytest
 
 import shoal as package
 from generating import Job
-
-if TYPE_CHECKING:
-    from shoal.bench import Results
 
 # A script that starts the tests in its background hands down an ignored SIGINT, nohup an ignored SIGHUP, and shoal
 # rightly keeps them ignored.
@@ -149,54 +146,6 @@ class Interpreter:
         assert time.monotonic() - began < within
         assert "KeyboardInterrupt" in said
         return process, printed
-
-
-class Contest:
-    """Makes results of the lab that were not measured: rows of given rates, and what else matters to a test."""
-
-    about: ClassVar[dict[str, str]] = {
-        "cores": "2",
-        "processor": "some processor",
-        "memory": "8 GiB",
-        "kernel": "Linux 6",
-        "file system": "ext4",
-        "python": "3.11",
-        "shoal": "0.1.0",
-    }
-
-    def __call__(
-        self,
-        rates: dict[str, list[float]],
-        kinds: dict[str, str] | None = None,
-        job: str = "save",
-        machine: dict[str, str] | None = None,
-        **settings: Any,
-    ) -> Results:
-        """Rates of the trials by key; a row without any has failed. Titles are the keys; the first is the base."""
-        from shoal.bench import Results, Row, Trial
-        from shoal.bench.arena import Scale
-
-        rows = []
-        for key, trials in rates.items():
-            kind = (kinds or {}).get(key, "shoal" if key.startswith("shoal") else "strategy")
-            row = Row(key, key, kind, "names", published=0.01 if kind == "strategy" else None)
-            row.trials = [Trial(at, 1000, 1000 / rate, 500 / rate, 1 << 20, 2) for at, rate in enumerate(trials, 1)]
-            row.failed = None if trials else "it ended with code 7"
-            rows.append(row)
-        wanted = {"count": 1000, "size": 100, "trials": max(map(len, rates.values())), "into": "files"}
-        wanted |= {"durable": False, "case": "", "cold": False}
-        scale = Scale(5000, "5,000 files", "The author's: another machine.")
-        rows.sort(key=lambda row: -row.rate)
-        about = self.about | (machine or {})
-        return Results(
-            job, wanted | settings, about, rows, next(iter(rates)), scale, "every byte", "2026-01-02T03:04:05+00:00"
-        )
-
-
-@pytest.fixture
-def contest() -> Contest:
-    """Results of the lab: call it with the rates of each row."""
-    return Contest()
 
 
 def end(started: list[subprocess.Popen[str]]) -> None:

@@ -33,10 +33,6 @@ __all__ = [
     "escape",
     "is_array",
     "kinds",
-    "limit_copy",
-    "limit_read",
-    "limit_scan",
-    "limit_unzip",
     "save",
     "status",
 ]
@@ -92,20 +88,6 @@ def append_records(
     cut: bool,
 ) -> tuple[int, int, int]:
     """Appends whole records: how many, the place of the first new one, and the bytes cut off before."""
-
-def limit_copy(
-    address: str, directory: Path | None, layout: str, depth: int, threads: int, limit: int | None
-) -> tuple[int, int, float]:
-    """The bare loop that the lab compares with: objects, bytes, seconds. The interpreter is released meanwhile."""
-
-def limit_read(directory: Path, threads: int) -> tuple[int, int, float]:
-    """Every file below a directory, read and dropped: objects, bytes, seconds without the walk."""
-
-def limit_scan(file: Path, threads: int) -> tuple[int, int, float, int]:
-    """The lengths of a flat file's 16-byte records added up: records, bytes, seconds, sum."""
-
-def limit_unzip(archives: list[Path], directory: Path | None, threads: int) -> tuple[int, int, float]:
-    """Every entry inflated and its CRC compared, and written below a directory: objects, bytes, seconds."""
 
 @final
 class Object:

@@ -12,7 +12,6 @@ mod ending;
 mod errors;
 mod fork;
 mod generate;
-mod limits;
 mod object;
 mod options;
 mod placer;
@@ -40,8 +39,6 @@ mod _shoal {
     use crate::errors::kinds;
     #[pymodule_export]
     use crate::generate::Generation;
-    #[pymodule_export]
-    use crate::limits::{limit_copy, limit_read, limit_scan, limit_unzip};
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from shoal._errors import ShoalError
 from shoal._shoal import __version__
 from shoal.cli import _display, _exit, _output
 
@@ -106,6 +107,9 @@ def run(arguments: list[str]) -> int:
         return _exit.USAGE
     except click.Abort:
         return _exit.INTERRUPTED
+    except ShoalError as error:
+        _display.command_failed(error, as_json="--json" in arguments)
+        return _exit.code_of(error)
     return code if isinstance(code, int) else _exit.DONE
 
 

@@ -1,252 +1,31 @@
-"""`shoal bench JOB`: every strategy on this machine. Not here: how it measures (`shoal.bench`).
-
-What can stand in the place of JOB, such as `compare`, has a file of its own, `bench_compare.py`.
-"""
+"""`shoal bench`: the way into the lab, which is a distribution of its own (`shoal-bench`, in the folder `bench/`)."""
 
 from __future__ import annotations
 
-import functools
-import importlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import click
 
-import shoal
-from shoal.cli import _display, _exit
-
-if TYPE_CHECKING:
-    from shoal.bench import Results, Sweep
-
-EXAMPLES = """\b
-Examples:
-  shoal bench copy                              every way to copy from a list/get service
-  shoal bench copy --list                       who takes part, and who cannot here
-  shoal bench copy --only shoal,curl,combo --trials 5 --json results.json
-  shoal bench copy --into null                  nothing is written: how fast are the requests?
-  shoal bench copy --durable --dir /mnt/disk    a final sync inside the time of each
-  shoal bench save                              every way to save the files that a Python function makes
-  shoal bench read                              every way to read 50,000 files of 10 kB
-  shoal bench read --count 2000 --size 1MB      the same with large files
-  shoal bench unzip                             every way to extract many archives
-  shoal bench unzip --into null --cold          every entry checked, the archives not in the page cache
-  shoal bench unzip --count 50000               40 archives, about 1.6 GB
-  shoal bench records                           every way to go through a flat file of 16-byte records
-  shoal bench records --case sum --cold         one field added up, the file not in the page cache
-  shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
-                                                a curve for each program and size
-  shoal bench save --workers 1,2x10,4x10        processes, and processes with 10 threads each
-  shoal bench save --full                       as many files as the study has
-  shoal bench run --strategy mine.py:save save
-                                                a function of your own in the same table
-  shoal bench advise mine:function 0..1000      should that run in threads, processes, ...?
-  shoal bench save --plot save.svg --report save.html
-  shoal bench save --report save.md             for an issue or a README file: Markdown, and its charts as SVG
-  shoal bench all -o report.html                every job, one report
-  shoal bench report copy.json save.json -o report.html
-  shoal bench compare before.json after.json    the same contestants side by side
-"""
+from shoal._errors import ConfigError
+from shoal._shoal import __version__
 
 
-def stoppable(command: Callable[..., int]) -> Callable[..., int]:
-    """Lets Ctrl-C, SIGTERM and SIGHUP end a measurement, which then removes what it has written."""
-
-    @functools.wraps(command)
-    def stopped(*given: Any, **options: Any) -> int:
-        # Nothing is said at once: a signal may come in the midst of a line, and a stream cannot be written to twice.
-        with _exit.Signals(lambda: None) as signals:
-            try:
-                return command(*given, **options)
-            except KeyboardInterrupt:
-                return signals.code or _exit.INTERRUPTED
-
-    return stopped
-
-
-# What stands in the place of JOB and has options of its own, and where it is; loaded when it is asked for.
-ACTIONS = {"advise": "bench_advise", "all": "bench_all", "compare": "bench_compare", "report": "bench_report"}
-
-
-class Bench(click.Command):
-    """The command for a job, which hands over to that of an action where one is named."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Reads the command line, or lets the action read it."""
-        if args and args[0] in ACTIONS:
-            action = importlib.import_module(f"shoal.cli.{ACTIONS[args[0]]}").command
-            assert isinstance(action, click.Command)  # noqa: S101  # each of our modules has one
-            return action.make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
-        # `run` may be said: with --strategy before the job it reads better.
-        return super().make_context(info_name, args[1:] if args[:1] == ["run"] else args, parent=parent, **extra)
-
-
-# Written out, so that `shoal --help` need not load the lab; a test compares.
-DEFAULTS = "60000 for copy, 1000 for save, 50000 for read, 7500 for unzip, 10000000 for records"
-SIZES = "100 for copy, 10kB for read; save, unzip and records have objects of their own size"
-CASES = ("many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
-
-
-def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
-    return tuple(key.strip() for key in value.split(",") if key.strip())
-
-
-@click.command("bench", cls=Bench, short_help="Measure every strategy for a job on this machine.", epilog=EXAMPLES)
-@click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip", "records"]))
-@click.option("--count", type=click.IntRange(1), show_default=DEFAULTS, help="Objects of the fastest.")
-@click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB.")
-@click.option(
-    "--trials",
-    type=click.IntRange(1),
-    show_default="3; of read --full 20 for small files",
-    help="Rounds that count.",
+@click.command(
+    "bench",
+    short_help="Measure every strategy for a job on this machine.",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
 )
-@click.option(
-    "--into",
-    type=click.Choice(["files", "null"]),
-    default="files",
-    show_default=True,
-    help="null = nothing is written; of copy, each gets 10 or 50 times the objects.",
-)
-@click.option("--durable", is_flag=True, help="A final sync is inside the time of each.")
-@click.option(
-    "--case",
-    type=click.Choice(CASES),
-    help="Of unzip: many archives (the default), one entry of 1 GB, tiny entries, 99 small archives and a giant. "
-    "Of records: touch each (the default), sum, filter, group, convert to Parquet.",
-)
-@click.option("--cold", is_flag=True, help="Of unzip and records: what is read is not in the page cache.")
-@click.option(
-    "--full",
-    is_flag=True,
-    help="The sizes of the study; each contestant gets about a second's worth of them, of read and records all.",
-)
-@click.option(
-    "--workers",
-    metavar="N,...|N..M|NxT",
-    help="A curve over numbers of workers for each program that takes one: 1,2,8 or 1..64, which doubles (1, 2, 4, ... "
-    "64), or a grid such as 2x10 or 1..4x10: processes with threads in each. One worker is always measured too.",
-)
-@click.option(
-    "--sizes",
-    metavar="SIZE,...",
-    help="Of copy and read: a contest for each of these sizes, such as 10KB,1MB,3.6MB, of 200 MB each without --count.",
-)
-@click.option(
-    "--strategy",
-    "strategies",
-    multiple=True,
-    metavar="MODULE:FUNCTION",
-    help="A function of your own takes part, of a module or as FILE.py:FUNCTION; may be given several times.",
-)
-@click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
-@click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
-@click.option("--list", "as_list", is_flag=True, help="Name the contestants, and what those lack that cannot run.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where files are written, in a new directory that is removed at the end; by default here.",
-)
-@click.option("--keep", is_flag=True, help="Leave the files that were written.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every trial to this file as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
-@click.option("--report", type=click.Path(path_type=Path), help="Write a report to this file: .html or .md.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the table.")
-@stoppable
-def command(
-    job: str,
-    count: int | None,
-    size: str | None,
-    trials: int | None,
-    into: str,
-    durable: bool,
-    case: str | None,
-    cold: bool,
-    full: bool,
-    workers: str | None,
-    sizes: str | None,
-    strategies: tuple[str, ...],
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    as_list: bool,
-    directory: Path | None,
-    keep: bool,
-    json_file: Path | None,
-    plot: Path | None,
-    report: Path | None,
-    quiet: bool,
-) -> int:
-    """Measure every strategy for a JOB on this machine, beside shoal.
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def missing(arguments: tuple[str, ...]) -> int:  # noqa: ARG001  # whatever they are
+    """Say how to install the lab."""
+    raise ConfigError(
+        "shoal bench needs the package shoal-bench, which is not installed",
+        hint=f"pip install shoal-bench=={__version__}",
+    )
 
-    JOB is `copy`: from a list/get service (`shoal serve`, started for it) into a directory; `save`: files that a Python
-    function makes, into a directory; `read`: files, made for it, into a program; `unzip`: archives, made of this
-    machine's files, into a directory; or `records`: a flat file of 16-byte records, through a loop.
 
-    The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
-    One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a
-    file system that has just freed files is slow to make new ones.
-
-    With --workers or --sizes it is a sweep: the table has the workers across and the sizes down, the best of each line
-    is marked, and --only names programs without their number (threads, not threads-8).
-
-    In the place of JOB: `all` runs every job; `report` makes a report of what --json has written, `compare` lays two
-    such files side by side; `advise` measures a function of yours and says what to run it with. Each has a --help.
-
-    Close other programs, and do not run it within two minutes of deleting many files.
-    """
-    from shoal._options import parse_size
-    from shoal.bench import Collection, Settings, curve, families, jobs, outputs, run, sweep
-    from shoal.bench import full as studies
-    from shoal.bench.contest import chosen
-
-    results: Results | Sweep
-    try:
-        chosen_job = jobs.named(job)
-        study = studies.study(job) if full else None
-        if study is not None and (count is not None or size is not None or sizes is not None):
-            raise shoal.ConfigError("--full says how many and how large", hint="leave out --count, --size and --sizes")
-        if size is not None and sizes is not None:
-            raise shoal.ConfigError("--sizes names all sizes", hint="leave out --size")
-        settings = Settings(
-            job=job,
-            count=count or (study.count if study else chosen_job.COUNT),
-            size=chosen_job.SIZE if size is None else parse_size(size, "--size"),
-            trials=trials or 3,
-            into=into,
-            durable=durable,
-            only=only,
-            skip=skip,
-            directory=directory,
-            keep=keep,
-            case=case or "",
-            cold=cold,
-            strategies=strategies,
-            full=full,
-        )
-        points = curve.points(workers) if workers is not None else ()
-        wanted = sweep.sizes(sizes) if sizes is not None else (study.sizes if study else ())
-        if as_list:
-            some = [family.at(None) for family in families.chosen(settings, points)] if points else chosen(settings)
-            for one in some:
-                lacks = one.missing()
-                _display.out(f"{one.key:<24}{one.title}" + (f"   (cannot run: {lacks})" if lacks else ""))
-            return _exit.DONE
-        outputs.check(json_file, plot, report)
-        talk = (lambda _: None) if quiet else _display.talk
-        if points or wanted:
-            results = sweep.run(settings, points, wanted, talk, counted=count is not None or full, trials=trials)
-        else:
-            results = run(settings, talk)
-    except shoal.ShoalError as error:
-        _display.command_failed(error, as_json=False)
-        return _exit.code_of(error)
-    # Before anything is printed: minutes of measuring must not depend on standard output.
-    if json_file is not None:
-        json_file.write_text(results.to_json() + "\n")
-    _display.out(results.table())
-    contests = list(results.contests) if isinstance(results, sweep.Sweep) else [results]
-    outputs.draw(Collection(contests), plot=plot, report=report)
-    return _exit.SOME_FAILED if results.failed else _exit.DONE
+try:
+    from shoal_bench.cli import command
+except ModuleNotFoundError as error:
+    if error.name != "shoal_bench":
+        raise
+    command = missing

@@ -1,0 +1,125 @@
+"""`shoal bench all`: every job of the lab, one report. Not here: how they are run (`shoal_bench.everything`)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import shoal
+from shoal_bench.cli import printing, stoppable
+
+if TYPE_CHECKING:
+    from shoal_bench.stored import Collection
+
+EXAMPLES = """\b
+Examples:
+  shoal bench all                                 report.html, and report.json beside it
+  shoal bench all -o monday.html --dir /mnt/disk
+  shoal bench all -o results.md                   as Markdown, for an issue or a README file
+  shoal bench all --of save,unzip --trials 7 --minutes 30
+  shoal bench all --scale 0.05 --minutes 2        a look at what it does; the figures say little
+"""
+
+# Written out, so that --help need not load the lab; a test compares.
+MINUTES = 9.5
+
+
+def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(key.strip() for key in value.split(",") if key.strip())
+
+
+@click.command("all", short_help="Measure every job of the lab, one after the other.", epilog=EXAMPLES)
+@click.option(
+    "-o",
+    "--output",
+    default="report.html",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The report, .html or .md; the results are written beside it as JSON.",
+)
+@click.option("--of", default="", metavar="JOB,...", callback=_keys, help="Only these jobs.")
+@click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
+@click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
+@click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count, at most.")
+@click.option(
+    "--minutes",
+    default=MINUTES,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="For all jobs; where time is short, fewer rounds are run, but one of each.",
+)
+@click.option(
+    "--scale",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Part of the objects of each job that is worked on.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where files are written, in a new directory that is removed at the end; by default here.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
+@stoppable
+def command(
+    output: Path,
+    of: tuple[str, ...],
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    trials: int,
+    minutes: float,
+    scale: float,
+    plot: Path | None,
+    directory: Path | None,
+    quiet: bool,
+) -> int:
+    """Measure every job of the lab, one after the other, and make one report of all.
+
+    Every job runs with its defaults, and its results are written when it ends. One that fails does not stop the
+    others; the report says so, and the exit code is then 1, as it is where a row fails that should not. What is written
+    besides is removed at the very end: about 20 GB must be free.
+
+    Close other programs, and do not run it within two minutes of deleting many files.
+    """
+    from shoal_bench import all as every
+    from shoal_bench import outputs
+
+    json_file = output.with_suffix(".json")
+    shown: set[str] = set()
+
+    def finished(some: Collection) -> None:
+        # After each job: who stops it in the middle, or while files are removed, keeps what there is.
+        json_file.write_text(some.to_json() + "\n")
+        outputs.draw(some, plot=plot, report=output)
+        for results in some.results:
+            if results.job not in shown:
+                shown.add(results.job)
+                printing.out(f"{results.job}\n\n{results.table()}\n\n")
+
+    began = time.monotonic()
+    if output.suffix.lower() == ".json":
+        raise shoal.ConfigError(f"{str(output)!r} is where the results go", hint="name the report .html or .md")
+    outputs.check(json_file, plot, output)
+    found = every(
+        of=of,
+        only=only,
+        skip=skip,
+        trials=trials,
+        scale=scale,
+        minutes=minutes,
+        directory=directory,
+        progress=(lambda _: None) if quiet else printing.talk,
+        finished=finished,
+    )
+    for job, why in found.failed.items():
+        printing.talk(f"failed: {job}: {why}")
+    if not quiet:
+        took = (time.monotonic() - began) / 60
+        printing.talk(f"{len(found.results)} jobs in {took:.1f} minutes: {output} and {json_file}")
+    return 0 if found.clean else 1

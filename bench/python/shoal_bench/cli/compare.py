@@ -1,0 +1,50 @@
+"""`shoal bench compare`: two results side by side. Not here: what is compared, and how (`shoal_bench.comparison`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import shoal
+from shoal_bench.cli import printing
+
+EXAMPLES = """\b
+Examples:
+  shoal bench compare monday.json tuesday.json    do the ratios agree within 10 %?
+  shoal bench compare laptop.json server.json     on which machine is what the faster one?
+  shoal bench compare before.json after.json --json
+"""
+
+
+@click.command("compare", short_help="Lay two results of the lab side by side.", epilog=EXAMPLES)
+@click.argument("first", metavar="A.json", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B.json", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Say it as JSON, a line for each job.")
+def command(first: Path, second: Path, as_json: bool) -> int:
+    """Lay two results of `shoal bench` side by side, which --json has written.
+
+    The same contestants are compared: their rates, and their ratios to the base row, which hold better from one machine
+    to another. It is said what differs in machine, settings and versions, and where the trials of both overlap, so that
+    a difference says nothing. Results of the same bench on the same machine should have ratios that agree within 10 %;
+    where they do not, the machine is too noisy, and it says so.
+
+    The exit code is 0 whatever the figures are, and 2 where the files cannot be compared.
+    """
+    from shoal_bench import compare, load
+
+    both = [load(path) for path in (first, second)]
+    pairs = []
+    for job in dict.fromkeys(one.job for one in both[0].results):
+        # Of several results of one job (a sweep over sizes), the first is compared with the first.
+        mine, theirs = ([one for one in some.results if one.job == job] for some in both)
+        pairs += [compare(one, other) for one, other in zip(mine, theirs, strict=False)]
+    if not pairs:
+        jobs = [", ".join(one.job for one in some.results) or "no job" for some in both]
+        raise shoal.ConfigError(f"there is no job in both: {jobs[0]} and {jobs[1]}")
+    if as_json:
+        for found in pairs:
+            printing.out_json(found.parts())
+    else:
+        printing.out("\n\n\n".join(found.table() for found in pairs))
+    return 0

@@ -1,0 +1,27 @@
+"""What the commands of the lab print: data on standard output, all else on standard error. Control characters are escaped."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def safe(text: str) -> str:
+    """Escapes what could change how a terminal shows the rest; line ends stay."""
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+
+
+def out(text: str) -> None:
+    """Prints data."""
+    print(safe(text))
+
+
+def out_json(value: dict[str, Any]) -> None:
+    """Prints data as one line of JSON, in ASCII."""
+    print(json.dumps(value).replace("\x7f", "\\u007f"))
+
+
+def talk(text: str) -> None:
+    """Says something to the user."""
+    print(safe(text), file=sys.stderr)

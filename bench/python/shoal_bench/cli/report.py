@@ -1,0 +1,39 @@
+"""`shoal bench report`: a report of results. Not here: what is in it (`shoal_bench.page`, `shoal_bench.markdown`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import shoal
+from shoal_bench.cli import printing
+
+EXAMPLES = """\b
+Examples:
+  shoal bench report copy.json -o copy.html
+  shoal bench report copy.json save.json read.json -o report.html --title "The new server"
+  shoal bench report report.json -o report.html --plot rates.svg
+  shoal bench report copy.json -o results.md      for an issue or a README file; its chart is results-copy.svg
+"""
+
+
+@click.command("report", short_help="Make a report of results of the lab.", epilog=EXAMPLES)
+@click.argument("files", metavar="A.json ...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The report: .html or .md.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
+@click.option("--title", help="The heading of the page.")
+def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None) -> int:
+    """Make one report of results that `shoal bench JOB --json` or `shoal bench all` has written.
+
+    It has charts, tables, what to use on that machine and why, the machine and the method. As HTML, all of it is in one
+    file: it needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
+    As Markdown, its charts are SVG files beside it; without Matplotlib its tables have bars of signs instead.
+    """
+    from shoal_bench import Collection, load, outputs, report
+
+    outputs.check(None, plot, output)
+    found = [load(path) for path in files]
+    report(*found, path=output, **({"title": title} if title else {}))
+    outputs.draw(Collection([one for some in found for one in some.results]), plot=plot, report=None)
+    return 0

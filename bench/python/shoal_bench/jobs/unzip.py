@@ -1,0 +1,301 @@
+"""The contestants of `shoal bench unzip`: many archives, every entry checked, or extracted below one directory.
+
+The study: a memo of KZKY (2013); its figures are for 182 archives of 2.32 GB from a cold cache, in Python and Ruby.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal import ConfigError, RunError
+from shoal_bench import cold, corpus, verify
+from shoal_bench.arena import Scale
+from shoal_bench.contestants import BARE_LOOPS, Contestant, Task, Told, script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shoal_bench.corpus import Corpus
+    from shoal_bench.measure import Measured
+    from shoal_bench.settings import Settings
+
+COUNT = 7_500
+SIZE = None  # the files of this machine decide it
+BENCH = Path(__file__).parent.parent
+CORES = len(os.sched_getaffinity(0))
+# Bytes from which on a file is cut to nothing when it has been compared: nine tenths of all bytes are in a tenth of the
+# files, and where each freed block is discarded at once, a file takes a millisecond.
+CUT = 32 << 10
+LARGEST = 2_000_000_000  # bytes of an entry
+STUDY = 2.32e9  # bytes of the study's archives
+AUTHOR = "The author's: 182 archives of 2.32 GB from a cold cache, in 2013, on another machine, read only."
+BOTH: tuple[str, ...] = ("files", "null")
+TITLES = {
+    "serial": "Python, serial",
+    "queue_threads": "Python, queue + {} threads",
+    "threads": "Python, thread pool of {}",
+    "processes": "Python, process pool of {}",
+}
+WORKERS = {"serial": (0,), "queue_threads": (3,), "threads": (2, 4, 8), "processes": (2, 4)}
+RUBY = {1: 46.1, 3: 54.5}  # threads, and the study's seconds
+CODE = "that it has read everything, its exit code alone says"
+LIMIT = "no check of names, headers and sizes, no journal; entries over 64 MiB are one zlib-rs stream each"
+
+
+def _into(task: Task) -> list[str]:
+    return ["--into", str(task.directory)] if task.directory else []
+
+
+def _script(path: Path, *options: str) -> Callable[[Task], list[str]]:
+    """Makes the command of a Python program: where the archives are, where they go, and what else it is told."""
+    return lambda task: [sys.executable, str(path), str(task.archives), *_into(task), *options]
+
+
+def _ours() -> list[Contestant]:
+    def one(key: str, title: str, *options: str, **about: object) -> Contestant:
+        command = _script(BENCH / "ours" / "unzip.py", *options)
+        found: dict[str, object] = {"into": BOTH, "durable": "never", "told": Told()} | about
+        return Contestant(key, title, "shoal", command, **found)  # type: ignore[arg-type]
+
+    giant = "the largest archive alone: compare its time, which is shown as if it had unpacked all"
+    return [
+        one("shoal", "shoal unzip"),
+        one("shoal-batch", "shoal unzip, batch", "--durability", "batch", into=("files",), durable="only"),
+        one("shoal-1", "shoal unzip, 1 worker", "--workers", "1", workers=1),
+        one("shoal-read", "shoal.read", "--read", into=("null",), note="hands every entry to a Python loop"),
+        one("shoal-giant", "shoal unzip, giant alone", cases=("skewed",), note=giant),
+    ]
+
+
+def _each(check: str, extract: str) -> Callable[[Task], list[str]]:
+    """Makes a command that calls a program for one archive after the other: $archive, and $into where it goes."""
+
+    def command(task: Task) -> list[str]:
+        line = f'for archive in "$1"/*.zip; do {extract if task.directory else check} || exit 1; done'
+        return ["sh", "-c", f'into="$2"; {line}', "sh", str(task.archives), str(task.directory or "")]
+
+    return command
+
+
+def _xargs(task: Task) -> list[str]:
+    # Where two make one directory at once, the slower unzip fails. All directories stand after it, so again is enough.
+    extract = 'unzip -oqq "$1" -d "$2" 2>/dev/null || unzip -oqq "$1" -d "$2"'
+    what = f"sh -c '{extract}' sh @ \"$2\"" if task.directory else "unzip -tqq @"
+    line = f'find "$1" -name "*.zip" -print0 | sort -z | xargs -0 -P {CORES} -I @ {what}'
+    return ["sh", "-c", line, "sh", str(task.archives), str(task.directory or "")]
+
+
+def _ruby(threads: int) -> Callable[[Task], list[str]]:
+    def command(task: Task) -> list[str]:
+        where = [str(task.directory)] if task.directory else []
+        return ["ruby", str(BENCH / "peers" / "unzip.rb"), str(task.archives), str(threads), *where]
+
+    return command
+
+
+def _peers() -> list[Contestant]:
+    def peer(key: str, title: str, command: Callable[[Task], list[str]], program: str, workers: int) -> Contestant:
+        return Contestant(
+            key, title, "peer", command, programs=(program,), workers=workers, into=BOTH, proves=False, note=CODE
+        )
+
+    # 7-Zip unpacks one entry at a time, whatever the number of cores: no format but its own is unpacked by several.
+    seven = _each('7z t -bso0 -bsp0 "$archive"', '7z x -y -bso0 -bsp0 "-o$into" "$archive"')
+    bsdtar = _each('bsdtar -xOf "$archive" >/dev/null', 'bsdtar -xf "$archive" -C "$into"')
+    ripunzip = _each("false", 'ripunzip -q unzip-file -d "$into" "$archive"')
+    isal = BENCH / "peers" / "isal_processes.py"
+    return [
+        peer("unzip", "unzip", _each('unzip -tqq "$archive"', 'unzip -oqq "$archive" -d "$into"'), "unzip", 1),
+        peer("xargs-unzip", f"xargs -P{CORES} unzip", _xargs, "unzip", CORES),
+        peer("7z", "7z", seven, "7z", 1),
+        peer("bsdtar", "bsdtar", bsdtar, "bsdtar", 1),
+        Contestant("ripunzip", "ripunzip", "peer", ripunzip, programs=("ripunzip",), proves=False),
+        Contestant("isal", "python-isal, processes", "peer", _script(isal), packages=("isal",), into=BOTH, told=Told()),
+    ]
+
+
+def _strategies() -> list[Contestant]:
+    found = [
+        Contestant(
+            f"{name.replace('_', '-')}-{workers}" if workers else name,
+            TITLES[name].format(workers),
+            "strategy",
+            _script(path, *(["--workers", str(workers)] if workers else [])),
+            published=script(path).published.get(workers or 1),
+            packages=script(path).requires,
+            into=BOTH,
+            told=Told() if name != "serial" else None,
+        )
+        for name in importlib.import_module("shoal_bench.strategies.unzip").ORDER
+        for path in [BENCH / "strategies" / "unzip" / f"{name}.py"]
+        for workers in WORKERS[name]
+    ]
+    for threads, seconds in RUBY.items():
+        key, title = (
+            ("ruby-serial", "Ruby, serial") if threads == 1 else ("ruby-queue", f"Ruby, queue + {threads} threads")
+        )
+        command, told = _ruby(threads), Told(place=3)
+        found.append(
+            Contestant(key, title, "strategy", command, published=seconds, programs=("ruby",), into=BOTH, told=told)
+        )
+    return found
+
+
+def contestants() -> list[Contestant]:
+    """Returns every contestant, in the order in which they take turns."""
+    return [
+        *_ours(),
+        Contestant(
+            "limit",
+            f"bare loop: libdeflate, {CORES} threads",
+            "limit",
+            lambda task: [BARE_LOOPS, "unzip", str(task.archives), *_into(task)],
+            into=BOTH,
+            told=Told(),
+            note=LIMIT,
+        ),
+        Contestant(
+            "limit-disk",
+            "one file of as many bytes",
+            "limit",
+            lambda task: [sys.executable, str(BENCH / "limits" / "disk.py"), str(task.directory), str(task.size)],
+            workers=1,
+            durable="only",
+            note="nothing is unpacked: what the disk takes in a row",
+        ),
+        *_peers(),
+        *_strategies(),
+    ]
+
+
+def check(settings: Settings) -> None:
+    """Refuses what has no meaning here.
+
+    Raises:
+        ConfigError: With the option's name.
+    """
+    if settings.case not in ("", *corpus.CASES):
+        raise ConfigError(f"there is no case {settings.case!r}", hint=f"there are {', '.join(corpus.CASES)}")
+    if settings.size is not None and settings.case not in ("one", "skewed"):
+        raise ConfigError("the files of this machine decide the size", hint="--size is for --case one and skewed")
+    if settings.size is not None and settings.size > LARGEST:
+        raise ConfigError(f"the large entry has at most {LARGEST:,} bytes: the bare loop knows no zip64")
+
+
+@dataclass(frozen=True)
+class Unzipping:
+    """All unpack the same archives, in fresh processes, into fresh directories or nowhere."""
+
+    settings: Settings
+    corpus: Corpus
+    place: Path
+    proves: bool = False
+
+    @property
+    def count(self) -> int:
+        """Entries, which the case decides."""
+        return len(self.corpus.entries)
+
+    @property
+    def size(self) -> float:
+        """Bytes of an entry, unpacked, the mean."""
+        return self.corpus.size / self.count
+
+    @property
+    def checked(self) -> str:
+        """Into nowhere there is nothing to compare: what the contestants say they unpacked is added up."""
+        return "every byte compared" if self.settings.into == "files" else "entries and bytes counted"
+
+    @property
+    def scale(self) -> Scale:
+        """The study's is a number of packed bytes; the other cases are not those of the study."""
+        about = f"{len(self.corpus.archives)} archives of {self.corpus.packed / 1e6:,.0f} MB, unpacked "
+        about += f"{self.corpus.size / 1e6:,.0f} MB"
+        if self.corpus.rounds > 1:
+            about += f"; this machine has too few files, they were taken {self.corpus.rounds} times"
+        if self.settings.case in ("", "many"):
+            objects = STUDY * self.count / self.corpus.packed
+            return Scale(objects, "2.32 GB", f"{about}. {AUTHOR}", study=1)
+        return Scale(self.count, "time", f"{about}.", figures=False)
+
+    def _archives(self, one: Contestant, scratch: Path) -> Path:
+        """Returns what a contestant works on: a directory of links, where it has only a part."""
+        if one.key == "shoal-giant":
+            return self.corpus.archives[-1]
+        if one.share == 1.0:
+            return self.corpus.directory
+        part = scratch / "archives"
+        part.mkdir()
+        for path in self._part(one):
+            (part / path.name).symlink_to(path.resolve())
+        return part
+
+    def _part(self, one: Contestant) -> tuple[Path, ...]:
+        """Returns the archives that a contestant gets."""
+        return self.corpus.archives[: max(1, round(len(self.corpus.archives) * one.share))]
+
+    def _entries(self, one: Contestant) -> dict[str, tuple[int, str]]:
+        """Returns what is in them."""
+        entries = self.corpus.entries
+        if one.key == "shoal-giant":
+            return {corpus.GIANT: entries[corpus.GIANT]}
+        if one.share == 1.0:
+            return entries
+        return {name: entries[name] for path in self._part(one) for name in corpus.names(path)}
+
+    @contextmanager
+    def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
+        """Makes a fresh directory; takes the archives out of the page cache or brings them there."""
+        directory = self.place / f"{number}-{one.key}" if self.settings.into == "files" else None
+        if directory:
+            if shutil.disk_usage(self.place).free < 2 * self.corpus.size:
+                raise RunError("the disk is almost full", hint="take fewer with --count, or name another with --dir")
+            directory.mkdir()
+        if self.settings.cold:
+            cold.drop(self.corpus.archives)
+        else:
+            for path in self.corpus.archives:
+                cold.bring(path)
+        entries = self._entries(one)
+        yield Task(
+            directory=directory,
+            # The giant's time is shown as if it had unpacked all.
+            count=self.count if one.key == "shoal-giant" else len(entries),
+            scratch=scratch,
+            archives=self._archives(one, scratch),
+            size=sum(size for size, _ in entries.values()),
+            fills=True,
+        )
+        if directory and not self.settings.keep:
+            # Not deleted: freed inodes make a file system slow to give new ones. But their blocks would fill it.
+            for name, (size, _) in entries.items():
+                if size >= CUT and (directory / name).exists():
+                    os.truncate(directory / name, 0)
+
+    def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
+        """Compares every file; into nowhere, the entries and bytes that were counted."""
+        entries = self._entries(one)
+        wanted = {"objects": len(entries), "bytes": sum(size for size, _ in entries.values())}
+        if one.key == "limit-disk":
+            return None if measured.said.get("bytes") == wanted["bytes"] else "it did not write every byte"
+        if one.proves:
+            for what, number in wanted.items():
+                if measured.said.get(what) != number:
+                    return f"it unpacked {measured.said.get(what)!r} {what} of {number}"
+        return verify.hashes(task.directory, entries) if task.directory else None
+
+
+@contextmanager
+def arena(settings: Settings, place: Path) -> Iterator[Unzipping]:
+    """Makes the archives: beside the contest where it was given a directory, for the next one."""
+    case = settings.case or corpus.CASES[0]
+    key = f"{case}-{settings.count}-{settings.size or 'own'}-{corpus.VERSION}"
+    kept = Path(settings.directory) / "shoal-bench-archives" if settings.directory else place / "archives"
+    yield Unzipping(settings, corpus.make(case, settings.count, settings.size, kept / key), place)

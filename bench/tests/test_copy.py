@@ -1,0 +1,176 @@
+"""The lab: who takes part, what is compared, what a wrong answer costs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shoal as package
+import shoal_bench
+from shoal_bench import contest, verify
+from shoal_bench.arena import Scale
+from shoal_bench.contestants import Contestant, Task
+from shoal_bench.service import first_names
+from shoal_bench.settings import Settings
+
+if TYPE_CHECKING:
+    from conftest import Command, Service
+
+COPY = importlib.import_module("shoal_bench.jobs.copy")
+
+
+def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp_path: Path) -> None:
+    done = shoal.run(
+        *("bench", "copy", "--only", "shoal,shoal-partition,shoal-off,shoal-1", "--count", "300", "--trials", "2"),
+        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "every byte compared" in done.stdout
+    turns = [line.partition(": ")[2] for line in done.stderr.splitlines()]
+    assert len(turns) == 12
+    assert turns[:4] == turns[4:8] == turns[8:], "in turn, after a round that does not count"
+    assert list((tmp_path / "there").iterdir()) == [], "what was written is removed at the end"
+
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["schema"], results["job"], results["base"]) == (1, "copy", "shoal")
+    rows = {row["key"]: row for row in results["rows"]}
+    assert set(rows) == {"shoal", "shoal-partition", "shoal-off", "shoal-1"}
+    for row in rows.values():
+        assert [trial["round"] for trial in row["trials"]] == [1, 2]
+        assert all(trial["seconds"] > 0 and trial["cpu"] > 0 and trial["rss"] > 0 for trial in row["trials"])
+    assert rows["shoal-1"]["trials"][0]["objects"] == 45, "slow rows get fewer objects"
+    assert rows["shoal"]["faster_than"]["shoal"] == 1
+
+
+def test_bench_copy_into_null_counts_every_byte(shoal: Command) -> None:
+    done = shoal.run("bench", "copy", "--into", "null", "--only", "shoal,shoal-off", "--count", "200", "--trials", "1")
+    assert done.returncode == 0, done.stderr
+    assert "a billion" in done.stdout
+    assert "bytes counted, not compared" in done.stdout
+
+
+def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:
+    results = shoal_bench.copy(
+        count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
+    )
+    assert all(row.trials for row in results.rows)
+    with pytest.raises(package.ConfigError, match="no contestant is left"):
+        shoal_bench.copy(durable=True, only=["shoal"], directory=tmp_path)
+
+
+def test_the_list_names_everybody_and_what_they_lack(shoal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    shoal.environment["PATH"] = "/nowhere"
+    done = shoal.run("bench", "copy", "--list")
+    keys = [line.split()[0] for line in done.stdout.splitlines()]
+    assert {"shoal", "curl", "limit", "combo", "threads-10", "threads-100"} <= set(keys)
+    for program in ("curl", "aria2c", "wget2", "rclone"):
+        assert f"{program} is not installed" in done.stdout
+    null = shoal.run("bench", "copy", "--list", "--into", "null")
+    assert "wrk is not installed" in null.stdout
+
+
+def test_an_unknown_contestant_is_a_clear_error(shoal: Command) -> None:
+    done = shoal.run("bench", "copy", "--only", "curly")
+    assert done.returncode == 2
+    assert "no contestant 'curly'" in done.stderr
+    assert "curl," in done.stderr
+
+
+@pytest.mark.parametrize("key", ["curl", "aria2c", "wget2", "rclone", "obstore"])
+def test_every_program_that_is_there_copies_every_byte(key: str, tmp_path: Path) -> None:
+    (one,) = [one for one in COPY.contestants() if one.key == key]
+    if one.missing():
+        pytest.skip(str(one.missing()))
+    # Alone they get a share; here each gets all, more than it fetches at once. aria2c has a sync for each.
+    count = 20 if key == "aria2c" else 150
+    settings = Settings(job="copy", count=count, size=1000, trials=1, directory=tmp_path)
+    results = contest.run(settings, lambda _: None, [replace(one, share=1.0)])
+    assert results.row(key).failed is None
+    assert results.row(key).trials[0].objects == count
+    assert any(letter.isdigit() for letter in results.machine[key]), "its version"
+
+
+def harmful(key: str, harm: str) -> Contestant:
+    """A contestant that copies rightly and then does harm to what it wrote."""
+    script = f"""
+import subprocess, sys, pathlib
+subprocess.run([sys.executable, "-m", "shoal", "copy", sys.argv[1], sys.argv[2], "-q"], check=True)
+target = pathlib.Path(sys.argv[2])
+{harm}
+"""
+
+    def command(task: Task) -> list[str]:
+        return [sys.executable, "-c", script, task.url, str(task.directory)]
+
+    return Contestant(key, key, "peer", command)
+
+
+HARMS = {
+    "a wrong byte": "(target / 'object-000000007').write_bytes(b'object-000000007\\n' * 5 + b'object-000000006')",
+    "a file too few": "(target / 'object-000000007').unlink()",
+    "a file too many": "(target / 'object-000000007~').write_bytes(b'')",
+    "a short file": "(target / 'object-000000007').write_bytes(b'object')",
+    "an exit code": "sys.exit(7)",
+}
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_a_fast_wrong_answer_has_no_row_and_costs_no_other(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", HARMS[what]), harmful("harmless", "")])
+    results = shoal_bench.copy(count=20, trials=1, directory=tmp_path)
+    wrong = results.row("harmful")
+    assert wrong.failed is not None
+    assert ("ended with code 7" if what == "an exit code" else "object-000000007") in wrong.failed
+    assert wrong.trials == []
+    assert (results.failed, results.base, len(results.row("harmless").trials)) == (["harmful"], "harmless", 1)
+    assert f"failed: harmful: {wrong.failed}" in " ".join(results.table().split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_fails_once_is_out_whatever_it_did_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = tmp_path / "once"
+    harm = f"done = pathlib.Path({str(once)!r})\nsys.exit(7) if done.exists() else done.touch()"
+    monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", harm), harmful("harmless", "")])
+    said: list[str] = []
+    results = shoal_bench.copy(count=20, trials=2, directory=tmp_path / "there", progress=said.append)
+    assert results.row("harmful").trials == []
+    assert len(results.row("harmless").trials) == 2
+    assert sum(line.endswith(": harmful") for line in said) == 2, "it is not run a third time"
+
+
+def test_a_failed_row_is_the_exit_code(shoal: Command, tmp_path: Path) -> None:
+    (tmp_path / "requests.py").write_text("raise ImportError('broken')")
+    done = shoal.run(
+        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=str(tmp_path)
+    )
+    assert done.returncode == 1
+    assert "failed: requests, one session: it ended with code 1: ImportError: broken" in done.stdout
+    assert "shoal copy  " in done.stdout, "the other row stands"
+
+
+def test_what_is_expected_is_what_the_service_serves(service: Service, tmp_path: Path) -> None:
+    served = service(synthetic="30:100")
+    package.copy(served.url, tmp_path / "out")
+    names = first_names(served.url, 30)
+    assert verify.fault(tmp_path / "out", names, 100, partitioned=False) is None
+    package.copy(served.url, tmp_path / "apart", layout="partition")
+    assert verify.fault(tmp_path / "apart", names, 100, partitioned=True) is None
+
+
+def test_trials_are_compared_pair_by_pair() -> None:
+    def row(key: str, seconds: list[float]) -> shoal_bench.Row:
+        trials = [shoal_bench.Trial(number, 100, time, 0.1, 1) for number, time in enumerate(seconds, 1)]
+        return shoal_bench.Row(key, key, "peer", "names", trials=trials)
+
+    rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
+    results = shoal_bench.Results("copy", {}, {}, rows, "a", Scale(1, "one", "nobody's"), "not at all")
+    assert results.ratio("a", "b") == 2
+    assert results.noisy == ["a", "b"], "a machine that becomes four times as slow is said to be noisy"

@@ -1,0 +1,201 @@
+"""Results of the lab as files: their form, who reads which version, and two of them side by side."""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shoal as package
+import shoal_bench
+from shoal_bench import stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Command, Contest
+
+SCHEMA = json.loads(stored.SCHEMA_FILE.read_text())
+
+
+def written(path: Path, value: object) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def test_what_is_written_has_the_form_of_the_schema_and_is_read_again(contest: Contest, tmp_path: Path) -> None:
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
+    schema.check_schema(SCHEMA)
+    results = contest({"shoal": [10, 11, 12], "threads-10": [5, 5, 5], "broken": []})
+    several = shoal_bench.Collection([results, contest({"shoal": [1.0]}, job="copy")], {"read": "no space"})
+    for found in (json.loads(results.to_json()), json.loads(several.to_json())):
+        schema.validate(found)
+        assert stored.mismatch(found) is None
+    assert stored.load(written(tmp_path / "one.json", results.to_json())).results == [results]
+    assert stored.load(written(tmp_path / "all.json", several.to_json())) == several
+    assert stored.load(tmp_path / "one.json").results[0].table() == results.table()
+
+
+def test_what_a_bench_writes_has_the_form_of_the_schema(shoal: Command, tmp_path: Path) -> None:
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
+    done = shoal.run("bench", "save", "--only", "limit", "--count", "3", "--trials", "2", "--json", "results.json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results.json").read_text())
+    schema.validate(found)
+    assert set(found) <= set(SCHEMA["$defs"]["results"]["properties"])
+    assert set(found["rows"][0]) <= set(SCHEMA["$defs"]["row"]["properties"])
+    assert set(found["rows"][0]["trials"][0]) <= set(SCHEMA["$defs"]["trial"]["properties"])
+    assert found["when"].startswith("20")
+
+
+def places(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, one in inner for place in ((*before, key), *places(one, (*before, key)))]
+
+
+def test_the_reader_refuses_just_what_the_schema_refuses(contest: Contest) -> None:
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(
+        SCHEMA["$defs"]["results"] | {"$defs": SCHEMA["$defs"]}
+    )
+    right = json.loads(contest({"shoal": [10, 11]}).to_json())
+    seen = set()
+    for place in places(right):
+        wrong: Any
+        for wrong in (None, True, -1, 0, 1.5, "text", [], {}, "gone"):
+            found = copy.deepcopy(right)
+            inner = found
+            for key in place[:-1]:
+                inner = inner[key]
+            if wrong == "gone" and isinstance(inner, dict):
+                del inner[place[-1]]
+            else:
+                inner[place[-1]] = wrong
+            if place == ("base",) and isinstance(wrong, str) and wrong != "gone":
+                continue  # that there is such a row is beyond a schema
+            if place in (("rows", 0, "key"), ("base",)) and isinstance(inner.get(place[-1]), str):
+                continue
+            fault = stored.mismatch(found)
+            seen.add(fault is None)
+            assert (fault is None) == schema.is_valid(found), (place, wrong, fault)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "has schema 2, this shoal reads 1"),
+        ({"schema": "1"}, "has schema '1', this shoal reads 1"),
+        ({"schema": True}, "has schema True"),
+        ({"base": "nobody"}, "there is no row 'nobody', the base"),
+        ({"rows": []}, "rows is empty"),
+        ({"machine": {}}, "machine has no 'cores'"),
+        ({"settings": 7}, "settings is not object"),
+    ],
+)
+def test_what_is_no_result_is_refused_clearly(
+    change: dict[str, Any], message: str, contest: Contest, tmp_path: Path
+) -> None:
+    found = json.loads(contest({"shoal": [10, 11]}).to_json()) | change
+    with pytest.raises(package.ConfigError, match=r"results\.json") as caught:
+        shoal_bench.load(written(tmp_path / "results.json", found))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "1", "{", '{"schema": NaN}', '{"schema": 1}', "[" * 100_000, '{"schema": 1, "results": 1}']
+)
+def test_a_file_that_is_something_else_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(package.ConfigError, match=r"results\.json"):
+        shoal_bench.load(written(tmp_path / "results.json", text))
+    with pytest.raises(package.ConfigError, match="cannot be read"):
+        shoal_bench.load(tmp_path)
+
+
+def test_a_number_that_no_bench_writes_is_refused(contest: Contest, tmp_path: Path) -> None:
+    text = contest({"shoal": [10, 11]}).to_json()
+    for number in ("1e999", "Infinity", "NaN", "1" + "0" * 400, "1e-300"):
+        wrong = text.replace('"seconds": 100.0', f'"seconds": {number}')
+        assert wrong != text
+        with pytest.raises(package.ConfigError, match=r"results\.json"):
+            shoal_bench.load(written(tmp_path / "results.json", wrong))
+
+
+def test_the_same_bench_twice_agrees(contest: Contest) -> None:
+    first = contest({"shoal": [100, 110, 105], "slow": [10, 11, 10.5], "broken": []})
+    second = contest({"shoal": [200, 210, 190], "slow": [21, 22, 20], "late": [1, 1, 1]})
+    found = shoal_bench.compare(first, second)
+    assert (found.verdict, found.base, found.conditions) == ("agree", "shoal", {})
+    rate, ratio = found.pairs[1].rate, found.pairs[1].ratio
+    assert (rate.first, rate.second, rate.times, rate.within) == (10.5, 21, 2, False)
+    assert ratio.times == statistics.median([21 / 200, 22 / 210, 20 / 190]) / 0.1
+    assert found.only == {"late": 2}
+    assert "agree within 10%: all 1 of them" in found.in_words()
+
+
+def test_ratios_that_should_agree_and_do_not_mean_a_noisy_machine(contest: Contest) -> None:
+    first = contest({"shoal": [100, 100], "slow": [10, 10], "same": [5, 5]})
+    second = contest({"shoal": [100, 100, 100], "slow": [12, 12, 12], "same": [5, 5, 5]})
+    found = shoal_bench.compare(first, second)
+    assert (found.verdict, [pair.key for pair in found.apart]) == ("noisy", ["slow"])
+    assert "too noisy" in found.in_words()
+    assert "1 of 2 ratios differ by more than 10% (slow)" in found.in_words()
+
+
+def test_a_difference_within_the_spread_is_said_to_be_none(contest: Contest) -> None:
+    steady = contest({"shoal": [100, 100, 100], "a": [10, 10, 10], "b": [10, 10, 10]})
+    other = contest(
+        {"shoal": [100, 100, 100], "a": [9, 14, 14], "b": [13, 14, 15]}, machine={"shoal": "0.2.0"}, size=200
+    )
+    found = shoal_bench.compare(steady, other)
+    assert found.conditions == {"size": ("100", "200"), "shoal": ("0.1.0", "0.2.0")}
+    assert {pair.key: pair.ratio.within for pair in found.pairs} == {"shoal": True, "a": True, "b": False}
+    assert found.verdict == "differ"
+    assert "b: by more than the trials" in found.in_words()
+    assert "a: but the trials of both overlap" in found.in_words()
+    once = shoal_bench.compare(contest({"shoal": [100], "a": [10]}, size=1), contest({"shoal": [100], "a": [20]}))
+    assert once.pairs[1].ratio.within is None
+    assert "one trial" in once.in_words()
+
+
+def test_what_cannot_be_compared_is_said(contest: Contest) -> None:
+    with pytest.raises(package.ConfigError, match="the jobs differ: 'save' and 'read'"):
+        shoal_bench.compare(contest({"shoal": [1]}), contest({"shoal": [1]}, job="read"))
+    with pytest.raises(package.ConfigError, match="no contestant of save has figures in both"):
+        shoal_bench.compare(contest({"a": [1], "b": []}), contest({"b": [1], "a": []}))
+
+
+def test_bench_compare_prints_a_table_or_json(shoal: Command, contest: Contest, tmp_path: Path) -> None:
+    one = contest({"shoal": [100, 110], "slow": [10, 11]})
+    other = stored.Collection([contest({"shoal": [1.0]}, job="copy"), one]).to_json()
+    written(tmp_path / "a.json", one.to_json())
+    written(tmp_path / "b.json", other)
+    done = shoal.run("bench", "compare", "a.json", "b.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The ratios agree within 10%" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    as_json = shoal.run("bench", "compare", "a.json", "b.json", "--json")
+    found = shoal.last_json(as_json)
+    assert (found["type"], found["verdict"], found["rows"][1]["ratio"]["times"]) == ("comparison", "agree", 1)
+
+
+def test_bench_compare_ends_with_2_where_it_cannot_compare(shoal: Command, contest: Contest, tmp_path: Path) -> None:
+    written(tmp_path / "a.json", contest({"shoal": [1]}).to_json())
+    written(tmp_path / "b.json", contest({"shoal": [1]}, job="copy").to_json())
+    written(tmp_path / "c.json", {"schema": 99})
+    for other, message in (("b.json", "no job in both"), ("c.json", "schema 99"), ("gone.json", "cannot be read")):
+        done = shoal.run("bench", "compare", "a.json", other)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
+def test_ratios_that_another_run_may_change_are_named(contest: Contest) -> None:
+    results = contest({"shoal": [100, 100, 100], "steady": [50, 51, 50], "wild": [30, 40, 50], "once": [7]})
+    assert results.unsteady == ["wild"]
+    assert results.doubt("once", "shoal") is None
+    assert (results.doubt("steady", "shoal") or 1) < 0.1
+    said = " ".join(results.table().split())
+    assert "too noisy: another run may change 1 of 3 ratios by over 10% (wild)" in said
