@@ -2,16 +2,17 @@
 
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
+SOURCES := $(shell find crates/*/src bench/limits/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) \
+	bench/limits/Cargo.toml Cargo.toml Cargo.lock pyproject.toml bench/pyproject.toml
 
-.PHONY: help build demo check test test-faults fuzz clean tools
+.PHONY: help build demo check test test-bench test-faults wheel fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
 help:
 	@sed -n 's/^## //p' Makefile
 
-## make build        the command .venv/bin/shoal, in release mode
+## make build        the command .venv/bin/shoal, in release mode, and the lab, shoal bench
 build: .venv/.built
 
 ## make demo         copy 100,000 objects, kill the run half-way, resume it, verify every byte
@@ -19,29 +20,27 @@ demo: .venv/.built
 	$(PYTHON) scripts/demo.py
 
 ## make check        format, lints, types, layers, sizes, licences, advisories
-check: .venv/.built
-	cargo fmt --all --check
-	cargo clippy --workspace --lib -- -D warnings
-	cargo clippy --workspace --all-targets -- -D warnings $(TESTS_MAY)
-	.venv/bin/ruff check
-	.venv/bin/ruff format --check
-	.venv/bin/mypy
-	MYPYPATH=python .venv/bin/stubtest shoal._shoal --allowlist scripts/stubtest_allowlist.txt --ignore-unused-allowlist
-	$(PYTHON) scripts/check_layers.py
-	$(PYTHON) scripts/check_sizes.py
-	$(PYTHON) scripts/check_licences.py
-	$(PYTHON) scripts/check_advisories.py
+check: .venv/.built .venv/.tools
+	scripts/check.sh
 
-## make test         every test but the slow ones; those that lack root or a tool are skipped with a notice
+## make test         every test but the slow ones and the lab's; those that lack root or a tool are skipped with a notice
 test: .venv/.built
-	scripts/test_rust.sh
-	.venv/bin/pytest
+	scripts/test.sh
+
+## make test-bench   the tests of the lab
+test-bench: .venv/.built .venv/.tools
+	scripts/test_bench.sh
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
-test-faults: .venv/.built
+test-faults: .venv/.built .venv/.tools
 	scripts/install_test_tools.sh
 	.venv/bin/pytest -m 'root or mount or slow'
 	SHOAL_MODEL_COUNT=10000 SHOAL_MODEL_SEED=$$(date +%s) cargo test -p shoal-engine --test model -- --nocapture
+
+## make wheel        what users install, in dist/: the whole of optimisation, which takes minutes
+wheel: .venv/.made
+	.venv/bin/maturin build --out dist
+	.venv/bin/maturin build --out dist --manifest-path bench/limits/Cargo.toml
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600
@@ -52,18 +51,19 @@ fuzz:
 ## make clean        remove everything that the commands above made
 clean:
 	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
-	find python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
-
-# clippy.toml's bans are for what is shipped; tests, examples and benches may use files and print.
-TESTS_MAY := -A clippy::disallowed_methods -A clippy::disallowed_macros -A clippy::disallowed_types
+	find bench python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:
 	@scripts/check_tools.sh
 
-.venv/.tools: pyproject.toml scripts/install_dev_tools.sh | tools
+.venv/.made: scripts/make_venv.sh | tools
+	scripts/make_venv.sh
+	@touch $@
+
+.venv/.tools: pyproject.toml bench/pyproject.toml scripts/install_dev_tools.sh .venv/.made
 	scripts/install_dev_tools.sh
 	@touch $@
 
-.venv/.built: .venv/.tools scripts/build.sh $(SOURCES)
+.venv/.built: .venv/.made scripts/build.sh $(SOURCES)
 	scripts/build.sh
 	@touch $@

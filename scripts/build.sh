@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the extension in release mode and installs the package into .venv, editable: Python files are used in place.
+# Builds the extension in release mode and the lab's bare loops, and installs both packages into .venv, editable: Python
+# files are used in place.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,4 +8,8 @@ cd "$(dirname "$0")/.."
 unset CONDA_PREFIX
 export VIRTUAL_ENV="$PWD/.venv"
 # In CI a Cargo.lock that lags behind Cargo.toml is an error; at a desk it is brought up to date.
-exec .venv/bin/maturin develop --release ${CI:+--locked}
+locked=${CI:+--locked}
+.venv/bin/maturin develop --profile release $locked
+# Without its dependencies: shoal, of the same version, is there, and on no index.
+cd bench
+exec ../.venv/bin/maturin develop --profile release $locked --skip-install-deps

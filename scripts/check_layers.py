@@ -67,7 +67,7 @@ PRINTING = ({"testing"}, "the engine never prints: return it, count it in the re
 VAGUE = {"utils", "util", "helpers", "common", "misc", "core", "manager"}
 
 CLI_ONLY = {"click", "rich"}  # the package imports in under 50 ms, and only the command line draws
-OPTIONAL_PLACES = ("bench/", "ray.py", "torch.py")  # each importable alone, by those who installed what it needs
+OPTIONAL_PLACES = ("ray.py", "torch.py", "cli/bench.py")  # each importable alone, by those who installed what it needs
 
 
 def shipped_code(text: str) -> str:
@@ -239,8 +239,8 @@ def python_faults(root: Path) -> Iterator[str]:
             why = None
             if f"{name}.".startswith("shoal.cli.") and not in_cli:
                 why = "the library does not know the command line"
-            elif f"{name}.".startswith("shoal.bench.") and not where.startswith(("bench/", "cli/bench")):
-                why = "the lab is an extra: only its own commands may start it"
+            elif top == "shoal_bench" and where != "cli/bench.py":
+                why = "the lab is a package of its own: only the command `shoal bench` loads it"
             elif top in CLI_ONLY and not in_cli:
                 why = "only the command line draws, and the package imports in under 50 ms"
             elif (
@@ -254,9 +254,20 @@ def python_faults(root: Path) -> Iterator[str]:
                 yield f"python/shoal/{where}:{line}: may not import {name}: {why}"
 
 
+def lab_faults(root: Path) -> Iterator[str]:
+    """Yields what the lab imports of shoal that is not public."""
+    for path in sorted((root / "bench").rglob("*.py")):
+        for line, name, _ in imports(ast.parse(path.read_text())):
+            package, _, inner = name.partition(".")
+            private = inner.startswith("_") and not inner.endswith("__")
+            if package == "shoal" and (private or f"{inner}.".startswith("cli.")):
+                where = path.relative_to(root).as_posix()
+                yield f"{where}:{line}: may not import {name}: the lab uses what every user can use"
+
+
 def vague_names(root: Path) -> Iterator[str]:
     """Yields files and folders whose name does not say what they hold."""
-    for base in ("crates", "python", "tests", "scripts"):
+    for base in ("bench", "crates", "python", "tests", "scripts"):
         for path in sorted((root / base).rglob("*")):
             if path.stem in VAGUE and (path.is_dir() or path.suffix in {".rs", ".py"}):
                 yield f"{path.relative_to(root).as_posix()}: {path.stem} says nothing: name it after what it holds"
@@ -264,7 +275,7 @@ def vague_names(root: Path) -> Iterator[str]:
 
 def main(root: Path) -> int:
     """Prints every fault; returns the exit code."""
-    faults = [*rust_faults(root), *python_faults(root), *vague_names(root)]
+    faults = [*rust_faults(root), *python_faults(root), *lab_faults(root), *vague_names(root)]
     print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults else 0
 

@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv and installs the `dev` group of pyproject.toml into it; nothing outside .venv is touched.
+# Installs what checks and tests need into .venv: the `dev` groups of both distributions, and what the lab compares.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-python=$(scripts/check_tools.sh --python)
-# An environment whose interpreter is gone (an upgraded system Python) is made anew, as pip inside it cannot run either.
-.venv/bin/python -c 'import pip' 2>/dev/null || "$python" -m venv --clear .venv
 export PIP_DISABLE_PIP_VERSION_CHECK=1
-.venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1' # 25.1: the first that knows --group
-.venv/bin/python -m pip install --quiet --group dev
+exec .venv/bin/python -m pip install --quiet --group dev --group bench/pyproject.toml:dev --group bench/pyproject.toml:compared

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the Rust tests, also those that need root, mounts or strace (plain `cargo test` shows them as ignored): all that
+# Runs the Rust tests of the product, or of the packages named, also those that need root, mounts or strace (plain `cargo test` shows them as ignored): all that
 # this machine can run. The others are named in a notice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,5 +18,16 @@ for need in "${missing[@]}"; do
     echo "notice: skipped, since they need $need (scripts/install_test_tools.sh installs tools):" $names
     for name in $names; do skip+=(--skip "$name"); done
 done
-cargo test --workspace --exclude shoal-python --lib --bins --examples --tests -- --include-ignored "${skip[@]}"
-cargo test --workspace --exclude shoal-python --doc
+packages=("${@:-shoal-encode shoal-engine shoal-records}")
+# Dependencies are those of `make build`; only our own crates are compiled again, quickly, and check their arithmetic.
+profile=() chosen=()
+for package in ${packages[*]}; do
+    chosen+=(--package "$package")
+done
+for package in shoal-encode shoal-engine shoal-limits shoal-records; do
+    for setting in opt-level=1 debug-assertions=true overflow-checks=true; do
+        profile+=(--config "profile.release.package.$package.$setting")
+    done
+done
+cargo test --release "${profile[@]}" "${chosen[@]}" --lib --bins --examples --tests -- --include-ignored "${skip[@]}"
+cargo test --release "${profile[@]}" "${chosen[@]}" --doc

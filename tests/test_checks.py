@@ -57,8 +57,7 @@ def engine(tmp_path: Path) -> Path:
         "__main__.py": "from shoal.cli import main\n",
         "_api.py": "import os\n\ndef arrow():\n    import pyarrow\n",
         "cli/__init__.py": "import click\nfrom shoal import copy\n",
-        "cli/bench.py": "from shoal.bench import runner\n",
-        "bench/runner.py": "import matplotlib\nimport shoal\n",
+        "cli/bench.py": "from shoal_bench.cli import command\n",
     }
     files = {f"{ENGINE}/{name}": DOC + text for name, text in sources.items()}
     return write(tmp_path, files | {f"python/shoal/{name}": text for name, text in package.items()})
@@ -138,8 +137,8 @@ def test_a_module_without_its_doc_is_refused(engine: Path) -> None:
     [
         ("_api.py", "from shoal.cli import main", "may not import shoal.cli.main: the library does not know"),
         ("_api.py", "def f():\n    from shoal import cli", "may not import shoal.cli: "),
-        ("_api.py", "import shoal.bench.runner", "may not import shoal.bench.runner: the lab is an extra"),
-        ("cli/copy.py", "from shoal import bench", "may not import shoal.bench: "),
+        ("_api.py", "import shoal_bench.cli", "may not import shoal_bench.cli: the lab is a package of its own"),
+        ("cli/copy.py", "from shoal_bench import run", "may not import shoal_bench.run: "),
         ("_api.py", "import rich.table", "may not import rich.table: only the command line draws"),
         (
             "_api.py",
@@ -158,6 +157,20 @@ def test_a_python_import_is_judged_by_its_layer(engine: Path, file: str, text: s
     assert code == (0 if refused is None else 1)
     assert f"python/shoal/{file}:" in output if refused else output == ""
     assert (refused or "") in output
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("from shoal import copy, __version__", None),
+        ("from shoal._options import parse_size", "may not import shoal._options.parse_size: the lab uses what every user"),
+        ("def f():\n    from shoal.cli import _exit", "may not import shoal.cli._exit: "),
+    ],
+)
+def test_the_lab_may_import_what_is_public(engine: Path, text: str, refused: str | None) -> None:
+    write(engine, {"bench/python/shoal_bench/run.py": text + "\n"})
+    code, output = run_check("check_layers.py", engine)
+    assert (code, refused or "") == (0 if refused is None else 1, refused if refused and refused in output else "")
 
 
 def test_a_name_that_says_nothing_is_refused(engine: Path) -> None:

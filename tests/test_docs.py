@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import html
 import inspect
 import re
 import shlex
@@ -18,25 +17,21 @@ import click
 import pytest
 
 import shoal as package
-import shoal.bench
 from shoal import _api, _expression, _generate, _read, _save, _unzip
-from shoal.bench import jobs
 from shoal.cli import COMMANDS, app
-from shoal.cli.bench import ACTIONS
 
 if TYPE_CHECKING:
     from conftest import Command
+
+
+# The commands of this package; `bench` is in another one, which has the same tests.
+OURS = [name for name in COMMANDS if name != "bench"]
 
 
 def command_of(name: str) -> click.Command:
     found = app.get_command(click.Context(app), name)
     assert found is not None
     return found
-
-
-def action_of_bench(name: str) -> click.Command:
-    """The command that stands in the place of a job."""
-    return command_of("bench").make_context("bench", [name], resilient_parsing=True).command
 
 
 FUNCTIONS = [
@@ -77,7 +72,7 @@ def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert command_of(name).short_help == COMMANDS[name]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", OURS)
 def test_every_option_of_a_command_is_explained(shoal: Command, name: str) -> None:
     done = shoal.run(name, "--help")
 
@@ -90,24 +85,10 @@ def test_every_option_of_a_command_is_explained(shoal: Command, name: str) -> No
     assert "Examples:" in done.stdout
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-def test_every_option_of_an_action_of_bench_is_explained(shoal: Command, name: str) -> None:
-    done = shoal.run("bench", name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"Usage: shoal bench {name} " in done.stdout
-    for option in action_of_bench(name).params:
-        if isinstance(option, click.Option):
-            assert option.help, option.name
-            assert option.help.endswith(".") or ";" in option.help, option.help
-            assert all(flag in done.stdout for flag in option.opts)
-    assert "Examples:" in done.stdout
-    assert f"`{name}`" in (command_of("bench").help or ""), "the help of bench names it"
-
-
 def examples() -> list[list[str]]:
     """Every command line in the examples of `--help`, with its lines joined and its explanation taken off."""
     found = []
-    for command in (app, *map(command_of, COMMANDS), *map(action_of_bench, ACTIONS)):
+    for command in (app, *map(command_of, OURS)):
         text = (command.epilog or "").replace("\\\n", "")
         found += [line.strip() for line in text.splitlines() if line.strip().startswith("shoal ")]
     return [
@@ -220,7 +201,7 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
 
 ROOT = Path(__file__).parent.parent
 # What a path in a document may begin at.
-BASES = (ROOT, ROOT / "crates/shoal-engine", ROOT / "crates/shoal-engine/src", ROOT / "python/shoal")
+BASES = (ROOT, ROOT / "crates/shoal-engine", ROOT / "crates/shoal-engine/src", ROOT / "python/shoal", ROOT / "bench/python/shoal_bench")
 
 
 def paths_in(document: Path) -> list[str]:
@@ -244,26 +225,8 @@ def test_every_path_that_a_document_names_is_there(name: str) -> None:
     for path in paths_in(ROOT / name):
         # A file's name alone means the place that the text is about.
         bases = (
-            BASES if "/" in path else (ROOT, *(ROOT / top / "**" for top in ("crates", "python", "tests", "scripts")))
+            BASES if "/" in path else (ROOT, *(ROOT / top / "**" for top in ("bench", "crates", "python", "tests", "scripts")))
         )
         if not any(next(ROOT.glob(str((base / path).relative_to(ROOT))), None) for base in bases):
             missing.append(path)
     assert missing == []
-
-
-def test_the_published_results_are_whole_and_the_documents_quote_them() -> None:
-    root = Path(__file__).parent.parent
-    published = root / "docs" / "results"
-    found = shoal.bench.load(published / "report.json")
-    assert [one.job for one in found.results] == list(jobs.JOBS)
-    assert found.failed == {}
-    reports = [(published / name).read_text().replace("\\", "") for name in ("report.md", "report.html")]
-    for one in found.results:
-        assert one.failed == []
-        assert (published / f"report-{one.job}.svg").stat().st_size > 0
-        for text in reports:
-            assert all(row.title in html.unescape(text) for row in one.rows if row.trials)
-    for job, key in (("copy", "shoal"), ("copy", "shoal-off"), ("read", "shoal"), ("unzip", "shoal")):
-        (rate,) = [one.row(key).rate for one in found.results if one.job == job]
-        for document in (root / "README.md", published / "README.md"):
-            assert f"{rate:,.0f}" in document.read_text(), f"{document.name} quotes the rate of {job}, {key}"

@@ -171,3 +171,20 @@ def test_a_full_destination_keeps_its_number_when_it_is_pickled() -> None:
     error = package.DestinationFullError("full", name="out", hint="free some", errno=errno.EDQUOT)
     for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert (copied.errno, copied.name, str(copied)) == (errno.EDQUOT, "out", str(error))
+
+
+def test_the_lab_that_is_not_installed_is_named_with_the_command_that_installs_it(interpreter: Interpreter) -> None:
+    script = """
+    import sys
+    sys.modules["shoal_bench"] = None  # as if it were not there
+    from shoal.cli import main
+    sys.argv = ["shoal", *sys.argv[1:]]
+    main()
+    """
+    for arguments in (["bench", "--help"], ["bench", "copy", "--count", "5"]):
+        done = interpreter.run(script, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "error: shoal bench needs the package shoal-bench, which is not installed\n"
+            f"hint: pip install shoal-bench=={package.__version__}\n"
+        )

@@ -8,23 +8,21 @@ import signal
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import shoal as package
 from shoal.cli import COMMANDS
-from shoal.cli.bench import ACTIONS
 
 if TYPE_CHECKING:
-    from conftest import Command, Contest
+    from conftest import Command
 
 # Every command, in each of the ways that it prints.
 LINES = [
     "--help",
     "--version",
     *(f"{command} --help" for command in COMMANDS),
-    *(f"bench {action} --help" for action in ACTIONS),
     "copy tree out --json",
     "copy missing out --json",
     "copy tree out --no-such-option --json",
@@ -51,14 +49,11 @@ LINES = [
     "status done --json",
     "status done --failures all --json",
     "status missing --json",
-    "bench copy --list",
-    "bench compare results.json results.json",
-    "bench compare results.json results.json --json",
 ]
 
 
 @pytest.fixture
-def prepared(shoal: Command, contest: Contest) -> Command:
+def prepared(shoal: Command) -> Command:
     """The command, with something for each of them to work on."""
     place = shoal.directory
     (place / "tree").mkdir()
@@ -71,7 +66,6 @@ def prepared(shoal: Command, contest: Contest) -> Command:
     (place / "done").mkdir()
     (place / "done" / "3").write_text("mine, so that one fails")
     package.copy(place / "tree", place / "done")
-    (place / "results.json").write_text(contest({"shoal": [2.0, 2.1], "curl": [1.0, 1.1]}).to_json())
     return shoal
 
 
@@ -93,7 +87,8 @@ def test_a_command_whose_output_cannot_be_written_fails_and_says_so(prepared: Co
 
 
 def test_every_command_is_tried() -> None:
-    assert {line.split()[0] for line in LINES if not line.endswith("--help")} == {*COMMANDS, "--version"}
+    # Those of `bench` are tried where they are, in the lab.
+    assert {line.split()[0] for line in LINES if not line.endswith("--help")} == {*COMMANDS, "--version"} - {"bench"}
 
 
 def test_a_command_that_prints_nothing_does_not_mind(prepared: Command) -> None:
@@ -145,14 +140,6 @@ def test_a_disk_that_refuses_only_as_the_file_is_closed_is_told(prepared: Comman
         )
     assert done.returncode == 3, done.stderr
     assert "cannot write to standard output: Disk quota exceeded" in done.stderr
-
-
-def test_results_of_a_measurement_are_kept_when_their_table_cannot_be_printed(shoal: Command) -> None:
-    line = "bench records --count 2000 --trials 1 --only shoal --json kept.json --quiet"
-    code, said = into_full(shoal, line)
-    assert code == 3, said
-    kept: dict[str, Any] = json.loads((shoal.directory / "kept.json").read_text())
-    assert kept
 
 
 def test_a_service_that_is_stopped_says_that_its_counts_are_lost(prepared: Command) -> None:

@@ -30,10 +30,11 @@ from shoal._read import read
 from shoal._records import Appended, Groups, Records, Scan
 from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Skipped, Status
 from shoal._save import save
-from shoal._shoal import Batch, Batches, Object, Reader, RecordBatch, Server, __version__
+from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
 from shoal._unzip import unzip
 
 __all__ = [
+    "BUILD_PROFILE",
     "Appended",
     "Archives",
     "Batch",

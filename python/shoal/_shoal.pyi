@@ -11,7 +11,7 @@ from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, Sour
 from shoal._report import Failure, Progress, Report, ServerStats, Status
 
 __all__ = [
-    "DEBUG_BUILD",
+    "BUILD_PROFILE",
     "Batch",
     "Batches",
     "Generation",
@@ -40,8 +40,8 @@ __all__ = [
 __version__: Final[str]
 """Version of engine, binding and package, which are one."""
 
-DEBUG_BUILD: Final[bool]
-"""Whether the engine was built without optimisation: its speed then says nothing."""
+BUILD_PROFILE: Final[str]
+"""The profile of Cargo that the engine was built with: "wheel", "release" (`make build`) or "debug"."""
 
 def copy(
     source: SourceOptions,

@@ -1,5 +1,7 @@
 //! The engine of shoal: moves very many objects from a source to a sink.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod display;
 pub mod engine;
 pub mod error;

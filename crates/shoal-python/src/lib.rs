@@ -3,6 +3,8 @@
 //! Here: what Python sees of the engine, and nothing else. Not here: defaults (the engine's), message texts (the engine's and
 //! the package's), files, retries, threads.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod array;
 mod at_exit;
 mod background;
@@ -66,7 +68,7 @@ mod _shoal {
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
-    /// Whether the engine was built without optimisation: its speed then says nothing.
+    /// The profile of Cargo that the engine was built with; of "debug" the speed says nothing.
     #[pymodule_export]
-    const DEBUG_BUILD: bool = cfg!(debug_assertions);
+    const BUILD_PROFILE: &str = env!("SHOAL_BUILD_PROFILE");
 }

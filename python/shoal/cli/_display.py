@@ -215,7 +215,7 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
             lines.append(f"published: {report.publish}")
     lines += _other_counts(report)
     lines += [f"note: {note}" for note in report.notes]
-    if _shoal.DEBUG_BUILD:
+    if _shoal.BUILD_PROFILE == "debug":
         lines.append("note: this is a debug build of the engine; its speed says nothing")
     if report.failed:
         lines.append(f"{count_text(report.failed)} failed" + (":" if report.failures else ""))

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Every test but the slow ones and the lab's. What pytest needs is installed while the Rust tests compile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+make --no-print-directory .venv/.tools &
+tools=$!
+trap 'kill "$tools" 2>/dev/null || true' EXIT
+scripts/test_rust.sh
+wait "$tools"
+trap - EXIT
+.venv/bin/pytest
