@@ -110,7 +110,7 @@ def test_an_array_or_a_dict_of_arrays_is_written_as_npz(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ({"x": numpy.array([object()])}, "Object"),
+        ({"x": numpy.array([...], dtype=object)}, "Object"),
         ({"x": numpy.ma.array([1, 2], mask=[0, 1])}, "'x' is a masked array"),
         (numpy.ma.array([1, 2], mask=[0, 1]), "masked array"),
         ({1: GRID}, "the name 1"),
