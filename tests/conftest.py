@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import forked
 import shoal as package
 from generating import Job
 
@@ -30,12 +31,18 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 PATIENCE = 60
 
 
+def pytest_sessionfinish() -> None:
+    """Ends the process that forks the commands."""
+    forked.stop()
+
+
 class Command:
     """Runs `shoal` as a user does."""
 
     argv: tuple[str, ...] = (sys.executable, "-m", "shoal")
 
     def __init__(self, directory: Path) -> None:
+        forked.server()  # before a test counts processes or descriptors
         self.directory = directory
         self.started: list[subprocess.Popen[str]] = []
         self.environment = {
@@ -46,10 +53,14 @@ class Command:
 
     def run(self, *arguments: str | Path, timeout: float = PATIENCE, **extra: str) -> subprocess.CompletedProcess[str]:
         """Runs a command line to its end; `extra` goes into its environment."""
+        command = [str(argument) for argument in arguments]
+        environment = self.environment | extra
+        if self.argv == Command.argv and forked.can(command, environment):
+            return forked.run(command, self.directory, environment, timeout)
         return subprocess.run(
-            [*self.argv, *map(str, arguments)],
+            [*self.argv, *command],
             cwd=self.directory,
-            env=self.environment | extra,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -57,7 +68,7 @@ class Command:
         )
 
     def start(self, *arguments: str | Path, **how: Any) -> subprocess.Popen[str]:
-        """Starts a command line; it is killed at the end of the test if it still runs."""
+        """Starts a command line, by `python -m shoal`; it is killed at the end of the test if it still runs."""
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(
             [*self.argv, *map(str, arguments)], cwd=self.directory, env=self.environment, text=True, **(streams | how)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hostile.archives.judge import prefork, unzip
+from hostile.archives.judge import unzip
 from hostile.oracle import Shoal
 from servers.fixtures import fault_server
 
-__all__ = ["fault_server", "prefork", "shoal_command", "unzip"]
+__all__ = ["fault_server", "shoal_command", "unzip"]
 
 
 @pytest.fixture

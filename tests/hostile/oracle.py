@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
+from forked import Forked
 from servers.fault_server import FaultServer
 
 # Quick limits for a loopback service; a test names its own after them, and the last one given counts.
@@ -42,8 +43,21 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
-    peak: int  # bytes of resident memory
     out: Path
+    used: float | None = None  # seconds of processor time; known of what ran without a tracer or the like
+    memory: int | None = None  # bytes of resident memory at most; known as `used` is
+
+    @property
+    def processor(self) -> float:
+        """Seconds of processor time; fails if they are not known."""
+        assert self.used is not None, "started by another program, which would be measured too"
+        return self.used
+
+    @property
+    def peak(self) -> int:
+        """Bytes of resident memory at most; fails if they are not known."""
+        assert self.memory is not None, "started by another program, which would be measured too"
+        return self.memory
 
     @property
     def last(self) -> dict[str, Any]:
@@ -71,7 +85,7 @@ class Outcome:
 class Running:
     """A command under way."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     started: float
     out: Path
     logs: tuple[Path, Path]
@@ -80,32 +94,21 @@ class Running:
         """Sends what Ctrl-C sends."""
         self.process.send_signal(signal.SIGINT)
 
-    def peak(self) -> int:
-        """Returns its peak memory in bytes so far. (`ru_maxrss` begins with the peak of the tests' own process.)"""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-        except ProcessLookupError:
-            return 0
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)  # a process that has ended has none
-        return int(found[1]) * 1024 if found else 0
-
     def wait(self, limit: float) -> Outcome:
         """Waits for the end; kills it and fails after `limit` seconds."""
-        deadline = time.monotonic() + limit
-        peak = 0
-        while (ended := os.wait4(self.process.pid, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
-                self.process.kill()
-                ended = os.wait4(self.process.pid, 0)
-                break
-            peak = max(peak, self.peak())
-            time.sleep(0.005)
+        late = False
+        try:
+            code = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            late = True
+            self.process.kill()
+            code = self.process.wait()
         seconds = time.monotonic() - self.started
-        self.process.returncode = os.waitstatus_to_exitcode(ended[1])
         stdout, stderr = (log.read_text("utf-8", "surrogateescape") for log in self.logs)
         command = [str(part) for part in self.process.args] if isinstance(self.process.args, list) else []
-        outcome = Outcome(command, self.process.returncode, stdout, stderr, seconds, peak, self.out)
-        assert time.monotonic() <= deadline, f"still running after {limit} s: {outcome}"
+        used = (self.process.processor, self.process.peak) if isinstance(self.process, Forked) else (None, None)
+        outcome = Outcome(command, code, stdout, stderr, seconds, self.out, *used)
+        assert not late, f"still running after {limit} s: {outcome}"
         return outcome
 
 
@@ -113,22 +116,32 @@ class Shoal:
     """The command, run in a directory of its own."""
 
     def __init__(self, directory: Path) -> None:
+        forked.server()  # before a test counts processes or descriptors
         self.directory = directory
         self.out = directory / "out"
         self.runs = 0
         self.within: list[str] = []  # a command that runs another one, such as a tracer
 
     def start(self, *arguments: str | Path) -> Running:
-        """Starts the command with these arguments."""
+        """Starts the command with these arguments: by a fork, or with `within` by that program."""
         self.runs += 1
         logs = (self.directory / f"stdout-{self.runs}", self.directory / f"stderr-{self.runs}")
         # A proxy of the machine that runs the tests has nothing to do with a service on loopback.
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        command = [*self.within, sys.executable, "-m", "shoal", *map(str, arguments)]
+        command = [str(argument) for argument in arguments]
+        process: subprocess.Popen[bytes] | Forked
         with logs[0].open("wb") as stdout, logs[1].open("wb") as stderr:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment, cwd=self.directory
-            )
+            if not self.within and forked.can(command, environment):
+                process = Forked(command, self.directory, environment, stdout, stderr)
+            else:
+                process = subprocess.Popen(
+                    [*self.within, sys.executable, "-m", "shoal", *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=environment,
+                    cwd=self.directory,
+                )
         return Running(process, time.monotonic(), self.out, logs)
 
     def start_copy(self, source: FaultServer | str, *options: str) -> Running:

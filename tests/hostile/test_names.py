@@ -296,7 +296,7 @@ def run_in_terminal(shoal: Shoal, *arguments: str | Path) -> Outcome:
                 break
             received += piece
     os.close(ours)
-    return Outcome(command, process.returncode, received.decode("utf-8", "replace"), "", 0, 0, shoal.out)
+    return Outcome(command, process.returncode, received.decode("utf-8", "replace"), "", 0, shoal.out)
 
 
 def test_a_terminal_gets_no_sequence_from_a_name(shoal_command: Shoal, fault_server: MakeServer) -> None:

@@ -7,14 +7,10 @@ counts that add up. What is expected of one archive is told by its `Case`.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -42,40 +38,6 @@ WALL_MAX = (
 BEFORE_ROOT = (Path("/etc/x"), Path("/tmp/shoal-escaped"))
 
 
-class Prefork:
-    """Runs the real command, each time in a process of its own; see `prefork.py`."""
-
-    def __init__(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        program = [sys.executable, str(Path(__file__).with_name("prefork.py"))]
-        self.process = subprocess.Popen(program, stdin=PIPE, stdout=PIPE, env=environment, text=True)
-
-    def run(self, shoal: Shoal, arguments: list[str], limit: float) -> tuple[Outcome, float]:
-        """Runs one command line in the test's directory; returns what came of it, and the processor time it took."""
-        shoal.runs += 1
-        logs = [shoal.directory / f"{name}-{shoal.runs}" for name in ("stdout", "stderr")]
-        request = {"arguments": arguments, "directory": str(shoal.directory), "limit": limit}
-        request |= {"stdout": str(logs[0]), "stderr": str(logs[1])}
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        told = json.loads(self.process.stdout.readline())
-        stdout, stderr = (log.read_text("utf-8", "surrogateescape") for log in logs)
-        command = ["shoal", *arguments]
-        outcome = Outcome(command, told["code"], stdout, stderr, told["seconds"], told["peak"], shoal.out)
-        assert told["seconds"] <= limit, f"still running after {limit} s: {outcome}"
-        return outcome, told["processor"]
-
-    def stop(self) -> None:
-        """Ends the process that forks."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
-
-
 def facts(root: Path) -> dict[str, tuple[int, int, int, bytes]]:
     """Returns everything below a directory: mode, size, time of change of its data, and content."""
     found = {}
@@ -91,9 +53,8 @@ def facts(root: Path) -> dict[str, tuple[int, int, int, bytes]]:
 class Unzip:
     """The command in a world of its own: `around` lies beside the destination and must stay as it is."""
 
-    def __init__(self, shoal: Shoal, prefork: Prefork) -> None:
+    def __init__(self, shoal: Shoal) -> None:
         self.shoal = shoal
-        self.prefork = prefork
         self.out = shoal.out
         self.around = shoal.directory / "around"
         self.archives = shoal.directory / "archives"
@@ -124,14 +85,14 @@ class Unzip:
         planted = {path for path in self.out.rglob("*") if not path.is_dir() or path.is_symlink()}
         where = ["--test"] if test else ["-d", str(self.out)]
         arguments = ["unzip", *map(str, paths), *where, *OPTIONS, *options]
-        outcome, used = self.prefork.run(self.shoal, arguments, limit=60.0 + seconds)
+        outcome = self.shoal.run(*arguments, limit=60.0 + seconds)
         assert "Traceback" not in outcome.stderr, outcome
         assert "panicked" not in outcome.stderr, outcome
         assert outcome.code in (0, 1), outcome
         assert self.world() == before, outcome
         assert not any(path.exists() for path in BEFORE_ROOT)
         assert outcome.peak < memory, f"{outcome.peak / 1e6:.0f} MB of memory: {outcome.last}"
-        assert used < seconds, f"{used:.2f} s of processor time: {outcome.last}"
+        assert outcome.processor < seconds, f"{outcome.processor:.2f} s of processor time: {outcome.last}"
         assert outcome.seconds < seconds - SECONDS_MAX + WALL_MAX, outcome.last
         assert_quiet_bytes(outcome.stdout)
         assert_quiet_bytes(outcome.stderr)
@@ -146,7 +107,7 @@ class Unzip:
 
     def failures(self) -> str:
         """Returns what the journal has of the failures, all of them, as it is shown."""
-        outcome, _ = self.prefork.run(self.shoal, ["status", str(self.out), "--failures", "all"], limit=60.0)
+        outcome = self.shoal.run("status", self.out, "--failures", "all", limit=60.0)
         assert outcome.code == 0, outcome
         assert_quiet_bytes(outcome.stdout)
         return outcome.stdout
@@ -222,15 +183,7 @@ def assert_end(outcome: Outcome, end: Expected, archive: str) -> None:
     assert not missing, f"empty directories that are not there: {missing}"
 
 
-@pytest.fixture(scope="session")
-def prefork() -> Iterator[Prefork]:
-    """The process that forks for each run."""
-    process = Prefork()
-    yield process
-    process.stop()
-
-
 @pytest.fixture
-def unzip(shoal_command: Shoal, prefork: Prefork) -> Unzip:
+def unzip(shoal_command: Shoal) -> Unzip:
     """Runs `shoal unzip` and judges what holds for every run."""
-    return Unzip(shoal_command, prefork)
+    return Unzip(shoal_command)
