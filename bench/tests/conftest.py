@@ -63,12 +63,9 @@ class Command:
         self.started.append(process)
         return process
 
-    def under(self, *before: str) -> Command:
-        """The same, but started by another program: its command line goes before the command's."""
-        command = Command(self.directory)
-        command.argv = (*before, *Command.argv)
-        command.started = self.started
-        return command
+    def first(self, directory: Path) -> str:
+        """What PYTHONPATH must be for the modules in a directory to come before all others."""
+        return ":".join(filter(None, (str(directory), self.environment.get("PYTHONPATH"))))
 
     @staticmethod
     def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -162,5 +159,3 @@ def service() -> Iterator[Service]:
     yield services
     for server in services.running:
         server.stop()
-
-

@@ -58,9 +58,9 @@ def test_what_was_written_is_removed_and_nothing_that_a_link_leads_to(tmp_path: 
 def test_a_job_that_fails_costs_no_other_and_gives_code_1(shoal: Command, tmp_path: Path) -> None:
     broken = "import shoal_bench.jobs.save as save\nsave.arena = None\n"
     (tmp_path / "sitecustomize.py").write_text(broken)
-    path = ":".join(filter(None, (str(tmp_path), shoal.environment.get("PYTHONPATH"))))
     done = shoal.run(
-        *("bench", "all", "--of", "save,read", "--only", "limit", "--scale", "0.001", "--trials", "1"), PYTHONPATH=path
+        *("bench", "all", "--of", "save,read", "--only", "limit", "--scale", "0.001", "--trials", "1"),
+        PYTHONPATH=shoal.first(tmp_path),
     )
     assert done.returncode == 1
     assert "failed: save: 'NoneType' object is not callable" in done.stderr
@@ -81,9 +81,9 @@ def test_a_disk_without_room_costs_a_job_before_it_writes(tmp_path: Path, monkey
 
 def test_a_row_that_fails_gives_code_1_and_a_report(shoal: Command, tmp_path: Path) -> None:
     (tmp_path / "aiofiles.py").write_text("raise ImportError('broken')")
-    path = ":".join(filter(None, (str(tmp_path), shoal.environment.get("PYTHONPATH"))))
     done = shoal.run(
-        *("bench", "all", "--only", "event-loop", "--of", "save", "--scale", "0.001", "--trials", "1"), PYTHONPATH=path
+        *("bench", "all", "--only", "event-loop", "--of", "save", "--scale", "0.001", "--trials", "1"),
+        PYTHONPATH=shoal.first(tmp_path),
     )
     assert done.returncode == 1
     assert "ImportError: broken" in (tmp_path / "report.html").read_text()
@@ -184,7 +184,7 @@ def test_the_command_says_the_defaults_of_the_function() -> None:
 @pytest.mark.parametrize("function", [shoal_bench.all, shoal_bench.compare, shoal_bench.report])
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = doctest.DocTestFinder().find(function, function.__name__, globs={"shoal": package})
+    (example,) = doctest.DocTestFinder().find(function, function.__name__, globs={"shoal_bench": shoal_bench})
     assert example.examples
     assert doctest.DocTestRunner(optionflags=doctest.REPORT_ONLY_FIRST_FAILURE).run(example).failed == 0
 

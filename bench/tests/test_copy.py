@@ -149,7 +149,7 @@ def test_who_fails_once_is_out_whatever_it_did_before(tmp_path: Path, monkeypatc
 def test_a_failed_row_is_the_exit_code(shoal: Command, tmp_path: Path) -> None:
     (tmp_path / "requests.py").write_text("raise ImportError('broken')")
     done = shoal.run(
-        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=str(tmp_path)
+        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=shoal.first(tmp_path)
     )
     assert done.returncode == 1
     assert "failed: requests, one session: it ended with code 1: ImportError: broken" in done.stdout

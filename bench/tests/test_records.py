@@ -218,12 +218,17 @@ def lying(honest: Contestant, lie: str) -> Callable[[Task], list[str]]:
     """Makes the command of a contestant that does its work rightly and then says, or does, something else."""
     script = f"""
 import json, pathlib, subprocess, sys
-done = subprocess.run([sys.executable, *sys.argv[1:]], check=True, capture_output=True)
+done = subprocess.run([PROGRAM, *sys.argv[1:]], check=True, capture_output=True)
 found = json.loads(done.stdout)
 {lie}
 print(json.dumps(found))
 """
-    return lambda task: [sys.executable, "-c", script, *honest.command(task)[1:]]
+
+    def command(task: Task) -> list[str]:
+        program, *arguments = honest.command(task)
+        return [sys.executable, "-c", script.replace("PROGRAM", repr(program)), *arguments]
+
+    return command
 
 
 LIES = [

@@ -15,10 +15,10 @@ import pytest
 
 import shoal as package
 import shoal_bench
-from shoal_bench.settings import parse_size
+from shoal_bench import cli as command_line
 from shoal_bench import corpus, jobs, measure, verify
 from shoal_bench.contestants import Contestant, Task
-from shoal_bench import cli as command_line
+from shoal_bench.settings import parse_size
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE
+from shoal_bench.contestants import BARE_LOOPS
 
-BENCH = Path(__file__).parent.parent / "python" / "shoal" / "bench"
+BENCH = Path(__file__).parent.parent / "python" / "shoal_bench"
 SAVE, READ = BENCH / "strategies" / "save", BENCH / "strategies" / "read"
 SAVERS = [*sorted(path for path in SAVE.glob("*.py") if path.stem != "__init__"), BENCH / "limits" / "save.py"]
 READERS = sorted(path for path in READ.glob("*.py") if path.stem != "__init__")
@@ -171,7 +172,8 @@ def test_a_directory_that_is_not_there_is_an_error(script: Path, tmp_path: Path)
 def test_the_limit_of_read_reads_every_file_once(tree: Path) -> None:
     files = tree_of(tree)
     for workers in (1, 3):
-        printed = run(BENCH / "limits" / "read.py", tree, "--workers", str(workers))
+        command = [BARE_LOOPS, "read", str(tree), "--workers", str(workers)]
+        printed = json.loads(subprocess.check_output(command, timeout=PATIENCE))
         assert (printed["objects"], printed["bytes"]) == (230, sum(map(len, files.values())))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from conftest import PATIENCE, Service
 
-SCRIPTS = Path(__file__).parent.parent / "python" / "shoal" / "bench" / "strategies" / "copy"
+SCRIPTS = Path(__file__).parent.parent / "python" / "shoal_bench" / "strategies" / "copy"
 SIZE = 100
 
 

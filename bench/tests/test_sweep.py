@@ -211,7 +211,7 @@ def test_a_point_that_fails_is_said_and_costs_no_other(shoal: Command, tmp_path:
     pytest.importorskip("requests")
     done = shoal.run(
         *("bench", "copy", "--workers", "1,2,3", "--only", "threads", "--count", "60", "--trials", "1"),
-        PYTHONPATH=f"{tmp_path}:{Path(package.__file__).parent.parent}",
+        PYTHONPATH=shoal.first(tmp_path),
     )
     assert done.returncode == 1, done.stderr
     assert "failed: N threads @ 2: it ended with code 1: ImportError: broken" in " ".join(done.stdout.split())
@@ -367,6 +367,6 @@ def test_the_curves_of_the_study_of_reading_are_one_command(shoal: Command) -> N
 
 def test_the_example_of_curves_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = doctest.DocTestFinder().find(bench.curves, globs={"shoal": package})
+    (example,) = doctest.DocTestFinder().find(bench.curves, globs={"shoal_bench": bench})
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0

@@ -20,7 +20,7 @@ import shoal as package
 import shoal_bench
 from conftest import PATIENCE
 from shoal_bench import cold, corpus, verify
-from shoal_bench.contestants import Contestant, Task
+from shoal_bench.contestants import BARE_LOOPS, Contestant, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 UNZIP = importlib.import_module("shoal_bench.jobs.unzip")
 STRATEGIES = sorted(path for path in (UNZIP.BENCH / "strategies" / "unzip").glob("*.py") if path.stem != "__init__")
 ISAL = UNZIP.BENCH / "peers" / "isal_processes.py"
-SCRIPTS = [*STRATEGIES, UNZIP.BENCH / "limits" / "unzip.py", UNZIP.BENCH / "ours" / "unzip.py", ISAL]
+LIMIT = Path(BARE_LOOPS)
+SCRIPTS = [*STRATEGIES, LIMIT, UNZIP.BENCH / "ours" / "unzip.py", ISAL]
 # Those that say nothing of what they did, or need a program; each is run where that is installed.
 PROGRAMS = ("unzip", "xargs-unzip", "7z", "bsdtar", "ripunzip", "ruby-serial", "ruby-queue")
 
@@ -49,7 +50,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def start(script: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     if script == ISAL and importlib.util.find_spec("isal") is None:
         pytest.skip("needs isal")
-    command = [sys.executable, script, *arguments]
+    command = [*((LIMIT, "unzip") if script == LIMIT else (sys.executable, script)), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
@@ -206,7 +207,7 @@ def test_the_other_cases_have_their_shapes(
     else:
         assert all(20 <= size <= 200 for size, _ in made.entries.values())
     (tmp_path / "out").mkdir()
-    found = run(UNZIP.BENCH / "limits" / "unzip.py", made.directory, "--into", tmp_path / "out")
+    found = run(LIMIT, made.directory, "--into", tmp_path / "out")
     assert (found["objects"], found["bytes"]) == (entries, made.size)
     assert verify.hashes(tmp_path / "out", made.entries) is None
 

@@ -19,13 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal_bench.settings import parse_size
 from shoal_bench.comparison import Comparison, compare
 from shoal_bench.contest import run
 from shoal_bench.everything import run_all as all  # noqa: A004  # it is what is said: shoal_bench.all
 from shoal_bench.outputs import report
 from shoal_bench.results import Results, Row, Trial
-from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings, parse_size
 from shoal_bench.stored import Collection, load
 from shoal_bench.sweep import Sweep, curves
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
-from shoal_bench.settings import parse_size
 from shoal_bench import contest, full, jobs, room
 from shoal_bench.curve import Curve, Point, every, points
 from shoal_bench.families import chosen
 from shoal_bench.results import SCHEMA
-from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings, parse_size
 
 if TYPE_CHECKING:
     import os

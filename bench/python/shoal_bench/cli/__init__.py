@@ -49,7 +49,7 @@ Examples:
 """
 
 # Exit codes, as of each command of shoal.
-INTERRUPTED, TERMINATED = 130, 143
+USAGE, CANNOT_GO_ON, INTERRUPTED, TERMINATED = 2, 3, 130, 143
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,6 +75,10 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
             return command(*given, **options)
         except KeyboardInterrupt:
             return code
+        except shoal.ShoalError as error:
+            # Said here and not by shoal, which would print JSON: the option --json names a file in these commands.
+            printing.talk(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+            return USAGE if isinstance(error, shoal.ConfigError) else CANNOT_GO_ON
 
     return stopped
 
@@ -212,10 +216,10 @@ def command(
 
     Close other programs, and do not run it within two minutes of deleting many files.
     """
-    from shoal_bench.settings import parse_size
     from shoal_bench import Collection, Settings, curve, families, jobs, outputs, run, sweep
     from shoal_bench import full as studies
     from shoal_bench.contest import chosen
+    from shoal_bench.settings import parse_size
 
     results: Results | Sweep
     chosen_job = jobs.named(job)

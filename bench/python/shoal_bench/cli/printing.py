@@ -1,4 +1,4 @@
-"""What the commands of the lab print: data on standard output, all else on standard error. Control characters are escaped."""
+"""Prints for the commands: data on standard output, all else on standard error. Control characters are escaped."""
 
 from __future__ import annotations
 

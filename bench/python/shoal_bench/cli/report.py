@@ -6,9 +6,6 @@ from pathlib import Path
 
 import click
 
-import shoal
-from shoal_bench.cli import printing
-
 EXAMPLES = """\b
 Examples:
   shoal bench report copy.json -o copy.html

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from shoal import ConfigError, RunError
 from shoal_bench import cold, flat, parquet
 from shoal_bench.arena import Scale
-from shoal_bench.contestants import Contestant, Task, Told, script
+from shoal_bench.contestants import BARE_LOOPS, Contestant, Task, Told, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,1 +1,1 @@
-"""What the machine can do at the most: bare loops in Rust (crates/shoal-limits), each a script like a strategy."""
+"""What the machine can do, as scripts like a strategy. The bare loops in Rust are in `bench/limits`."""
