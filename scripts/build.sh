@@ -10,6 +10,6 @@ export VIRTUAL_ENV="$PWD/.venv"
 # In CI a Cargo.lock that lags behind Cargo.toml is an error; at a desk it is brought up to date.
 locked=${CI:+--locked}
 .venv/bin/maturin develop --profile release $locked
-# Without its dependencies: shoal, of the same version, is there, and on no index.
+# Its dependency, shoal of the same version, is there now; it is on no index.
 cd bench
-exec ../.venv/bin/maturin develop --profile release $locked --skip-install-deps
+exec ../.venv/bin/maturin develop --profile release $locked
