@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 # Kinds of failures, where more than one is a fair name for what is wrong.
@@ -12,6 +12,8 @@ UNSAFE = frozenset({"unsafe-name", "name-too-long"})
 TOO_DEEP = frozenset({"archive", "too-large", "unsafe-name"})
 COLLIDES = frozenset({"repeated", "name-conflict"})
 UNSUPPORTED = frozenset({"unsupported"})
+# An archive, or what makes it: a large one is made by the test that uses it, not when tests are collected.
+Content = bytes | Callable[[], bytes]
 ARCHIVE = "x.zip"  # the file's name, unless the case has another
 
 
@@ -46,7 +48,7 @@ class Case:
     """An archive and what may come of it; where several ends are permitted, the first is the one to hope for."""
 
     name: str
-    archive: bytes
+    content: Content
     ends: tuple[Expected, ...]
     options: tuple[str, ...] = ()
     file: str = ARCHIVE
@@ -54,17 +56,22 @@ class Case:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def archive(self) -> bytes:
+        """Returns the bytes of the archive."""
+        return self.content if isinstance(self.content, bytes) else self.content()
 
-def refused(name: str, archive: bytes, *options: str, said: Collection[str] = (), file: str = ARCHIVE) -> Case:
+
+def refused(name: str, archive: Content, *options: str, said: Collection[str] = (), file: str = ARCHIVE) -> Case:
     """An archive that fails as a whole; nothing of it is written."""
     return Case(name, archive, (Expected(refused=REFUSED, said=said),), options, file)
 
 
-def unpacked(name: str, archive: bytes, written: Mapping[str, bytes], *options: str, file: str = ARCHIVE) -> Case:
+def unpacked(name: str, archive: Content, written: Mapping[str, bytes], *options: str, file: str = ARCHIVE) -> Case:
     """An archive that is odd and harmless, and arrives whole."""
     return Case(name, archive, (Expected(written),), options, file)
 
 
-def either(name: str, archive: bytes, *ends: Expected, options: tuple[str, ...] = (), file: str = ARCHIVE) -> Case:
+def either(name: str, archive: Content, *ends: Expected, options: tuple[str, ...] = (), file: str = ARCHIVE) -> Case:
     """An archive for which several ends are permitted."""
     return Case(name, archive, ends, options, file)

@@ -266,8 +266,11 @@ def headers_of_headers() -> list[Case]:
         breaks("long-link-of-1-gib", [long_name(b"bad", kind=LONG_LINK, size=1 << 30), bad]),
     ]
     # Real, and far more than any name or attribute needs; a reader may have a limit of its own.
-    large = [pax({b"comment": bytes(40 << 20)}), bad]
-    cases.append(either("pax-of-40-mib", around(large), ended, alone, written, file=FILE))
+    cases.append(
+        either(
+            "pax-of-40-mib", lambda: around([pax({b"comment": bytes(40 << 20)}), bad]), ended, alone, written, file=FILE
+        )
+    )
     cases.append(
         either(
             "pax-twice", around([pax({b"path": b"x"}), pax({b"path": b"bad"}), bad]), ended, alone, written, file=FILE
@@ -291,8 +294,16 @@ def headers_of_headers() -> list[Case]:
         dangling = pax({b"path": b"x"}) if kind == PAX else long_name(b"x", kind=kind)
         archive = build([*plain(BEFORE), dangling])
         cases.append(either(f"nothing-behind-{kind.decode()}", archive, ended, Expected(BEFORE), file=FILE))
-    many = [pax({b"comment": b"x"}) for _ in range(5000)]
-    cases.append(either("5000-headers-for-one-member", around([*many, bad]), ended, alone, written, file=FILE))
+    cases.append(
+        either(
+            "5000-headers-for-one-member",
+            lambda: around([pax({b"comment": b"x"})] * 5000 + [bad]),
+            ended,
+            alone,
+            written,
+            file=FILE,
+        )
+    )
     return cases
 
 
