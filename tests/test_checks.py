@@ -1,6 +1,9 @@
 """The project's own checks refuse what they are there to refuse, and let pass what is right."""
 
+import contextlib
+import io
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +15,22 @@ DOC = "//! A module.\n"
 ENGINE = "crates/shoal-engine/src"
 
 
-def run_check(script: str, *arguments: Path) -> tuple[int, str]:
-    """Returns the exit code and the output of one check."""
+def start_check(script: str, *arguments: Path) -> tuple[int, str]:
+    """Starts one check in an interpreter of its own; returns its exit code and its output."""
     done = subprocess.run([sys.executable, SCRIPTS / script, *arguments], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.returncode, done.stdout
+
+
+def run_check(script: str, *arguments: Path) -> tuple[int, str]:
+    """Does the same in this interpreter, which saves the start of another one."""
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.setattr(sys, "argv", [str(SCRIPTS / script), *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SCRIPTS / script), run_name="__main__")
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, output.getvalue()
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -65,6 +79,21 @@ def engine(tmp_path: Path) -> Path:
 
 def test_layers_used_as_they_should_be_pass(engine: Path) -> None:
     assert run_check("check_layers.py", engine) == (0, "")
+
+
+@pytest.mark.parametrize("script", ["check_layers.py", "check_sizes.py", "check_licences.py"])
+def test_a_check_that_is_started_says_the_same(engine: Path, script: str) -> None:
+    subprocess.run(["git", "init", "--quiet", engine], check=True)
+    (engine / ENGINE / "name.rs").write_text("use crate::fs;\n" * 900)
+    what = engine
+    if script == "check_licences.py":
+        what = engine / "metadata.json"
+        package = {"id": "used", "name": "used", "version": "1.2.3", "license": "GPL-3.0-only"}
+        what.write_text(json.dumps({"packages": [package], "resolve": {"nodes": [{"id": "used"}]}}))
+    code, output = start_check(script, what)
+    assert (code, output) == run_check(script, what)
+    assert code == 1
+    assert output
 
 
 @pytest.mark.parametrize(
