@@ -12,7 +12,7 @@ SOURCES := $(shell find crates/*/src bench/limits/src -name '*.rs') $(wildcard c
 help:
 	@sed -n 's/^## //p' Makefile
 
-## make build        the command .venv/bin/shoal, in release mode, and the lab, shoal bench
+## make build        the command .venv/bin/shoal, and the lab, shoal bench
 build: .venv/.built
 
 ## make demo         copy 100,000 objects, kill the run half-way, resume it, verify every byte
@@ -39,8 +39,8 @@ test-faults: .venv/.built .venv/.tools
 
 ## make wheel        what users install, in dist/: the whole of optimisation, which takes minutes
 wheel: .venv/.made
-	.venv/bin/maturin build --out dist
-	.venv/bin/maturin build --out dist --manifest-path bench/limits/Cargo.toml
+	.venv/bin/maturin build --release --out dist
+	cd bench && ../.venv/bin/maturin build --release --out ../dist
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600

@@ -17,4 +17,4 @@ run .venv/bin/mypy
 (cd bench && run ../.venv/bin/mypy)
 MYPYPATH=python run .venv/bin/stubtest shoal._shoal --allowlist scripts/stubtest_allowlist.txt --ignore-unused-allowlist
 # In the profile of the build, so that build scripts (SQLite, zstd) do not run twice.
-run cargo clippy --release --workspace --all-targets -- -D warnings
+run cargo clippy --profile local --workspace --all-targets -- -D warnings

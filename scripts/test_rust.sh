@@ -26,8 +26,8 @@ for package in ${packages[*]}; do
 done
 for package in shoal-encode shoal-engine shoal-limits shoal-records; do
     for setting in opt-level=1 debug-assertions=true overflow-checks=true; do
-        profile+=(--config "profile.release.package.$package.$setting")
+        profile+=(--config "profile.local.package.$package.$setting")
     done
 done
-cargo test --release "${profile[@]}" "${chosen[@]}" --lib --bins --examples --tests -- --include-ignored "${skip[@]}"
-cargo test --release "${profile[@]}" "${chosen[@]}" --doc
+cargo test --profile local "${profile[@]}" "${chosen[@]}" --lib --bins --examples --tests -- --include-ignored "${skip[@]}"
+cargo test --profile local "${profile[@]}" "${chosen[@]}" --doc

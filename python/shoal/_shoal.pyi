@@ -41,7 +41,7 @@ __version__: Final[str]
 """Version of engine, binding and package, which are one."""
 
 BUILD_PROFILE: Final[str]
-"""The profile of Cargo that the engine was built with: "wheel", "release" (`make build`) or "debug"."""
+"""The profile of Cargo that the engine was built with: "release" (the wheel), "local" (`make build`) or "debug"."""
 
 def copy(
     source: SourceOptions,
