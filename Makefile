@@ -2,8 +2,8 @@
 
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-SOURCES := $(shell find crates/*/src bench/limits/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) \
-	bench/limits/Cargo.toml Cargo.toml Cargo.lock pyproject.toml bench/pyproject.toml
+SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
+BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
 .PHONY: help build demo check test test-bench test-faults wheel fuzz clean tools
 .DELETE_ON_ERROR:
@@ -13,26 +13,26 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make build        the command .venv/bin/shoal, and the lab, shoal bench
-build: .venv/.built
+build: .venv/.built .venv/.bench
 
 ## make demo         copy 100,000 objects, kill the run half-way, resume it, verify every byte
 demo: .venv/.built
 	$(PYTHON) scripts/demo.py
 
 ## make check        format, lints, types, layers, sizes, licences, advisories
-check: .venv/.built .venv/.tools
+check: .venv/.built .venv/.bench .venv/.tools
 	scripts/check.sh
 
 ## make test         every test but the slow ones and the lab's; those that lack root or a tool are skipped with a notice
-test: .venv/.built
+test: .venv/.built .venv/.bench
 	scripts/test.sh
 
 ## make test-bench   the tests of the lab
-test-bench: .venv/.built .venv/.tools
+test-bench: .venv/.built .venv/.bench .venv/.tools
 	scripts/test_bench.sh
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
-test-faults: .venv/.built .venv/.tools
+test-faults: .venv/.built .venv/.bench .venv/.tools
 	scripts/install_test_tools.sh
 	.venv/bin/pytest -m 'root or mount or slow'
 	SHOAL_MODEL_COUNT=10000 SHOAL_MODEL_SEED=$$(date +%s) cargo test -p shoal-engine --test model -- --nocapture
@@ -65,5 +65,9 @@ tools:
 	@touch $@
 
 .venv/.built: .venv/.made scripts/build.sh $(SOURCES)
-	scripts/build.sh
+	scripts/build.sh .
+	@touch $@
+
+.venv/.bench: .venv/.built $(BENCH)
+	scripts/build.sh bench
 	@touch $@
