@@ -192,7 +192,10 @@ def test_a_python_import_is_judged_by_its_layer(engine: Path, file: str, text: s
     ("text", "refused"),
     [
         ("from shoal import copy, __version__", None),
-        ("from shoal._options import parse_size", "may not import shoal._options.parse_size: the lab uses what every user"),
+        (
+            "from shoal._options import parse_size",
+            "may not import shoal._options.parse_size: the lab uses what every user",
+        ),
         ("def f():\n    from shoal.cli import _exit", "may not import shoal.cli._exit: "),
     ],
 )

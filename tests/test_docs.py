@@ -201,7 +201,9 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
 
 ROOT = Path(__file__).parent.parent
 # What a path in a document may begin at.
-BASES = (ROOT, ROOT / "crates/shoal-engine", ROOT / "crates/shoal-engine/src", ROOT / "python/shoal", ROOT / "bench/python/shoal_bench")
+PLACES = ("crates/shoal-engine", "crates/shoal-engine/src", "python/shoal", "bench/python/shoal_bench")
+BASES = (ROOT, *(ROOT / place for place in PLACES))
+TOPS = ("bench", "crates", "python", "tests", "scripts")
 
 
 def paths_in(document: Path) -> list[str]:
@@ -224,9 +226,7 @@ def test_every_path_that_a_document_names_is_there(name: str) -> None:
     missing = []
     for path in paths_in(ROOT / name):
         # A file's name alone means the place that the text is about.
-        bases = (
-            BASES if "/" in path else (ROOT, *(ROOT / top / "**" for top in ("bench", "crates", "python", "tests", "scripts")))
-        )
+        bases = BASES if "/" in path else (ROOT, *(ROOT / top / "**" for top in TOPS))
         if not any(next(ROOT.glob(str((base / path).relative_to(ROOT))), None) for base in bases):
             missing.append(path)
     assert missing == []

@@ -30,7 +30,9 @@ def into_full(shoal: Command, line: str) -> tuple[int, str]:
         "bench compare results.json results.json --json",
     ],
 )
-def test_a_command_whose_output_cannot_be_written_fails_and_says_so(shoal: Command, contest: Contest, line: str) -> None:
+def test_a_command_whose_output_cannot_be_written_fails_and_says_so(
+    shoal: Command, contest: Contest, line: str
+) -> None:
     (shoal.directory / "results.json").write_text(contest({"shoal": [2.0, 2.1], "curl": [1.0, 1.1]}).to_json())
     code, said = into_full(shoal, line)
     assert code == 3, said

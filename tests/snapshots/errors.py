@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trustme
 
+from conftest import PATIENCE
 from servers import faults
 from servers.fault_server import Fault
 from servers.ports import closed_port
@@ -113,7 +114,7 @@ def few_open_files(place: Place) -> str:
 def output_lost(place: Place) -> str:
     with Path("/dev/full").open("w") as full:
         process = place.start("read tree --checksum xxh3 --quiet", stdout=full)
-        said = process.communicate(timeout=20)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
     return place.shown("read tree --checksum xxh3 --quiet >/dev/full", process.returncode, "", said)
 
 

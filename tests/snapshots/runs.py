@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 
 import shoal as package
-from destination import files
-from generating import until
+from conftest import PATIENCE
 from servers import faults
 from shoal.cli import COMMANDS
 from snapshots.place import Case, Place
@@ -58,9 +58,11 @@ def copy_service_failures(place: Place) -> str:
 def copy_stopped(place: Place) -> str:
     line = f"copy {place.service(synthetic='1000000:100').url} out --limit-rate 20kB --durability none"
     process = place.start(line)
-    until(lambda: place.out.exists() and files(place.out))
+    while not list(place.out.glob("object-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=20)
+    out, said = process.communicate(timeout=PATIENCE)
     return place.shown(line, process.returncode, out, said)
 
 
@@ -71,7 +73,7 @@ def serve(place: Place) -> str:
     assert process.stderr is not None
     out, said = process.stdout.readline(), process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=20)
+    rest = process.communicate(timeout=PATIENCE)
     return place.shown(line, process.returncode, out + rest[0], said + rest[1])
 
 
