@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the Rust tests of the product, or of the packages named, also those that need root, mounts or strace (plain `cargo test` shows them as ignored): all that
+# Runs the Rust tests, also those that need root, mounts or strace (plain `cargo test` shows them as ignored): all that
 # this machine can run. The others are named in a notice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,16 +18,13 @@ for need in "${missing[@]}"; do
     echo "notice: skipped, since they need $need (scripts/install_test_tools.sh installs tools):" $names
     for name in $names; do skip+=(--skip "$name"); done
 done
-packages=("${@:-shoal-encode shoal-engine shoal-records}")
-# Dependencies are those of `make build`; only our own crates are compiled again, quickly, and check their arithmetic.
-profile=() chosen=()
-for package in ${packages[*]}; do
-    chosen+=(--package "$package")
-done
+# Dependencies are those of `make build`: the same profile, and all packages at once, so that they have the same features. Only
+# our own crates are compiled again, quickly, and check their arithmetic.
+profile=()
 for package in shoal-encode shoal-engine shoal-limits shoal-records; do
     for setting in opt-level=1 debug-assertions=true overflow-checks=true; do
         profile+=(--config "profile.local.package.$package.$setting")
     done
 done
-cargo test --profile local "${profile[@]}" "${chosen[@]}" --lib --bins --examples --tests -- --include-ignored "${skip[@]}"
-cargo test --profile local "${profile[@]}" "${chosen[@]}" --doc
+cargo test --workspace --profile local "${profile[@]}" --tests --examples -- --include-ignored "${skip[@]}"
+cargo test --workspace --profile local "${profile[@]}" --doc
