@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import forked
+import places
 import shoal as package
 from generating import Job
 
@@ -157,6 +160,36 @@ class Interpreter:
         assert time.monotonic() - began < within
         assert "KeyboardInterrupt" in said
         return process, printed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keeps whether a test has failed, for its directory."""
+    report = yield
+    item.stash[places.FAILED] = report.failed or item.stash.get(places.FAILED, False)
+    return report
+
+
+@pytest.fixture(scope="session")
+def place_in_memory() -> Iterator[Path | None]:
+    """The directory of all tests that are not on disk, if there is memory for it."""
+    with places.directory_in_memory() as place:
+        yield place
+
+
+@pytest.fixture
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, place_in_memory: Path | None
+) -> Iterator[Path]:
+    """The test's own directory: in memory unless the test is marked `disk`, and then removed unless it fails."""
+    test = request.node
+    if place_in_memory is None or test.get_closest_marker("disk"):
+        yield tmp_path_factory.mktemp(re.sub(r"\W", "_", test.name)[:30])
+        return
+    path = places.directory_of(test, place_in_memory)
+    yield path
+    if not test.stash.get(places.FAILED, False):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def end(started: list[subprocess.Popen[str]]) -> None:

@@ -11,6 +11,8 @@ import pytest
 import shoal as package
 from generating import Job, expected, processes_in, until
 
+pytestmark = pytest.mark.disk
+
 
 def test_nothing_committed_is_made_again_after_the_caller_was_killed(job: Job) -> None:
     job.module("def make(number): note(PHASE, number); time.sleep(0.003); return plain(number)\nPHASE = 'first'")

@@ -20,6 +20,9 @@ from conftest import Command, Service
 from faults.runs import committed, make_source
 from faults.tracing import traced
 
+pytestmark = pytest.mark.disk
+
+
 SMALL, LARGE = 300, 60
 RENAMES = "/^renameat2?$"
 # Counted for each thread apart: two lanes share the objects.

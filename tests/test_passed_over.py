@@ -12,6 +12,8 @@ import pytest
 
 import shoal as package
 
+pytestmark = pytest.mark.disk
+
 
 class StopError(Exception):
     """A run was stopped on purpose."""

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import Command, Service
 
+pytestmark = pytest.mark.disk
+
 
 def wait_for(condition: object, seconds: float = 20) -> None:
     end = time.monotonic() + seconds

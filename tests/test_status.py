@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from conftest import Command, Service
 
+pytestmark = pytest.mark.disk
+
 
 def copy_with_failures(service: Service, destination: Path, failures: int) -> str:
     """Copies 100 objects into a place where some names are taken; returns the URL."""

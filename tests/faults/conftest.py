@@ -1,4 +1,4 @@
-"""Small file systems of a test's own."""
+"""Small file systems of a test's own; the directories of these tests are on disk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from pathlib import Path
 import pytest
 
 from faults.disks import Disk
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts all of these tests on disk: they are about what a file system says."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.disk)
 
 
 @pytest.fixture

@@ -1,0 +1,62 @@
+"""Where the directory of a test is: in memory, where a file costs no disk; or on disk, for a test marked `disk`.
+
+Here: the choice, and the removal of what was in memory. Not here: `tmp_path_factory`, which is always on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED_MEMORY = Path("/dev/shm")  # only its own directories below it are used
+ROOM = 4 << 30  # bytes that must be free; the largest test takes 2 GiB
+PREFIX = "shoal-tests-"
+ON_DISK = "SHOAL_TESTS_ON_DISK"  # set to put all tests on disk
+FAILED = pytest.StashKey[bool]()
+
+
+def has_room(place: Path) -> bool:
+    """Whether tests can be in memory: there is enough, and its files have user attributes, as since Linux 6.6."""
+    if os.environ.get(ON_DISK) or not place.is_dir() or shutil.disk_usage(place).free < ROOM:
+        return False
+    with tempfile.NamedTemporaryFile(dir=place) as file:
+        try:
+            os.setxattr(file.name, "user.shoal", b"")
+        except OSError:
+            return False
+    return True
+
+
+def remove_leftovers(place: Path) -> None:
+    """Removes directories of earlier runs, which are kept for a look at what failed, unless that run goes on."""
+    for left in place.glob(f"{PREFIX}[0-9]*"):
+        with contextlib.suppress(OSError):  # another worker removes them, too
+            process = left.name.removeprefix(PREFIX)
+            if left.stat().st_uid == os.getuid() and not Path("/proc", process).exists():
+                shutil.rmtree(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def directory_in_memory() -> Iterator[Path | None]:
+    """Makes the directory of this process's tests, or returns None where there is no room."""
+    if not has_room(SHARED_MEMORY):
+        yield None
+        return
+    remove_leftovers(SHARED_MEMORY)
+    place = SHARED_MEMORY / f"{PREFIX}{os.getpid()}"
+    place.mkdir(mode=0o700)
+    yield place
+    with contextlib.suppress(OSError):  # what a failed test has left stays until the next run
+        place.rmdir()
+
+
+def directory_of(test: pytest.Item, place: Path) -> Path:
+    """Makes a directory whose name begins as the test's does."""
+    return Path(tempfile.mkdtemp(prefix=re.sub(r"\W", "_", test.name)[:30] + "-", dir=place))
