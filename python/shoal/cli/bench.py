@@ -23,9 +23,15 @@ def missing(arguments: tuple[str, ...]) -> int:  # noqa: ARG001  # whatever they
     )
 
 
-try:
-    from shoal_bench.cli import command
-except ModuleNotFoundError as error:
-    if error.name != "shoal_bench":
-        raise
-    command = missing
+def lab() -> click.Command:
+    """Returns the command of the lab, or the one that says how to install it."""
+    try:
+        from shoal_bench.cli import command
+    except ModuleNotFoundError as error:
+        if error.name != "shoal_bench":
+            raise
+        return missing
+    return command
+
+
+command = lab()
