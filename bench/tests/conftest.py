@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click
 import pytest
+from click.testing import CliRunner
 
 import shoal as package
 from shoal_bench import Results, Row, Trial
-from shoal_bench.arena import Scale
+from shoal_bench.cli import command as lab_command
+from shoal_bench.results import Scale
 
 # A script that starts the tests in its background hands down an ignored SIGINT, which the lab rightly keeps ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -75,6 +78,24 @@ class Command:
         return found
 
 
+class Here(Command):
+    """Runs the lab's part of `shoal bench` in this process, for what another process would not show better."""
+
+    def run(self, *arguments: str | Path, timeout: float = PATIENCE, **extra: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command line that begins with `bench`; what it starts gets the environment, and `extra`."""
+        assert arguments[0] == "bench"
+        words = [str(word) for word in arguments[1:]]
+        with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.directory):
+            for name, value in (self.environment | extra).items():
+                patch.setenv(name, value)
+            done = CliRunner().invoke(lab_command, words, standalone_mode=False)
+        if isinstance(done.exception, click.UsageError):
+            return subprocess.CompletedProcess(words, 2, done.stdout, done.stderr + done.exception.format_message())
+        if done.exception is not None:
+            raise done.exception
+        return subprocess.CompletedProcess(words, done.return_value, done.stdout, done.stderr)
+
+
 class Service:
     """Starts list/get services on free ports; they stop at the end of the test."""
 
@@ -117,7 +138,7 @@ class Contest:
             row.trials = [Trial(at, 1000, 1000 / rate, 500 / rate, 1 << 20, 2) for at, rate in enumerate(trials, 1)]
             row.failed = None if trials else "it ended with code 7"
             rows.append(row)
-        wanted = {"count": 1000, "size": 100, "trials": max(map(len, rates.values())), "into": "files"}
+        wanted: Any = {"count": 1000, "size": 100, "trials": max(map(len, rates.values())), "into": "files"}
         wanted |= {"durable": False, "case": "", "cold": False}
         scale = Scale(5000, "5,000 files", "The author's: another machine.")
         rows.sort(key=lambda row: -row.rate)
@@ -150,6 +171,12 @@ def shoal(tmp_path: Path) -> Iterator[Command]:
     command = Command(tmp_path)
     yield command
     end(command.started)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Here:
+    """The lab's command in this process, run in the test's own directory."""
+    return Here(tmp_path)
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ import pytest
 import shoal as package
 import shoal_bench
 from shoal_bench import contest as contests
-from shoal_bench import everything, jobs, load, removal, room
+from shoal_bench import everything, jobs, load, removal, sizing
 from shoal_bench.cli import all as bench_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Command
+    from conftest import Command, Here
 
 
 def test_bench_all_runs_every_job_and_makes_one_report(shoal: Command, tmp_path: Path) -> None:
     done = shoal.run(
-        *("bench", "all", "--only", "limit,sequential", "--scale", "0.001", "--trials", "2"),
+        *("bench", "all", "--only", "limit,sequential", "--scale", "0.001", "--trials", "1"),
         *("-o", "out.html", "--dir", tmp_path / "there"),
         timeout=240,
     )
@@ -70,20 +70,20 @@ def test_a_job_that_fails_costs_no_other_and_gives_code_1(shoal: Command, tmp_pa
 
 
 def test_a_disk_without_room_costs_a_job_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "free", lambda _: room.Room(5e6, 1e6))
+    monkeypatch.setattr(sizing, "free", lambda _: sizing.Room(5e6, 1e6))
     found = shoal_bench.all(of=["save", "read"], only=["limit"], scale=0.01, trials=3, directory=tmp_path)
     assert [one.job for one in found.results] == ["read"]
     assert "the disk has no room for this: it would write" in found.failed["save"]
     with pytest.raises(package.ConfigError, match="the disk has no room"):
-        shoal_bench.save(count=10, trials=3, only=["limit"], directory=tmp_path / "there")
+        shoal_bench.run("save", count=10, trials=3, only=["limit"], directory=tmp_path / "there")
     assert list(tmp_path.iterdir()) == [], "it was refused before it began"
 
 
-def test_a_row_that_fails_gives_code_1_and_a_report(shoal: Command, tmp_path: Path) -> None:
+def test_a_row_that_fails_gives_code_1_and_a_report(lab: Here, tmp_path: Path) -> None:
     (tmp_path / "aiofiles.py").write_text("raise ImportError('broken')")
-    done = shoal.run(
+    done = lab.run(
         *("bench", "all", "--only", "event-loop", "--of", "save", "--scale", "0.001", "--trials", "1"),
-        PYTHONPATH=shoal.first(tmp_path),
+        PYTHONPATH=lab.first(tmp_path),
     )
     assert done.returncode == 1
     assert "ImportError: broken" in (tmp_path / "report.html").read_text()
@@ -181,7 +181,9 @@ def test_the_command_says_the_defaults_of_the_function() -> None:
     }
 
 
-@pytest.mark.parametrize("function", [shoal_bench.all, shoal_bench.compare, shoal_bench.report])
+@pytest.mark.parametrize(
+    "function", [getattr(shoal_bench, name) for name in ("all", "compare", "report", "run", "scan", "table")]
+)
 def test_the_example_of_a_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (example,) = doctest.DocTestFinder().find(function, function.__name__, globs={"shoal_bench": shoal_bench})

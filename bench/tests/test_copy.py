@@ -7,20 +7,20 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shoal as package
 import shoal_bench
 from shoal_bench import contest, verify
-from shoal_bench.arena import Scale
 from shoal_bench.contestants import Contestant, Task
+from shoal_bench.results import Scale
 from shoal_bench.service import first_names
 from shoal_bench.settings import Settings
 
 if TYPE_CHECKING:
-    from conftest import Command, Service
+    from conftest import Command, Here, Service
 
 COPY = importlib.import_module("shoal_bench.jobs.copy")
 
@@ -31,7 +31,7 @@ def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp
         *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr
-    assert "every byte compared" in done.stdout
+    assert "every byte compared" in " ".join(done.stdout.split())
     turns = [line.partition(": ")[2] for line in done.stderr.splitlines()]
     assert len(turns) == 12
     assert turns[:4] == turns[4:8] == turns[8:], "in turn, after a round that does not count"
@@ -48,30 +48,30 @@ def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp
     assert rows["shoal"]["faster_than"]["shoal"] == 1
 
 
-def test_bench_copy_into_null_counts_every_byte(shoal: Command) -> None:
-    done = shoal.run("bench", "copy", "--into", "null", "--only", "shoal,shoal-off", "--count", "200", "--trials", "1")
+def test_bench_copy_into_null_counts_every_byte(lab: Here) -> None:
+    done = lab.run("bench", "copy", "--into", "null", "--only", "shoal,shoal-off", "--count", "200", "--trials", "1")
     assert done.returncode == 0, done.stderr
     assert "a billion" in done.stdout
-    assert "bytes counted, not compared" in done.stdout
+    assert "bytes counted, not compared" in " ".join(done.stdout.split())
 
 
 def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:
-    results = shoal_bench.copy(
-        count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
+    results = shoal_bench.run(
+        "copy", count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
     )
     assert all(row.trials for row in results.rows)
     with pytest.raises(package.ConfigError, match="no contestant is left"):
-        shoal_bench.copy(durable=True, only=["shoal"], directory=tmp_path)
+        shoal_bench.run("copy", durable=True, only=["shoal"], directory=tmp_path)
 
 
-def test_the_list_names_everybody_and_what_they_lack(shoal: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    shoal.environment["PATH"] = "/nowhere"
-    done = shoal.run("bench", "copy", "--list")
+def test_the_list_names_everybody_and_what_they_lack(lab: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.environment["PATH"] = "/nowhere"
+    done = lab.run("bench", "copy", "--list")
     keys = [line.split()[0] for line in done.stdout.splitlines()]
     assert {"shoal", "curl", "limit", "combo", "threads-10", "threads-100"} <= set(keys)
     for program in ("curl", "aria2c", "wget2", "rclone"):
         assert f"{program} is not installed" in done.stdout
-    null = shoal.run("bench", "copy", "--list", "--into", "null")
+    null = lab.run("bench", "copy", "--list", "--into", "null")
     assert "wrk is not installed" in null.stdout
 
 
@@ -125,13 +125,13 @@ def test_a_fast_wrong_answer_has_no_row_and_costs_no_other(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", HARMS[what]), harmful("harmless", "")])
-    results = shoal_bench.copy(count=20, trials=1, directory=tmp_path)
+    results = shoal_bench.run("copy", count=20, trials=1, directory=tmp_path)
     wrong = results.row("harmful")
     assert wrong.failed is not None
     assert ("ended with code 7" if what == "an exit code" else "object-000000007") in wrong.failed
     assert wrong.trials == []
     assert (results.failed, results.base, len(results.row("harmless").trials)) == (["harmful"], "harmless", 1)
-    assert f"failed: harmful: {wrong.failed}" in " ".join(results.table().split())
+    assert f"failed: harmful: {wrong.failed}" in " ".join(shoal_bench.table(results).split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,20 +140,20 @@ def test_who_fails_once_is_out_whatever_it_did_before(tmp_path: Path, monkeypatc
     harm = f"done = pathlib.Path({str(once)!r})\nsys.exit(7) if done.exists() else done.touch()"
     monkeypatch.setattr(COPY, "contestants", lambda: [harmful("harmful", harm), harmful("harmless", "")])
     said: list[str] = []
-    results = shoal_bench.copy(count=20, trials=2, directory=tmp_path / "there", progress=said.append)
+    results = shoal_bench.run("copy", count=20, trials=2, directory=tmp_path / "there", progress=said.append)
     assert results.row("harmful").trials == []
     assert len(results.row("harmless").trials) == 2
     assert sum(line.endswith(": harmful") for line in said) == 2, "it is not run a third time"
 
 
-def test_a_failed_row_is_the_exit_code(shoal: Command, tmp_path: Path) -> None:
+def test_a_failed_row_is_the_exit_code(lab: Here, tmp_path: Path) -> None:
     (tmp_path / "requests.py").write_text("raise ImportError('broken')")
-    done = shoal.run(
-        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=shoal.first(tmp_path)
+    done = lab.run(
+        "bench", "copy", "--only", "shoal,session", "--count", "50", "--trials", "1", PYTHONPATH=lab.first(tmp_path)
     )
     assert done.returncode == 1
     assert "failed: requests, one session: it ended with code 1: ImportError: broken" in done.stdout
-    assert "shoal copy  " in done.stdout, "the other row stands"
+    assert "\nshoal copy from shoal serve" in done.stdout, "the other row stands"
 
 
 def test_what_is_expected_is_what_the_service_serves(service: Service, tmp_path: Path) -> None:
@@ -171,6 +171,7 @@ def test_trials_are_compared_pair_by_pair() -> None:
         return shoal_bench.Row(key, key, "peer", "names", trials=trials)
 
     rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
-    results = shoal_bench.Results("copy", {}, {}, rows, "a", Scale(1, "one", "nobody's"), "not at all")
+    nothing: Any = {}
+    results = shoal_bench.Results("copy", nothing, {}, rows, "a", Scale(1, "one", "nobody's"), "not at all")
     assert results.ratio("a", "b") == 2
     assert results.noisy == ["a", "b"], "a machine that becomes four times as slow is said to be noisy"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from conftest import Command
+    from conftest import Command, Here
 
 # One for each job, with a place for what goes wrong.
 RIGHT = {
@@ -59,15 +59,15 @@ OTHERS = {"copy": "shoal", "save": "sequential", "read": "sequential", "unzip": 
 
 
 def bench(
-    shoal: Command, job: str, source: str, *more: str, spec: str = "mine.py:mine"
+    lab: Command, job: str, source: str, *more: str, spec: str = "mine.py:mine"
 ) -> subprocess.CompletedProcess[str]:
-    (shoal.directory / "mine.py").write_text(source)
+    (lab.directory / "mine.py").write_text(source)
     arguments = ("bench", "run", "--strategy", spec, job, "--trials", "1", *COUNTS[job], *more)
-    return shoal.run(*arguments, "--json", shoal.directory / "results.json")
+    return lab.run(*arguments, "--json", lab.directory / "results.json")
 
 
-def row(shoal: Command, key: str = "mine:mine") -> dict[str, object]:
-    rows = {one["key"]: one for one in json.loads((shoal.directory / "results.json").read_text())["rows"]}
+def row(lab: Command, key: str = "mine:mine") -> dict[str, object]:
+    rows = {one["key"]: one for one in json.loads((lab.directory / "results.json").read_text())["rows"]}
     found = rows[key]
     assert isinstance(found, dict)
     return found
@@ -89,14 +89,14 @@ SPOILT = f"{FILES}; data = files[3].read_bytes(); files[3].write_bytes(data[:-1]
 
 @pytest.mark.parametrize("harm", [DROPPED, SPOILT], ids=["drops a file", "writes a wrong byte"])
 @pytest.mark.parametrize("job", ["copy", "save", "unzip"])
-def test_a_wrong_one_is_caught_and_marked(shoal: Command, job: str, harm: str) -> None:
-    done = bench(shoal, job, RIGHT[job].replace("HARM", harm), "--only", OTHERS[job])
+def test_a_wrong_one_is_caught_and_marked(lab: Here, job: str, harm: str) -> None:
+    done = bench(lab, job, RIGHT[job].replace("HARM", harm), "--only", OTHERS[job])
     assert done.returncode == 1, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
     assert "failed: yours: mine: it did not do the job: " in said
     assert ("missing" if harm == DROPPED else "has the wrong bytes") in said
-    assert row(shoal)["trials"] == []
-    assert row(shoal, OTHERS[job])["trials"], "the other row stands"
+    assert row(lab)["trials"] == []
+    assert row(lab, OTHERS[job])["trials"], "the other row stands"
 
 
 @pytest.mark.parametrize(
@@ -104,30 +104,30 @@ def test_a_wrong_one_is_caught_and_marked(shoal: Command, job: str, harm: str) -
     ["if path.endswith('7'): continue", "data = data[:-1] + b'?'", "data = data[:-1]", "path = path + 'x'"],
     ids=["drops a file", "a wrong byte", "a short one", "another name"],
 )
-def test_a_wrong_reader_is_caught(shoal: Command, harm: str) -> None:
-    done = bench(shoal, "read", RIGHT["read"].replace("HARM", harm), "--only", "sequential")
+def test_a_wrong_reader_is_caught(lab: Here, harm: str) -> None:
+    done = bench(lab, "read", RIGHT["read"].replace("HARM", harm), "--only", "sequential")
     assert done.returncode == 1, done.stdout
     assert "failed: yours: mine: it did not do the job: " in " ".join(done.stdout.split())
 
 
-def test_a_reader_may_count_and_the_table_says_that_nothing_is_proven(shoal: Command) -> None:
+def test_a_reader_may_count_and_the_table_says_that_nothing_is_proven(lab: Here) -> None:
     source = "def mine(paths):\n    return len(paths), sum(len(open(path, 'rb').read()) for path in paths)\n"
-    done = bench(shoal, "read", source, "--only", "sequential")
+    done = bench(lab, "read", source, "--only", "sequential")
     assert done.returncode == 0, done.stdout
     assert "nothing is proven" in done.stdout
-    done = bench(shoal, "read", source.replace("return len(paths)", "return len(paths) - 1"), "--only", "sequential")
+    done = bench(lab, "read", source.replace("return len(paths)", "return len(paths) - 1"), "--only", "sequential")
     assert done.returncode == 1
     assert "it read 19 objects of 20" in " ".join(done.stdout.split())
 
 
-def test_a_coroutine_is_run_to_its_end(shoal: Command) -> None:
+def test_a_coroutine_is_run_to_its_end(lab: Here) -> None:
     source = RIGHT["save"].replace("def mine", "async def mine").replace("HARM", "return len(ids), 1")
-    done = bench(shoal, "save", source, "--only", "sequential")
+    done = bench(lab, "save", source, "--only", "sequential")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert row(shoal)["failed"] is None
+    assert row(lab)["failed"] is None
 
 
-def test_an_unpacker_without_a_directory_says_how_much_it_was(shoal: Command) -> None:
+def test_an_unpacker_without_a_directory_says_how_much_it_was(lab: Here) -> None:
     source = """
 import zipfile
 
@@ -139,15 +139,15 @@ def mine(archives, directory):
                 objects, size = objects + 1, size + len(archive.read(name))
     return objects, size - LESS
 """
-    done = bench(shoal, "unzip", source.replace("LESS", "0"), "--only", "serial", "--into", "null")
+    done = bench(lab, "unzip", source.replace("LESS", "0"), "--only", "serial", "--into", "null")
     assert done.returncode == 0, done.stdout + done.stderr
-    done = bench(shoal, "unzip", source.replace("LESS", "1"), "--only", "serial", "--into", "null")
-    assert not (shoal.directory / "__pycache__").exists(), "old bytecode would run in place of what was written since"
+    done = bench(lab, "unzip", source.replace("LESS", "1"), "--only", "serial", "--into", "null")
+    assert not (lab.directory / "__pycache__").exists(), "old bytecode would run in place of what was written since"
     assert done.returncode == 1
     assert "it unpacked" in done.stdout
 
 
-def test_several_take_part_and_processes_find_their_functions(shoal: Command) -> None:
+def test_several_take_part_and_processes_find_their_functions(lab: Here) -> None:
     source = """
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -167,10 +167,10 @@ def other(make, ids, directory):
         Path(directory, f"data-{number:04d}.csv").write_text(make(number))
 """
     table = "'\\n'.join(','.join(str(number + line + column) for column in range(10)) for line in range(5000))"
-    (shoal.directory / "make_table.py").write_text(f"def text(number):\n    return {table}\n")
-    done = bench(shoal, "save", source, "--only", "sequential", "--strategy", "mine:other")
+    (lab.directory / "make_table.py").write_text(f"def text(number):\n    return {table}\n")
+    done = bench(lab, "save", source, "--only", "sequential", "--strategy", "mine:other")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert row(shoal, "mine:mine")["failed"] is row(shoal, "mine:other")["failed"] is None
+    assert row(lab, "mine:mine")["failed"] is row(lab, "mine:other")["failed"] is None
 
 
 WRONG = {
@@ -183,9 +183,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_one_that_does_not_return_well_is_marked(shoal: Command, what: str) -> None:
+def test_one_that_does_not_return_well_is_marked(lab: Here, what: str) -> None:
     harm, message = WRONG[what]
-    done = bench(shoal, "save", RIGHT["save"].replace("HARM", harm), "--only", "sequential")
+    done = bench(lab, "save", RIGHT["save"].replace("HARM", harm), "--only", "sequential")
     assert done.returncode == 1, done.stdout + done.stderr
     assert message in " ".join(done.stdout.split())
 
@@ -204,9 +204,9 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("what", UNUSABLE)
-def test_one_that_cannot_be_used_is_refused_before_anything_runs(shoal: Command, what: str) -> None:
+def test_one_that_cannot_be_used_is_refused_before_anything_runs(lab: Here, what: str) -> None:
     spec, source, message = UNUSABLE[what]
-    done = bench(shoal, "save", source, spec=spec)
+    done = bench(lab, "save", source, spec=spec)
     assert done.returncode == 2, done.stdout + done.stderr
     said = " ".join(done.stderr.split())
     assert message in said
@@ -214,41 +214,41 @@ def test_one_that_cannot_be_used_is_refused_before_anything_runs(shoal: Command,
     assert "warming up" not in said
 
 
-def test_a_module_of_the_user_may_be_called_as_one_of_the_lab(shoal: Command) -> None:
-    (shoal.directory / "table.py").write_text(RIGHT["save"].replace("HARM", "pass"))
-    done = bench(shoal, "save", "", "--only", "sequential", spec="table:mine")
+def test_a_module_of_the_user_may_be_called_as_one_of_the_lab(lab: Here) -> None:
+    (lab.directory / "table.py").write_text(RIGHT["save"].replace("HARM", "pass"))
+    done = bench(lab, "save", "", "--only", "sequential", spec="table:mine")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert row(shoal, "table:mine")["failed"] is None
+    assert row(lab, "table:mine")["failed"] is None
 
 
-def test_one_name_twice_is_refused(shoal: Command) -> None:
+def test_one_name_twice_is_refused(lab: Here) -> None:
     source = RIGHT["save"].replace("HARM", "pass")
-    done = bench(shoal, "save", source, "--strategy", "mine:mine")
+    done = bench(lab, "save", source, "--strategy", "mine:mine")
     assert done.returncode == 2
     assert "two strategies are called 'mine:mine'" in done.stderr
 
 
-def test_into_nowhere_is_for_those_that_can_be_checked_there(shoal: Command) -> None:
-    done = bench(shoal, "copy", RIGHT["copy"].replace("HARM", "pass"), "--into", "null")
+def test_into_nowhere_is_for_those_that_can_be_checked_there(lab: Here) -> None:
+    done = bench(lab, "copy", RIGHT["copy"].replace("HARM", "pass"), "--into", "null")
     assert done.returncode == 2
     assert "writes files, so that they can be compared" in done.stderr
 
 
-def test_it_is_in_the_list(shoal: Command, tmp_path: Path) -> None:
+def test_it_is_in_the_list(lab: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RIGHT["save"].replace("HARM", "pass"))
-    done = shoal.run("bench", "run", "--strategy", "mine:mine", "save", "--list")
+    done = lab.run("bench", "run", "--strategy", "mine:mine", "save", "--list")
     assert "mine:mine" in done.stdout
 
 
-def test_it_takes_no_number_of_workers_but_sizes(shoal: Command) -> None:
+def test_it_takes_no_number_of_workers_but_sizes(lab: Here) -> None:
     source = RIGHT["read"].replace("HARM", "pass")
-    (shoal.directory / "mine.py").write_text(source)
-    done = shoal.run("bench", "run", "--strategy", "mine:mine", "read", "--workers", "1,2")
+    (lab.directory / "mine.py").write_text(source)
+    done = lab.run("bench", "run", "--strategy", "mine:mine", "read", "--workers", "1,2")
     assert done.returncode == 2
     assert "takes no number of workers" in done.stderr
-    done = shoal.run(
+    done = lab.run(
         *("bench", "run", "--strategy", "mine:mine", "read", "--sizes", "1KB,2KB", "--count", "20", "--trials", "1"),
         *("--only", "sequential"),
     )
     assert done.returncode == 0, done.stderr
-    assert "yours: mine  (mine:mine)" in done.stdout
+    assert "yours: mine (mine:mine)" in done.stdout

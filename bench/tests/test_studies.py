@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import shoal_bench
-from shoal_bench import contest, curve, families, jobs
-from shoal_bench.curve import Point
+from shoal_bench import contest, curves, jobs, scans
+from shoal_bench.curves import Point
 from shoal_bench.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Written out: a row that is gone from the lab must be missed here.
 ROWS = {
@@ -74,6 +73,32 @@ ROWS = {
         "java-64": "Java, 64 threads",
     },
 }
+# Every row of the lab, in the order of turns: a row that is gone, or has another name, breaks results that people keep.
+KEYS = {
+    "copy": """
+        shoal shoal-partition shoal-off shoal-1 shoal-batch shoal-batch-partition limit limit-partition curl aria2c
+        wget2 rclone obstore wrk synchronous session threads-10 threads-100 processes event-loop combo
+    """,
+    "save": """
+        shoal-generate shoal-save-numpy shoal-save-arrow shoal-generate-batch shoal-save-numpy-batch
+        shoal-save-arrow-batch limit sequential threads-10 threads-100 processes batches processes-threads
+        event-loop event-loop-unbounded pipeline
+    """,
+    "read": """
+        shoal shoal-batches shoal-given limit java-2 java-8 java-64 sequential threads-2 threads-8 threads-64 chunks
+        processes processes-returning
+    """,
+    "unzip": """
+        shoal shoal-batch shoal-1 shoal-read shoal-giant limit limit-disk unzip xargs-unzip 7z bsdtar ripunzip isal
+        serial queue-threads-3 threads-2 threads-4 threads-8 processes-2 processes-4 ruby-serial ruby-queue
+    """,
+    "records": """
+        shoal shoal-raw shoal-columns shoal-sum shoal-filter shoal-group shoal-convert limit cat numpy-memmap
+        numpy-memmap-arrow numpy-fromfile numpy-fromfile-arrow polars naive buffer-32k io-open os-read-16 os-read-1m
+        os-read-1m-slices whole-slices readinto-16 readinto-16-unbuffered readinto-8k readinto-1m readinto-32k
+        bound-read memory-map struct-unpack struct-iter-unpack
+    """,
+}
 FEW = {
     "save": Settings(job="save", count=4, size=None, trials=1),
     "copy": Settings(job="copy", count=120, size=100, trials=1),  # more than 100 threads take at once
@@ -86,6 +111,11 @@ FEW = {
 def test_every_row_of_a_study_is_in_the_lab_by_name(job: str) -> None:
     found = {one.key: one.title for one in jobs.named(job).contestants()}
     assert ROWS[job].items() <= found.items()
+
+
+@pytest.mark.parametrize("job", jobs.JOBS)
+def test_the_rows_of_a_job_keep_their_keys(job: str) -> None:
+    assert [one.key for one in jobs.named(job).contestants()] == KEYS[job].split()
 
 
 @pytest.mark.parametrize("job", FEW)
@@ -103,10 +133,10 @@ def test_every_row_of_a_study_is_measured_and_verified(job: str, tmp_path: Path)
 
 
 def test_the_sweep_of_the_study_of_reading_has_all_its_points_in_python_and_java(tmp_path: Path) -> None:
-    given = curve.points("1..64")
+    given = curves.points("1..64")
     assert [point.workers for point in given] == [1, 2, 4, 8, 16, 32, 64]
     settings = Settings(job="read", count=200, size=1000, trials=1, directory=tmp_path)
-    found = {family.key: family for family in families.chosen(settings, given)}
+    found = {family.key: family for family in scans.families_of(settings, given)}
     for key, title in (("threads", "task list, N threads"), ("java", "Java, N threads")):
         assert [found[key].at(point).title for point in given] == [f"{title} @ {point.workers}" for point in given]
 
@@ -116,7 +146,7 @@ def test_points_of_that_sweep_are_measured_and_verified(tmp_path: Path) -> None:
     (java,) = [one for one in jobs.named("read").contestants() if one.key == "java-64"]
     if not java.missing():
         able.append("java")
-    found = shoal_bench.curves("read", workers="1,64", sizes=[1000], count=200, trials=1, only=able, directory=tmp_path)
+    found = shoal_bench.scan("read", workers="1,64", sizes=[1000], count=200, trials=1, only=able, directory=tmp_path)
     assert sorted(line.key for line in found.curves) == sorted(able)
     for line in found.curves:
         assert {spot.point for spot in line.spots} == {Point(1), Point(64)}
@@ -127,3 +157,32 @@ def test_points_of_that_sweep_are_measured_and_verified(tmp_path: Path) -> None:
             ]
     if java.missing():
         pytest.skip(f"Java: {java.missing()}")
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a module imports, wherever in it, but for types."""
+    tree = ast.parse(path.read_text())
+    typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    apart = {id(one) for node in typing for one in ast.walk(node)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and id(node) not in apart:
+            found |= {name.name for name in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in apart:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+def test_no_module_of_the_lab_imports_itself_in_a_circle_or_what_shoal_keeps_private() -> None:
+    package = Path(shoal_bench.__file__).parent
+    graph = {}
+    for path in package.rglob("*.py"):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+        # What is imported of the package itself are its modules; the package only gathers their names.
+        graph[name] = imported(path) - {name, "shoal_bench"}
+        private = re.search(r"(?m)^\s*(from|import) shoal\.|^\s*from shoal import _|\bshoal\._(?!_)", path.read_text())
+        assert private is None, path
+    while free := [name for name, needs in graph.items() if not needs & graph.keys()]:
+        for name in free:
+            del graph[name]
+    assert graph == {}, "these import each other"

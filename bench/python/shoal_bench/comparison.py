@@ -6,7 +6,6 @@ too. Rates are compared as well, but two machines, or one at two times, differ i
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from shoal_bench.results import AGREE, SCHEMA
 if TYPE_CHECKING:
     from shoal_bench.results import Results
 
-WIDTH = 120  # columns
 MOST = 6  # rows that a sentence names
 
 
@@ -120,42 +118,28 @@ class Comparison:
         found["rows"] = [asdict(pair) | {"agrees": pair.agrees} for pair in self.pairs]
         return found | {"only": self.only}
 
-    def table(self) -> str:
-        """Returns it as text, at most 120 columns wide."""
-        head = (self.job, "files/s: A", "B", "B / A", "", "ratio: A", "B", "B / A", "")
-        lines = [head]
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Returns the head and the lines of a table."""
+        lines = []
         for pair in self.pairs:
             rate, ratio = pair.rate, pair.ratio
-            base = pair.key == self.base
-            lines.append(
-                (
-                    pair.title,
-                    f"{rate.first:,.0f}",
-                    f"{rate.second:,.0f}",
-                    f"{rate.times:.2f}",
-                    _mark(rate),
-                    *(("base", "", "", "") if base else _ratio_cells(ratio)),
-                )
-            )
-        widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-        left = {0, 4, 8}
-        out = [
-            "  ".join(
-                cell.ljust(width) if at in left else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
+            cells = [pair.title, f"{rate.first:,.0f}", f"{rate.second:,.0f}", f"{rate.times:.2f}", _mark(rate)]
+            base = ["base", "", "", ""]
+            ratios = [_times(ratio.first), _times(ratio.second), f"{ratio.times:.2f}", _mark(ratio)]
+            lines.append([*cells, *(base if pair.key == self.base else ratios)])
+        return [self.job, "files/s: A", "B", "B / A", "", "ratio: A", "B", "B / A", ""], lines
+
+    def notes(self) -> list[str]:
+        """Returns what the comparison says, and what differs beside the figures."""
         notes = [self.in_words()]
         notes += [f"differs: {what}: {first} / {second}" for what, (first, second) in self.conditions.items()]
         for number, name in ((1, "A"), (2, "B")):
             keys = [key for key, which in self.only.items() if which == number]
             notes += [f"figures in {name} only: {', '.join(keys)}"] if keys else []
-        notes.append(
-            "ratio: how many times as fast as the base, in turn with it. ~ : the trials of both overlap, the "
-            "difference says nothing. ? : one trial, no spread is known."
+        said = (
+            "ratio: how many times as fast as the base, in turn with it. ~ : the trials of both overlap, the difference"
         )
-        return "\n".join([*out, "", *(textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes)])
+        return [*notes, f"{said} says nothing. ? : one trial, no spread is known."]
 
 
 def compare(first: Results, second: Results) -> Comparison:
@@ -172,7 +156,7 @@ def compare(first: Results, second: Results) -> Comparison:
         ConfigError: They are of different jobs, or no contestant has figures in both.
 
     Example:
-        >>> results = shoal_bench.save(count=20, trials=2, only=["limit", "sequential"])
+        >>> results = shoal_bench.run("save", count=20, trials=2, only=["limit", "sequential"])
         >>> shoal_bench.compare(results, results).verdict
         'agree'
     """
@@ -219,10 +203,6 @@ def _titles(pairs: list[Pair]) -> str:
 
 def _mark(change: Change) -> str:
     return {True: "~", False: "", None: "?"}[change.within]
-
-
-def _ratio_cells(ratio: Change) -> tuple[str, str, str, str]:
-    return _times(ratio.first), _times(ratio.second), f"{ratio.times:.2f}", _mark(ratio)
 
 
 def _times(ratio: float) -> str:

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal import ConfigError, RunError
-from shoal_bench import full, jobs, machine, measure, own, removal, room, verify
+from shoal_bench import jobs, machine, measure, own, removal, sizing, verify
 from shoal_bench.contestants import version_of
-from shoal_bench.results import Results, Row, Trial
+from shoal_bench.results import Asked, Results, Row, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from shoal_bench.arena import Arena
-    from shoal_bench.contestants import Contestant, Task
+    from shoal_bench.contestants import Arena, Contestant, Task
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
@@ -63,7 +62,7 @@ def run(
     within: float | None = None,
     remove: bool = True,
 ) -> Results:
-    """Runs a contest; see `shoal_bench.copy`.
+    """Runs a contest; see `shoal_bench.run`.
 
     Args:
         settings: What to run.
@@ -86,7 +85,7 @@ def run(
         rows[one.key].may_fail = one.may_fail
         rows[one.key].python2 = one.python2
     able = [one for one in contestants if rows[one.key].missing is None]
-    room.check(settings, able)
+    sizing.check(settings, able)
     base = Path(settings.directory) if settings.directory else Path.cwd()
     base.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))
@@ -100,7 +99,7 @@ def run(
             removal.remove(place)
     about |= {program: version_of(program) for one in able for program in one.programs}
     about |= {package: metadata.version(package) for one in able for package in one.packages}
-    wanted = {
+    wanted: Asked = {
         "count": arena.count,
         "size": round(arena.size),
         "trials": rounds,
@@ -129,9 +128,9 @@ def _rounds(
 
     Returns how many rounds were run that count.
     """
-    budget = full.budget(place, len(able) * (settings.trials + 1)) if settings.full else None
+    budget = sizing.budget(place, len(able) * (settings.trials + 1)) if settings.full else None
     if budget is not None:
-        able = [full.pilot(one, settings.job, arena, budget) for one in able]
+        able = [sizing.pilot(one, settings.job, arena, budget) for one in able]
     warm = settings.trials > 1 or arena.proves or budget is not None
     for number in range(0 if warm else 1, settings.trials + 1):
         began = time.monotonic()
@@ -147,7 +146,7 @@ def _rounds(
             elif number:
                 rows[one.key].trials.append(trial)
             elif budget is not None:
-                able[at] = full.fitted(one, trial, settings.job, arena, budget)
+                able[at] = sizing.fitted(one, trial, settings.job, arena, budget)
         now = time.monotonic()
         if until is not None and 1 <= number < settings.trials and now + (now - began) > until:
             progress(f"no time for more than {number} of {settings.trials} rounds")

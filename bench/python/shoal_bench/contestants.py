@@ -1,22 +1,39 @@
-"""What a contestant is: how it is called and started, and why it may not run. Not here: any one of them (`jobs/`)."""
+"""What a contestant is, and what a job gives its contest. Not here: any one of them (`jobs/`)."""
 
 from __future__ import annotations
 
-import ast
 import importlib.util
+import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from shoal_bench.measure import Measured
+    from shoal_bench.results import Scale
+    from shoal_bench.settings import Settings
+
+BENCH = Path(__file__).parent
 # The bare loops (bench/limits) are a program beside this interpreter, which the package installs.
-BARE_LOOPS = str(Path(sysconfig.get_path("scripts")) / "shoal-limits")
+LIMITS = "shoal-limits"
+BARE_LOOPS = str(Path(sysconfig.get_path("scripts")) / LIMITS)
 
 Kind = Literal["shoal", "strategy", "peer", "limit"]
 Layout = Literal["names", "partition"]
+Into = Literal["files", "null"]
+BOTH: tuple[Into, ...] = ("files", "null")
+
+
+def python(path: str, *arguments: object) -> list[str]:
+    """Returns the command line of one of the lab's own scripts, such as `"peers/obstore_copy.py"`."""
+    return [sys.executable, str(BENCH / path), *map(str, arguments)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +48,10 @@ class Task:
         names: The names to fetch, in the order of the listing; for programs that cannot list.
         archives: What to unpack: a directory of archives, or one of them.
         size: Bytes of all that is to be written, or of the memory that a program may take.
-        prove: The run does not count: it says with a proof what it has read.
+        prove: The run does not count: the program also prints a proof of what it has read.
         file: What to read, where it is one file.
         case: Which of the job's cases.
-        fills: Each object becomes a file below the directory, so that it can be seen when the first and the last were.
+        fills: Each object becomes a file below the directory, so that the lab sees when the first and last were done.
     """
 
     directory: Path | None
@@ -48,6 +65,24 @@ class Task:
     file: Path | None = None
     case: str = ""
     fills: bool = False
+
+    @property
+    def where(self) -> str:
+        """The destination as `shoal copy` takes it."""
+        return str(self.directory) if self.directory else "null:"
+
+    @property
+    def into(self) -> list[str]:
+        """The destination as the unpackers take it."""
+        return ["--into", str(self.directory)] if self.directory else []
+
+    @property
+    def verify(self) -> list[str]:
+        """The option with which a script prints its proof."""
+        return ["--verify"] if self.prove else []
+
+
+Command = Callable[[Task], list[str]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +98,9 @@ class Told:
     inner: str = ""
 
 
+WORKERS = Told()
+
+
 @dataclass(frozen=True)
 class Contestant:
     """One row of a table.
@@ -70,37 +108,38 @@ class Contestant:
     Attributes:
         key: What `--only` names.
         title: What the table says.
-        kind: Ours, a strategy of the studies, a program people use, or what the machine can do.
+        kind: shoal, a strategy of the studies, a program people use, or a limit of the machine.
         command: Makes the command line of a run; what it prepares is not timed.
         workers: Objects worked on at once, where that is fixed.
-        told: How it is told how many workers to have; None: it takes no number.
         layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
         published: The study's seconds for each object; with Python 3, where it has both.
-        python2: Those with Python 2.
-        packages: Python packages that must be there.
-        programs: Programs that must be there.
+        packages: Python packages that must be installed.
+        programs: Programs that must be installed.
         into: Where it can write.
         cases: The cases of the job that it is for; none: all.
+        durable: Whether it runs with a final sync inside its time, without one, or both.
         rate: Reads requests a second out of what it printed, for programs that run for a time, not a number of objects.
         null_times: How many times the objects it gets when they are thrown away: it takes so much less time then.
-        proves: It can say with a proof what it has read.
-        may_fail: That it fails is what the study found, too.
+        proves: It can print a proof of what it has read.
+        may_fail: The study's program failed, too.
         own: It is the user's own, given on the command line: it must say that its function has returned.
         note: What a reader must know of the row; `{start}` in it is the time that its process took beside its own.
+        python2: The study's seconds with Python 2.
+        told: How it is told how many workers to have; None: it takes no number.
     """
 
     key: str
     title: str
     kind: Kind
-    command: Callable[[Task], list[str]]
+    command: Command
     workers: int | None = None
     layout: Layout = "names"
     share: float = 1.0
     published: float | None = None
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    into: tuple[str, ...] = ("files",)
+    into: tuple[Into, ...] = ("files",)
     cases: tuple[str, ...] = ()
     durable: Literal["both", "only", "never"] = "both"
     rate: Callable[[str], float] | None = None
@@ -111,6 +150,11 @@ class Contestant:
     note: str = ""
     python2: float | None = None
     told: Told | None = None
+
+    @property
+    def family(self) -> str:
+        """Its key without its number of workers."""
+        return re.sub(r"-\d+$", "", self.key)
 
     def command_at(self, task: Task, workers: int, threads: int | None = None) -> list[str]:
         """Returns the command line of a run with so many workers, and threads in each, instead of its own number."""
@@ -129,7 +173,7 @@ class Contestant:
     def missing(self) -> str | None:
         """Returns why it cannot run here; None: it can."""
         for program in self.programs:
-            if shutil.which(program) is None:
+            if shutil.which(BARE_LOOPS if program == LIMITS else program) is None:
                 return f"{program} is not installed"
         for package in self.packages:
             if importlib.util.find_spec(package) is None:
@@ -137,34 +181,9 @@ class Contestant:
         return None
 
 
-@dataclass(frozen=True)
-class Script:
-    """What a strategy says of itself.
-
-    Attributes:
-        published: The study's figures by the number of workers, or by the version of Python.
-        requires: Python packages that it imports.
-    """
-
-    published: dict[int, float]
-    requires: tuple[str, ...]
-
-
-def script(path: Path) -> Script:
-    """Reads the constants of a strategy without running it: what it imports may not be installed."""
-    found: dict[str, Any] = {}
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            if isinstance(target, ast.Name) and target.id in ("PUBLISHED", "REQUIRES"):
-                found[target.id] = ast.literal_eval(node.value)
-    published = {int(workers): float(seconds) for workers, seconds in dict(found["PUBLISHED"]).items()}
-    return Script(published, tuple(str(name) for name in found["REQUIRES"]))
-
-
 def version_of(program: str) -> str:
-    """Returns the first line a program says of its version; empty if it is not there."""
-    path = shutil.which(program)
+    """Returns the first line a program says of its version; empty if it is not there, or is the lab's own."""
+    path = shutil.which(program) if program != LIMITS else None
     if path is None:
         return ""
     # Told of no settings, rclone makes no directory for them.
@@ -172,3 +191,58 @@ def version_of(program: str) -> str:
     command = [path, *flags.get(program, "--version").split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
     return next((line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()), "")
+
+
+class Arena(Protocol):
+    """What the contestants of one contest share, from its first run to its last."""
+
+    @property
+    def count(self) -> int:
+        """Objects of the fastest contestants."""
+
+    @property
+    def size(self) -> float:
+        """Bytes of an object, the mean."""
+
+    @property
+    def checked(self) -> str:
+        """What the table says of how the results were checked."""
+
+    @property
+    def scale(self) -> Scale:
+        """What the table says times for."""
+
+    @property
+    def proves(self) -> bool:
+        """Whether contents are checked in the round that does not count, so that there is one before every contest."""
+
+    def task(self, one: Contestant, number: int, scratch: Path) -> AbstractContextManager[Task]:
+        """Makes what one run in a round needs, which is there while it runs."""
+
+    def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
+        """Returns what is wrong with what a run has done; None: nothing."""
+
+
+class Job(Protocol):
+    """What a module of `jobs/` has."""
+
+    @property
+    def COUNT(self) -> int:  # noqa: N802 (a constant of the module)
+        """Objects by default."""
+
+    @property
+    def SIZE(self) -> int | None:  # noqa: N802
+        """Bytes of each by default; None: the job makes objects of its own size."""
+
+    def contestants(self) -> list[Contestant]:
+        """Returns every contestant, in the order in which they take turns."""
+
+    def check(self, settings: Settings) -> None:
+        """Refuses settings that have no meaning for the job.
+
+        Raises:
+            ConfigError: With the option's name.
+        """
+
+    def arena(self, settings: Settings, place: Path) -> AbstractContextManager[Arena]:
+        """Makes what all contestants share, in a directory of the contest."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from shoal import ConfigError
 from shoal_bench import contest, jobs, removal, verify
+from shoal_bench.results import Collection
 from shoal_bench.settings import Settings
-from shoal_bench.stored import Collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal import __version__
+import shoal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,8 @@ def describe(directory: Path) -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
         "python": platform.python_version(),
-        "shoal": __version__,
+        "shoal": shoal.__version__,
+        "build": getattr(shoal, "BUILD_PROFILE", "release"),
     }
 
 
@@ -35,7 +36,7 @@ def in_words(machine: Mapping[str, str]) -> str:
             machine["kernel"],
             machine["file system"],
             f"Python {machine['python']}",
-            f"shoal {machine['shoal']}",
+            f"shoal {machine['shoal']}" + (f" ({machine['build']} build)" if "build" in machine else ""),
         )
     )
 

@@ -129,31 +129,25 @@ class _Judge:
         best = rows[0]
         if len(rows) == 1:
             return Recommendation(f"{best.title} alone was measured: {self.rate(best)}.")
-        use = f"On this machine use {best.title}, because it is"
         equal = [row for row in rows[1:] if not self.ahead(best, row)]
         ours = next((row for row in rows if row.kind == "shoal"), None)
         others = next((row for row in rows if row.kind != "shoal"), None)
-        if best.kind == "shoal" and others is not None and others not in equal:
-            said = Recommendation(f"{use} {self.times(best, others)} as {others.title}, the fastest way without shoal.")
-            said.reasons = [self.both(best, others), *self.processor(best, others)]
-        elif best.kind != "shoal" and ours is not None and ours not in equal:
-            said = Recommendation(f"{use} {self.times(best, ours)} as {ours.title}: shoal is not the best choice here.")
-            said.reasons = [self.both(best, ours), *self.processor(best, ours)]
-        elif ours is not None and others is not None:
-            rival = others if best.kind == "shoal" else ours
+        rival, why = (
+            (others, ", the fastest way without shoal.")
+            if best.kind == "shoal"
+            else (ours, ": shoal is not the best choice here.")
+        )
+        if rival is None:  # all are shoal's, or none is
+            rival, why = rows[1], "."
+        use = f"On this machine use {best.title}"
+        if rival in equal:
+            names = rival.title if ours and others else _names(equal)
             said = Recommendation(
-                f"On this machine use {best.title} or {rival.title}, because they are equal within the noise: choose "
-                "by what else you need."
+                f"{use} or {names}, because they are equal within the noise: choose by what else you need."
             )
-            said.reasons = [self.both(best, rival), *self.processor(best, rival)]
-        elif equal:
-            said = Recommendation(
-                f"On this machine use {best.title} or {_names(equal)}, which are equal within the noise."
-            )
-            said.reasons = [self.both(best, equal[0])]
         else:
-            said = Recommendation(f"{use} {self.times(best, rows[1])} as {rows[1].title}.")
-            said.reasons = [self.both(best, rows[1])]
+            said = Recommendation(f"{use}, because it is {self.times(best, rival)} as {rival.title}{why}")
+        said.reasons = [self.both(best, rival), *self.processor(best, rival)]
         same = [row for row in equal if row.kind == best.kind == "shoal"]
         if same and others is not None:
             said.reasons.append(f"{_names(same)} cannot be told from it.")

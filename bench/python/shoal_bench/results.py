@@ -1,27 +1,75 @@
-"""What came of a contest: rows, their trials, and how they compare.
+"""What came of a contest: rows, their trials, how they compare; and all of it as a file, written and read again.
 
-Not here: how it is printed (`table.py`), drawn (`plot.py`, `page/`), or read from a file again (`stored.py`).
+A file is checked against the types of these classes (`schema` says them as a JSON Schema), because a report is made of
+whatever a file says. A file of another version is refused, not guessed at. Not here: how results are shown
+(`figures.py`), and two of them side by side (`comparison.py`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
 
-from shoal_bench.arena import Scale
+import msgspec
+from msgspec import Meta
 
-if TYPE_CHECKING:
-    import os
+from shoal import ConfigError
 
-SCHEMA = 1  # of results.schema.json; a new one where an old reader would be wrong, not where a key is added
+SCHEMA = 1  # a new one where an old reader would be wrong, not where a key is added
+LARGEST = 256 << 20  # bytes of a file; a result has about a hundred thousand
+HUGE = 10**18  # above any number of bytes, objects or seconds that there is: such would overflow further on
 NOISY = 0.30  # a spread above this says more about the machine than about the row
 AGREE = 0.10  # the same bench run twice should give ratios that differ by no more than this part
 # The difference of two medians of n trials has a standard deviation of about 1.25 x sqrt(2 / n) of one trial's; twice
 # that is not exceeded in 19 of 20 cases.
 TWICE = 2 * 1.25 * math.sqrt(2)
+MACHINE = ("cores", "processor", "memory", "kernel", "file system", "python", "shoal")  # what a file must say of it
+
+Count = Annotated[int, Meta(ge=1, le=HUGE)]
+Amount = Annotated[float, Meta(ge=0, le=HUGE)]
+Number = Annotated[float, Meta(ge=-HUGE, le=HUGE)]
+
+
+class Asked(TypedDict):
+    """What was asked for; `size` is the mean of the objects' bytes, `trials` the rounds that were run."""
+
+    count: Count
+    size: Annotated[int, Meta(ge=0, le=HUGE)]
+    trials: Count
+    into: str
+    durable: bool
+    case: str
+    cold: bool
+    full: NotRequired[bool]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The number of objects for which the table says a time.
+
+    Attributes:
+        objects: How many.
+        title: What the table calls them.
+        author: What the study says of its figures, or why there are none.
+        figures: Whether there are.
+        study: Objects of the study, in the unit of its figures; None: as many as `objects`.
+        unit: What the table calls a rate.
+        unit_objects: The objects a second that are 1 of it.
+    """
+
+    objects: Annotated[float, Meta(gt=0, le=HUGE)]
+    title: str
+    author: str
+    figures: bool = True
+    study: Number | None = None
+    unit: str = "files/s"
+    unit_objects: Count = 1
 
 
 @dataclass(frozen=True)
@@ -32,15 +80,15 @@ class Trial:
     None where nothing is written.
     """
 
-    round: int
-    objects: int
-    seconds: float
-    cpu: float
-    rss: int
-    workers: int | None = None
-    start: float = 0.0
-    first: float | None = None
-    last: float | None = None
+    round: Count
+    objects: Count
+    seconds: Annotated[float, Meta(ge=1e-9, le=HUGE)]
+    cpu: Amount
+    rss: Annotated[int, Meta(ge=0, le=HUGE)]
+    workers: Annotated[int, Meta(ge=-HUGE, le=HUGE)] | None = None
+    start: Number = 0.0
+    first: Amount | None = None
+    last: Amount | None = None
 
     @property
     def rate(self) -> float:
@@ -70,18 +118,18 @@ class Row:
     title: str
     kind: str
     layout: str
-    published: float | None = None
+    published: Number | None = None
     note: str = ""
     missing: str | None = None
     trials: list[Trial] = field(default_factory=list)
     failed: str | None = None
     may_fail: bool = False
-    python2: float | None = None
+    python2: Number | None = None
 
     @property
     def rate(self) -> float:
         """Objects a second, the median of the trials; 0 if there is none."""
-        return statistics.median(trial.rate for trial in self.trials) if self.trials else 0.0
+        return _median(trial.rate for trial in self.trials) or 0.0
 
     @property
     def spread(self) -> float:
@@ -92,7 +140,7 @@ class Row:
     @property
     def cpu_per_object(self) -> float:
         """Seconds of processor time for an object, the median of the trials."""
-        return statistics.median(trial.cpu / trial.objects for trial in self.trials) if self.trials else 0.0
+        return _median(trial.cpu / trial.objects for trial in self.trials) or 0.0
 
     @property
     def rss(self) -> int:
@@ -107,24 +155,22 @@ class Row:
     @property
     def start(self) -> float:
         """Seconds of its process beside its own time, the median of the trials."""
-        return statistics.median(trial.start for trial in self.trials) if self.trials else 0.0
+        return _median(trial.start for trial in self.trials) or 0.0
 
     @property
     def seconds(self) -> float:
         """Seconds of a trial, the median."""
-        return statistics.median(trial.seconds for trial in self.trials) if self.trials else 0.0
+        return _median(trial.seconds for trial in self.trials) or 0.0
 
     @property
     def first(self) -> float | None:
         """Seconds until the first object of a trial was complete, the median; None: it cannot be seen."""
-        found = [trial.first for trial in self.trials if trial.first is not None]
-        return statistics.median(found) if found else None
+        return _median(trial.first for trial in self.trials)
 
     @property
     def last(self) -> float | None:
         """Seconds until the last one was, the median."""
-        found = [trial.last for trial in self.trials if trial.last is not None]
-        return statistics.median(found) if found else None
+        return _median(trial.last for trial in self.trials)
 
 
 @dataclass
@@ -143,9 +189,9 @@ class Results:
     """
 
     job: str
-    settings: dict[str, Any]
+    settings: Asked
     machine: dict[str, str]
-    rows: list[Row]
+    rows: Annotated[list[Row], Meta(min_length=1)]
     base: str
     scale: Scale
     checked: str
@@ -220,18 +266,94 @@ class Results:
         parts |= {"base": self.base, "noisy": self.noisy, "unsteady": self.unsteady, "failed": self.failed}
         return parts | {"rows": rows}
 
-    def table(self) -> str:
-        """Returns the table as text, at most 120 columns wide."""
-        from shoal_bench.table import text
 
-        return text(self)
+@dataclass
+class Collection:
+    """The contests of several jobs.
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the rates as a PNG or an SVG, as the name says; needs Matplotlib.
+    Attributes:
+        results: What came of them.
+        failed: Jobs that ended with an error, and the error.
+    """
 
-        Raises:
-            shoal.ConfigError: The name ends otherwise, or Matplotlib is not installed.
-        """
-        from shoal_bench.plot import draw
+    results: list[Results]
+    failed: dict[str, str] = field(default_factory=dict)
 
-        draw([self], path)
+    @property
+    def clean(self) -> bool:
+        """Whether no job, and no row that should not, has failed."""
+        return not self.failed and not any(one.failed for one in self.results)
+
+    def to_json(self) -> str:
+        """Returns all of them as JSON; `load` reads it."""
+        parts = {"schema": SCHEMA, "results": [one.parts() for one in self.results], "failed": self.failed}
+        return json.dumps(parts, indent=1)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return statistics.median(found) if found else None
+
+
+def schema() -> dict[str, Any]:
+    """Returns the form of several contests, as a JSON Schema; a file of one is one of its `results`."""
+    return msgspec.json.schema(Collection)
+
+
+def load(path: str | os.PathLike[str]) -> Collection:
+    """Reads what `--json` has written, or `shoal bench all`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The contests in it; one, or those of all jobs.
+
+    Raises:
+        ConfigError: It cannot be read, is none, or is of a version that this shoal does not know.
+    """
+    name = str(path)
+    none = f"{name!r} is no result of shoal bench"
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ConfigError(f"{none}: it has more than {LARGEST:,} bytes")
+        found = msgspec.json.decode(data)
+    except OSError as error:
+        raise ConfigError(f"{name!r} cannot be read: {error.strerror or error}") from error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{none}: not JSON: {error}") from error
+    if not isinstance(found, dict) or "schema" not in found:
+        raise ConfigError(f"{none}: it has no schema", hint="give what --json has written")
+    if found["schema"] != SCHEMA or isinstance(found["schema"], bool):
+        newer = isinstance(found["schema"], int) and found["schema"] > SCHEMA
+        raise ConfigError(
+            f"{name!r} has schema {found['schema']!r}, this shoal reads {SCHEMA}",
+            hint="read it with the shoal that wrote it, " + ("or a newer one" if newer else "or measure again"),
+        )
+    try:
+        return decoded(found)
+    except ValueError as error:
+        raise ConfigError(f"{none}: {error}") from error
+
+
+def decoded(found: dict[str, Any]) -> Collection:
+    """Returns the contests of a document.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    try:
+        collection = msgspec.convert(found if "results" in found else {"results": [found]}, Collection)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    for one in collection.results:
+        keys = [row.key for row in one.rows]
+        if missing := [what for what in MACHINE if what not in one.machine]:
+            raise ValueError(f"machine has no {missing[0]!r}")
+        if len(set(keys)) < len(keys):
+            raise ValueError("two rows have one key")
+        if one.base not in keys:
+            raise ValueError(f"there is no row {one.base!r}, the base")
+    return collection

@@ -36,7 +36,7 @@ def parse_size(value: int | str, option: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to run; see `shoal_bench.copy`.
+    """What to run.
 
     Attributes:
         job: The job, such as "copy".

@@ -18,7 +18,7 @@ import shoal
 from shoal_bench.cli import printing
 
 if TYPE_CHECKING:
-    from shoal_bench import Results, Sweep
+    from shoal_bench.results import Results
 
 EXAMPLES = """\b
 Examples:
@@ -68,7 +68,7 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
             raise KeyboardInterrupt
 
         # One that was ignored before stays so: `nohup` and background jobs of a shell rely on it.
-        before = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {one: signal.getsignal(one) for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN}
         for one in before:
             signal.signal(one, stop)
         try:
@@ -79,6 +79,9 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
             # Said here and not by shoal, which would print JSON: the option --json names a file in these commands.
             printing.talk(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
             return USAGE if isinstance(error, shoal.ConfigError) else CANNOT_GO_ON
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
     return stopped
 
@@ -101,6 +104,10 @@ class Bench(click.Command):
         # `run` may be said: with --strategy before the job it reads better.
         return super().make_context(info_name, args[1:] if args[:1] == ["run"] else args, parent=parent, **extra)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command whose context it is."""
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
 
 # Written out, so that `shoal --help` need not load the lab; a test compares.
 DEFAULTS = "60000 for copy, 1000 for save, 50000 for read, 7500 for unzip, 10000000 for records"
@@ -108,7 +115,8 @@ SIZES = "100 for copy, 10kB for read; save, unzip and records have objects of th
 CASES = ("many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
 
 
-def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Reads a list of keys."""
     return tuple(key.strip() for key in value.split(",") if key.strip())
 
 
@@ -160,8 +168,8 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     metavar="MODULE:FUNCTION",
     help="A function of your own takes part, of a module or as FILE.py:FUNCTION; may be given several times.",
 )
-@click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
-@click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
+@click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
+@click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
 @click.option("--list", "as_list", is_flag=True, help="Name the contestants, and what those lack that cannot run.")
 @click.option(
     "--dir",
@@ -177,26 +185,16 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 @stoppable
 def command(
     job: str,
-    count: int | None,
     size: str | None,
-    trials: int | None,
-    into: str,
-    durable: bool,
-    case: str | None,
-    cold: bool,
-    full: bool,
-    workers: str | None,
     sizes: str | None,
-    strategies: tuple[str, ...],
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
+    workers: str | None,
+    full: bool,
     as_list: bool,
-    directory: Path | None,
-    keep: bool,
     json_file: Path | None,
     plot: Path | None,
     report: Path | None,
     quiet: bool,
+    **given: Any,
 ) -> int:
     """Measure every strategy for a JOB on this machine, beside shoal.
 
@@ -216,52 +214,40 @@ def command(
 
     Close other programs, and do not run it within two minutes of deleting many files.
     """
-    from shoal_bench import Collection, Settings, curve, families, jobs, outputs, run, sweep
-    from shoal_bench import full as studies
+    from shoal_bench import contest, curves, jobs, reports, scans, sizing, text
     from shoal_bench.contest import chosen
+    from shoal_bench.results import Collection
     from shoal_bench.settings import parse_size
 
-    results: Results | Sweep
-    chosen_job = jobs.named(job)
-    study = studies.study(job) if full else None
-    if study is not None and (count is not None or size is not None or sizes is not None):
+    results: Results | scans.Scan
+    study = sizing.study(job) if full else None
+    if study is not None and (given["count"] is not None or size is not None or sizes is not None):
         raise shoal.ConfigError("--full says how many and how large", hint="leave out --count, --size and --sizes")
     if size is not None and sizes is not None:
         raise shoal.ConfigError("--sizes names all sizes", hint="leave out --size")
-    settings = Settings(
-        job=job,
-        count=count or (study.count if study else chosen_job.COUNT),
-        size=chosen_job.SIZE if size is None else parse_size(size, "--size"),
-        trials=trials or 3,
-        into=into,
-        durable=durable,
-        only=only,
-        skip=skip,
-        directory=directory,
-        keep=keep,
-        case=case or "",
-        cold=cold,
-        strategies=strategies,
-        full=full,
-    )
-    points = curve.points(workers) if workers is not None else ()
-    wanted = sweep.sizes(sizes) if sizes is not None else (study.sizes if study else ())
+    counted = given["count"] is not None or full
+    trials = given["trials"]
+    given |= {"count": study.count} if study else {}
+    bytes_ = None if size is None else parse_size(size, "--size")
+    settings = jobs.settings(job, size=bytes_, full=full, **given)
+    points = curves.points(workers) if workers is not None else ()
+    wanted = scans.sizes(sizes) if sizes is not None else (study.sizes if study else ())
     if as_list:
-        some = [family.at(None) for family in families.chosen(settings, points)] if points else chosen(settings)
+        some = [family.at(None) for family in scans.families_of(settings, points)] if points else chosen(settings)
         for one in some:
             lacks = one.missing()
             printing.out(f"{one.key:<24}{one.title}" + (f"   (cannot run: {lacks})" if lacks else ""))
         return 0
-    outputs.check(json_file, plot, report)
+    reports.check(json_file, plot, report)
     talk = (lambda _: None) if quiet else printing.talk
     if points or wanted:
-        results = sweep.run(settings, points, wanted, talk, counted=count is not None or full, trials=trials)
+        results = scans.run(settings, points, wanted, talk, counted=counted, trials=trials)
     else:
-        results = run(settings, talk)
+        results = contest.run(settings, talk)
     # Before anything is printed: minutes of measuring must not depend on standard output.
     if json_file is not None:
         json_file.write_text(results.to_json() + "\n")
-    printing.out(results.table())
-    contests = list(results.contests) if isinstance(results, sweep.Sweep) else [results]
-    outputs.draw(Collection(contests), plot=plot, report=report)
+    printing.out(text.table(results))
+    contests = list(results.contests) if isinstance(results, scans.Scan) else [results]
+    reports.draw(Collection(contests), picture=plot, path=report)
     return 1 if results.failed else 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import shoal
-from shoal_bench.cli import printing, stoppable
+from shoal_bench.cli import keys, printing, stoppable
 
 if TYPE_CHECKING:
-    from shoal_bench.stored import Collection
+    from shoal_bench.results import Collection
 
 EXAMPLES = """\b
 Examples:
@@ -27,10 +27,6 @@ Examples:
 MINUTES = 9.5
 
 
-def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
-    return tuple(key.strip() for key in value.split(",") if key.strip())
-
-
 @click.command("all", short_help="Measure every job of the lab, one after the other.", epilog=EXAMPLES)
 @click.option(
     "-o",
@@ -40,9 +36,9 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
     type=click.Path(path_type=Path),
     help="The report, .html or .md; the results are written beside it as JSON.",
 )
-@click.option("--of", default="", metavar="JOB,...", callback=_keys, help="Only these jobs.")
-@click.option("--only", default="", metavar="KEY,...", callback=_keys, help="Only these contestants.")
-@click.option("--skip", default="", metavar="KEY,...", callback=_keys, help="All but these contestants.")
+@click.option("--of", default="", metavar="JOB,...", callback=keys, help="Only these jobs.")
+@click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
+@click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
 @click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count, at most.")
 @click.option(
     "--minutes",
@@ -67,18 +63,7 @@ def _keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
 @stoppable
-def command(
-    output: Path,
-    of: tuple[str, ...],
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    trials: int,
-    minutes: float,
-    scale: float,
-    plot: Path | None,
-    directory: Path | None,
-    quiet: bool,
-) -> int:
+def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:
     """Measure every job of the lab, one after the other, and make one report of all.
 
     Every job runs with its defaults, and its results are written when it ends. One that fails does not stop the
@@ -88,7 +73,7 @@ def command(
     Close other programs, and do not run it within two minutes of deleting many files.
     """
     from shoal_bench import all as every
-    from shoal_bench import outputs
+    from shoal_bench import reports, text
 
     json_file = output.with_suffix(".json")
     shown: set[str] = set()
@@ -96,27 +81,17 @@ def command(
     def finished(some: Collection) -> None:
         # After each job: who stops it in the middle, or while files are removed, keeps what there is.
         json_file.write_text(some.to_json() + "\n")
-        outputs.draw(some, plot=plot, report=output)
+        reports.draw(some, picture=plot, path=output)
         for results in some.results:
             if results.job not in shown:
                 shown.add(results.job)
-                printing.out(f"{results.job}\n\n{results.table()}\n\n")
+                printing.out(f"{results.job}\n\n{text.table(results)}\n\n")
 
     began = time.monotonic()
     if output.suffix.lower() == ".json":
         raise shoal.ConfigError(f"{str(output)!r} is where the results go", hint="name the report .html or .md")
-    outputs.check(json_file, plot, output)
-    found = every(
-        of=of,
-        only=only,
-        skip=skip,
-        trials=trials,
-        scale=scale,
-        minutes=minutes,
-        directory=directory,
-        progress=(lambda _: None) if quiet else printing.talk,
-        finished=finished,
-    )
+    reports.check(json_file, plot, output)
+    found = every(progress=(lambda _: None) if quiet else printing.talk, finished=finished, **given)
     for job, why in found.failed.items():
         printing.talk(f"failed: {job}: {why}")
     if not quiet:

@@ -31,7 +31,7 @@ def command(first: Path, second: Path, as_json: bool) -> int:
 
     The exit code is 0 whatever the figures are, and 2 where the files cannot be compared.
     """
-    from shoal_bench import compare, load
+    from shoal_bench import compare, load, table
 
     both = [load(path) for path in (first, second)]
     pairs = []
@@ -46,5 +46,5 @@ def command(first: Path, second: Path, as_json: bool) -> int:
         for found in pairs:
             printing.out_json(found.parts())
     else:
-        printing.out("\n\n\n".join(found.table() for found in pairs))
+        printing.out("\n\n\n".join(table(found) for found in pairs))
     return 0

@@ -1,4 +1,4 @@
-"""`shoal bench report`: a report of results. Not here: what is in it (`shoal_bench.page`, `shoal_bench.markdown`)."""
+"""`shoal bench report`: a report of results. Not here: what is in it (`shoal_bench.reports`)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str
     file: it needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
     As Markdown, its charts are SVG files beside it; without Matplotlib its tables have bars of signs instead.
     """
-    from shoal_bench import Collection, load, outputs, report
+    from shoal_bench import Collection, load, report, reports
 
-    outputs.check(None, plot, output)
+    reports.check(None, plot, output)
     found = [load(path) for path in files]
     report(*found, path=output, **({"title": title} if title else {}))
-    outputs.draw(Collection([one for some in found for one in some.results]), plot=plot, report=None)
+    reports.draw(Collection([one for some in found for one in some.results]), picture=plot, path=None)
     return 0

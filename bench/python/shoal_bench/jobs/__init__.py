@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
 from shoal_bench.jobs import copy, read, records, save, unzip
+from shoal_bench.settings import Settings, parse_size
 
 if TYPE_CHECKING:
-    from shoal_bench.arena import Job
+    from shoal_bench.contestants import Job
 
 JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip, "records": records}
 
@@ -22,3 +24,21 @@ def named(name: str) -> Job:
     if name not in JOBS:
         raise ConfigError(f"there is no job {name!r}", hint=f"there are {', '.join(JOBS)}")
     return JOBS[name]
+
+
+def settings(job: str, **given: Any) -> Settings:
+    """Returns settings of a job from what a caller gives: sizes may be text, keys any sequence; None is the default.
+
+    Raises:
+        ConfigError: There is no such job or setting, or a size is none.
+    """
+    chosen = named(job)
+    known = {one.name for one in fields(Settings)} - {"job"}
+    if unknown := given.keys() - known:
+        raise ConfigError(f"there is no setting {min(unknown)!r}", hint=f"there are {', '.join(sorted(known))}")
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= {name: tuple(given[name]) for name in ("only", "skip", "strategies") if name in given}
+    if "size" in given:
+        given["size"] = parse_size(given["size"], "size")
+    given = {"count": chosen.COUNT, "size": chosen.SIZE} | given
+    return Settings(job=job, **given)

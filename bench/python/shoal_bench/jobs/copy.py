@@ -5,120 +5,131 @@ The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from shoal_bench import verify
-from shoal_bench.arena import Scale
-from shoal_bench.contestants import BARE_LOOPS, Contestant, Layout, Task, Told, script
+from shoal_bench.contestants import BARE_LOOPS, BOTH, LIMITS, WORKERS, Contestant, Layout, Task, Told, python
+from shoal_bench.results import Scale
 from shoal_bench.service import first_names, service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
+    from shoal_bench.contestants import Command
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
 COUNT = 60_000
 SIZE = 100
-SCALE = Scale(1e9, "a billion", "The author's: 16 cores, another machine, a network in between.")
-BENCH = Path(__file__).parent.parent
-# Part of the objects that is about a second's work, from what each does on two cores (requests a second: 1,200 for a
-# new connection each time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop).
-SHARES = {"synchronous": 0.02, "session": 0.03, "threads": 0.03, "processes": 0.05, "event_loop": 0.15, "combo": 1.0}
+SERVER = "shoal serve"  # whom all ask, on this machine
+SCALE = Scale(
+    1e9,
+    "a billion",
+    f"The author's: 16 cores, another machine, a network in between. Here all rows ask `{SERVER}` on this machine: a "
+    "slower server limits the fast rows.",
+)
 GIVEN = "given the names: no listing in its time"
-TITLES = {
-    "synchronous": "requests, a new connection each",
-    "session": "requests, one session",
-    "threads": "{} threads",
-    "processes": "process pool, a page each",
-    "event_loop": "asyncio + uvloop + aiohttp",
-    "combo": "combo: processes x event loop",
-}
-# Those that take a number of workers.
-TOLD = {"threads": Told(), "processes": Told(), "event_loop": Told(), "combo": Told(inner="--requests")}
+BARE = "no checks, no journal, not resumable; the listing is not in its time"
 
 
-def _shoal(key: str, title: str, *options: str, layout: Layout = "names") -> Contestant:
-    def command(task: Task) -> list[str]:
-        where = str(task.directory) if task.directory else "null:"
-        first = [sys.executable, "-m", "shoal", "copy", task.url, where, "--json", "--quiet"]
-        return [*first, *(["--layout", layout] if task.directory else []), *options]
+def _ours() -> list[Contestant]:
+    def one(key: str, what: str, *options: str, layout: Layout = "names", **about: Any) -> Contestant:
+        def command(task: Task) -> list[str]:
+            first = [sys.executable, "-m", "shoal", "copy", task.url, task.where, "--json", "--quiet"]
+            return [*first, *(["--layout", layout] if task.directory else []), *options]
 
-    return Contestant(key, title, "shoal", command, layout=layout, told=Told())
+        durability = "none" if "none" in options else "batch"  # which is the default
+        title = f"{what} from {SERVER}, durability {durability}"
+        durable: Any = "never" if durability == "none" else "only"
+        return Contestant(key, title, "shoal", command, layout=layout, durable=durable, told=WORKERS, **about)
+
+    none = ("--durability", "none")
+    apart = "shoal copy --layout partition"
+    return [
+        one("shoal", "shoal copy", *none, into=BOTH, null_times=50),
+        one("shoal-partition", apart, *none, layout="partition"),
+        one("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off", into=BOTH),
+        one("shoal-1", "shoal copy --workers 1", *none, "--workers", "1", share=0.15, workers=1),
+        one("shoal-batch", "shoal copy"),
+        one("shoal-batch-partition", apart, layout="partition"),
+    ]
 
 
-def _script(path: Path, layout: Layout, workers: int | None) -> Callable[[Task], list[str]]:
-    def command(task: Task) -> list[str]:
-        given = ["--workers", str(workers)] if workers else []
-        where = str(task.directory) if task.directory else "null:"
-        return [sys.executable, str(path), task.url, where, "--limit", str(task.count), "--layout", layout, *given]
-
-    return command
+def _limit(task: Task, layout: Layout) -> list[str]:
+    return [BARE_LOOPS, "copy", task.url, task.where, "--limit", str(task.count), "--layout", layout]
 
 
-def _limit(layout: Layout) -> Callable[[Task], list[str]]:
-    def command(task: Task) -> list[str]:
-        where = str(task.directory) if task.directory else "null:"
-        return [BARE_LOOPS, "copy", task.url, where, "--limit", str(task.count), "--layout", layout]
-
-    return command
+def _limits() -> list[Contestant]:
+    about: dict[str, Any] = {"workers": len(os.sched_getaffinity(0)) * 64, "told": WORKERS, "programs": (LIMITS,)}
+    about["note"] = BARE
+    title, apart = "bare loop: pipelined GET + create", "the same, a directory per 100"
+    return [
+        Contestant("limit", title, "limit", partial(_limit, layout="names"), into=BOTH, null_times=50, **about),
+        Contestant("limit-partition", apart, "limit", partial(_limit, layout="partition"), layout="partition", **about),
+    ]
 
 
 def _strategies() -> list[Contestant]:
-    found = []
-    for name in importlib.import_module("shoal_bench.strategies.copy").ORDER:
-        path = BENCH / "strategies" / "copy" / f"{name}.py"
-        says = script(path)
-        counts = [10, 100] if name == "threads" else [0]
-        for workers in counts:
-            key = f"{name}-{workers}" if workers else name.replace("_", "-")
-            seconds = says.published.get(workers) or next(iter(says.published.values()), None)
-            found.append(
-                Contestant(
-                    key,
-                    TITLES[name].format(workers),
-                    "strategy",
-                    _script(path, "names", workers or None),
-                    share=SHARES[name],
-                    published=seconds,
-                    packages=says.requires,
-                    told=TOLD.get(name),
-                )
-            )
-    return found
+    def one(key: str, title: str, script: str, *options: str, packages: str = "requests", **about: Any) -> Contestant:
+        def command(task: Task) -> list[str]:
+            first = python(f"strategies/copy/{script}.py", task.url, task.where, "--limit", task.count)
+            return [*first, "--layout", "names", *options]
+
+        return Contestant(key, title, "strategy", command, packages=tuple(packages.split()), **about)
+
+    # share: about a second's work, from what each does on two cores (requests a second: 1,200 for a new connection each
+    # time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop). published: the talk's seconds for one.
+    loop = {"packages": "aiohttp uvloop"}
+    both = {"packages": "aiohttp requests uvloop"}
+    combo = Told(inner="--requests")
+    return [
+        one("synchronous", "requests, a new connection each", "synchronous", share=0.02, published=0.003),
+        one("session", "requests, one session", "synchronous", "--session", share=0.03),
+        one("threads-10", "10 threads", "threads", "--workers", "10", share=0.03, published=0.0036, told=WORKERS),
+        one("threads-100", "100 threads", "threads", "--workers", "100", share=0.03, published=0.0042, told=WORKERS),
+        one("processes", "process pool, a page each", "processes", share=0.05, published=0.00032, told=WORKERS),
+        one(
+            "event-loop",
+            "asyncio + uvloop + aiohttp",
+            "event_loop",
+            share=0.15,
+            published=0.00056,
+            told=WORKERS,
+            **loop,
+        ),
+        one("combo", "combo: processes x event loop", "combo", published=0.0000303, told=combo, **both),
+    ]
+
+
+def _names(task: Task, line: str = "{name}") -> str:
+    """Writes a file with a line for each name, and returns its path."""
+    path = task.scratch / "names"
+    given = {"url": task.url, "directory": task.directory}
+    path.write_text("".join(line.format(name=name, **given) + "\n" for name in task.names))
+    return str(path)
 
 
 def _curl(task: Task) -> list[str]:
-    lines = (f'url = "{task.url}/get/{name}"\noutput = "{task.directory}/{name}"\n' for name in task.names)
-    config = task.scratch / "curl.conf"
-    config.write_text("".join(lines))
-    return ["curl", "-s", "--parallel", "--parallel-max", "64", "-K", str(config)]
+    config = _names(task, 'url = "{url}/get/{name}"\noutput = "{directory}/{name}"')
+    return ["curl", "-s", "--parallel", "--parallel-max", "64", "-K", config]
 
 
 def _aria2c(task: Task) -> list[str]:
-    urls = task.scratch / "aria2c.txt"
-    urls.write_text("".join(f"{task.url}/get/{name}\n  out={name}\n" for name in task.names))
+    urls = _names(task, "{url}/get/{name}\n  out={name}")
     return ["aria2c", "-q", "-j16", "-x1", "--file-allocation=none", f"--dir={task.directory}", f"--input-file={urls}"]
 
 
-def _names(task: Task, before: str = "") -> Path:
-    """Writes a file with a name in each line."""
-    path = task.scratch / "names"
-    path.write_text("".join(f"{before}{name}\n" for name in task.names))
-    return path
-
-
 def _wget2(task: Task) -> list[str]:
-    urls = _names(task, f"{task.url}/get/")
     plain = ("-q", "--no-config", "--no-hsts", "--no-robots", "--no-xattr")  # the files, and nothing else
+    urls = _names(task, "{url}/get/{name}")
     return ["wget2", *plain, "--max-threads=64", f"--directory-prefix={task.directory}", f"--input-file={urls}"]
 
 
@@ -129,15 +140,6 @@ def _rclone(task: Task) -> list[str]:
     return ["rclone", "copy", *remote, str(task.directory), *told]
 
 
-def _obstore(task: Task) -> list[str]:
-    script = BENCH / "peers" / "obstore_copy.py"
-    return [sys.executable, str(script), task.url, str(_names(task)), str(task.directory)]
-
-
-def _wrk(task: Task) -> list[str]:
-    return ["wrk", "-t1", "-c64", "-d2s", f"{task.url}/get/{task.names[0]}"]
-
-
 def _wrk_rate(printed: str) -> float:
     found = re.search(r"Requests/sec:\s*([0-9.]+)", printed)
     return float(found[1]) if found else 0.0
@@ -146,83 +148,38 @@ def _wrk_rate(printed: str) -> float:
 def _peers() -> list[Contestant]:
     """The programs people use; none of them can list."""
 
-    def peer(key: str, title: str, command: Callable[[Task], list[str]], share: float, workers: int = 64) -> Contestant:
-        return Contestant(key, title, "peer", command, workers=workers, share=share, programs=(key,), note=GIVEN)
+    def one(key: str, title: str, command: Command, share: float, **about: Any) -> Contestant:
+        given: dict[str, Any] = {"workers": 64, "programs": (key,), "note": GIVEN} | about
+        return Contestant(key, title, "peer", command, share=share, **given)
+
+    def obstore(task: Task) -> list[str]:
+        return python("peers/obstore_copy.py", task.url, _names(task), task.directory)
 
     synced = f"{GIVEN}; each file is made durable on its own (fsync)"
     return [
-        peer("curl", "curl --parallel", _curl, 1.0),
+        one("curl", "curl --parallel", _curl, 1.0),
         # 70 to 1,100 files a second here: as many as the disk makes durable.
-        replace(peer("aria2c", "aria2c -j16", _aria2c, 0.01, workers=16), note=synced),
-        peer("wget2", "wget2 --max-threads=64", _wget2, 0.1),
-        peer("rclone", "rclone copy --transfers=64", _rclone, 0.1),
-        Contestant(
-            "obstore",
-            "obstore, asyncio",
-            "peer",
-            _obstore,
-            share=0.03,
-            packages=("obstore",),
-            workers=64,
-            note=GIVEN,
-            told=Told(),
-        ),
-    ]
-
-
-def contestants() -> list[Contestant]:
-    """Returns every contestant, in the order in which they take turns."""
-    none = ("--durability", "none")
-    cores = len(os.sched_getaffinity(0))
-    both: tuple[str, ...] = ("files", "null")
-    ours = [
-        replace(_shoal("shoal", "shoal copy", *none), into=both, null_times=50),
-        _shoal("shoal-partition", "shoal copy --layout partition", *none, layout="partition"),
-        replace(_shoal("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off"), into=both),
-        replace(_shoal("shoal-1", "shoal copy --workers 1", *none, "--workers", "1"), share=0.15, workers=1),
-    ]
-    durable = [
-        _shoal("shoal-batch", "shoal copy"),
-        _shoal("shoal-batch-partition", "shoal copy --layout partition", layout="partition"),
-    ]
-    return [
-        *(replace(one, durable="never") for one in ours),
-        *(replace(one, durable="only") for one in durable),
-        Contestant(
-            "limit",
-            "bare loop: pipelined GET + create",
-            "limit",
-            _limit("names"),
-            workers=cores * 64,
-            told=Told(),
-            into=both,
-            null_times=50,
-            note="no checks, no journal, not resumable; the listing is not in its time",
-        ),
-        Contestant(
-            "limit-partition",
-            "the same, a directory per 100",
-            "limit",
-            _limit("partition"),
-            workers=cores * 64,
-            told=Told(),
-            layout="partition",
-            note="no checks, no journal, not resumable; the listing is not in its time",
-        ),
-        *_peers(),
+        one("aria2c", "aria2c -j16", _aria2c, 0.01, workers=16, note=synced),
+        one("wget2", "wget2 --max-threads=64", _wget2, 0.1),
+        one("rclone", "rclone copy --transfers=64", _rclone, 0.1),
+        one("obstore", "obstore, asyncio", obstore, 0.03, programs=(), packages=("obstore",), told=WORKERS),
         Contestant(
             "wrk",
             "wrk -t1 -c64, one at a time",
             "limit",
-            _wrk,
+            lambda task: ["wrk", "-t1", "-c64", "-d2s", f"{task.url}/get/{task.names[0]}"],
             workers=64,
             programs=("wrk",),
             into=("null",),
             rate=_wrk_rate,
             note="asks for one object again and again, keeps nothing",
         ),
-        *_strategies(),
     ]
+
+
+def contestants() -> list[Contestant]:
+    """Returns every contestant, in the order in which they take turns."""
+    return [*_ours(), *_limits(), *_peers(), *_strategies()]
 
 
 def check(settings: Settings) -> None:

@@ -5,110 +5,76 @@ The study: "Multi Threaded File IO" (2019, in Java); it publishes curves over th
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.arena import Scale
-from shoal_bench.contestants import BARE_LOOPS, Contestant, Task, Told, script
+from shoal_bench.contestants import BARE_LOOPS, BENCH, LIMITS, WORKERS, Contestant, Task, Told, python
+from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
+    from shoal_bench.contestants import Kind
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
 COUNT = 50_000
 SIZE = 10_000
-BENCH = Path(__file__).parent.parent
 FOLDERS = 8
-TITLES = {
-    "sequential": "sequential",
-    "threads": "task list, {} threads",
-    "chunks": "thread pool, chunks of 50",
-    "processes": "process pool, sizes only",
-    "processes_returning": "process pool, all sent back",
-}
-NOTES = {"processes": "the contents stay in its processes: nobody gets them"}
 THREADS = (2, 8, 64)  # of the study's curve: few, some, and the most it has
 JAVA = "its threads keep the contents to themselves; the start of the JVM and its compiler, {start}, is not in its time"
+BARE = "hands over nothing; the walk is not in its time"
+KEPT = "the contents stay in its processes: nothing is handed to the caller"
 AUTHOR = (
     "The study gives no table. It found: for small files more threads help, up to those of the hardware; for large "
     "files two at most."
 )
 
 
-def _command(path: Path, *options: str, program: tuple[str, ...] = (sys.executable,)) -> Callable[[Task], list[str]]:
-    """Makes the command of a contestant: program, script, directory, options, and --verify where that is asked for."""
-    return lambda task: [*program, str(path), str(task.directory), *options, *(["--verify"] if task.prove else [])]
+def _script(kind: Kind, key: str, title: str, path: str, *options: str, **about: Any) -> Contestant:
+    def command(task: Task) -> list[str]:
+        return python(path, task.directory, *options, *task.verify)
+
+    return Contestant(key, title, kind, command, **({"told": WORKERS} | about))
 
 
-def _ours() -> list[Contestant]:
-    path = BENCH / "ours" / "read.py"
-    return [
-        Contestant("shoal", "shoal.read", "shoal", _command(path), told=Told()),
-        Contestant(
-            "shoal-batches",
-            "shoal.read, batches",
-            "shoal",
-            _command(path, "--batches"),
-            packages=("pyarrow",),
-            told=Told(),
-        ),
-        Contestant("shoal-given", "shoal.read, order given", "shoal", _command(path, "--order", "given"), told=Told()),
-    ]
+def _java(threads: int) -> Contestant:
+    def command(task: Task) -> list[str]:
+        return ["java", str(BENCH / "peers" / "ReadFiles.java"), str(task.directory), str(threads), *task.verify]
 
-
-def _strategies() -> list[Contestant]:
-    return [
-        Contestant(
-            f"{name}-{workers}" if workers else name.replace("_", "-"),
-            TITLES[name].format(workers),
-            "strategy",
-            _command(path, *(["--workers", str(workers)] if workers else [])),
-            packages=script(path).requires,
-            told=Told() if name != "sequential" else None,
-            note=NOTES.get(name, ""),
-        )
-        for name in importlib.import_module("shoal_bench.strategies.read").ORDER
-        for path in [BENCH / "strategies" / "read" / f"{name}.py"]
-        for workers in (THREADS if name == "threads" else (0,))
-    ]
+    title, programs = f"Java, {threads} threads", ("java", "javac")
+    return Contestant(f"java-{threads}", title, "peer", command, programs=programs, told=Told(place=3), note=JAVA)
 
 
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    java = BENCH / "peers" / "ReadFiles.java"
+
+    def ours(key: str, title: str, *options: str, **about: Any) -> Contestant:
+        return _script("shoal", key, title, "ours/read.py", *options, **about)
+
+    def strategy(key: str, title: str, script: str, *options: str, **about: Any) -> Contestant:
+        return _script("strategy", key, title, f"strategies/read/{script}.py", *options, **about)
+
+    def limit(task: Task) -> list[str]:
+        return [BARE_LOOPS, "read", str(task.directory)]
+
+    bare: dict[str, Any] = {"programs": (LIMITS,), "told": WORKERS, "proves": False, "note": BARE}
     return [
-        *_ours(),
-        Contestant(
-            "limit",
-            "bare loop: open, read, close",
-            "limit",
-            lambda task: [BARE_LOOPS, "read", str(task.directory)],
-            told=Told(),
-            proves=False,
-            note="hands over nothing; the walk is not in its time",
-        ),
-        *(
-            Contestant(
-                f"java-{workers}",
-                f"Java, {workers} threads",
-                "peer",
-                _command(java, str(workers), program=("java",)),
-                programs=("java", "javac"),
-                told=Told(place=3),
-                note=JAVA,
-            )
-            for workers in THREADS
-        ),
-        *_strategies(),
+        ours("shoal", "shoal.read"),
+        ours("shoal-batches", "shoal.read, batches", "--batches", packages=("pyarrow",)),
+        ours("shoal-given", "shoal.read, order given", "--order", "given"),
+        Contestant("limit", "bare loop: open, read, close", "limit", limit, **bare),
+        *(_java(threads) for threads in THREADS),
+        strategy("sequential", "sequential", "sequential", told=None),
+        *(strategy(f"threads-{n}", f"task list, {n} threads", "threads", "--workers", str(n)) for n in THREADS),
+        strategy("chunks", "thread pool, chunks of 50", "chunks"),
+        strategy("processes", "process pool, sizes only", "processes", note=KEPT),
+        strategy("processes-returning", "process pool, all sent back", "processes_returning"),
     ]
 
 

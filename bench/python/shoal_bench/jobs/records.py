@@ -7,23 +7,22 @@ Python 2 and 3, as fast as it can. What it leaves open are the other cases: a su
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import shutil
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError, RunError
 from shoal_bench import cold, flat, parquet
-from shoal_bench.arena import Scale
-from shoal_bench.contestants import BARE_LOOPS, Contestant, Task, Told, script
+from shoal_bench.contestants import BARE_LOOPS, LIMITS, WORKERS, Contestant, Task, python
+from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
+    from shoal_bench.contestants import Kind
     from shoal_bench.flat import Flat
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
@@ -33,32 +32,12 @@ SIZE = None  # a record has 16 bytes
 FULL = 93_368_320  # the study's
 CASES = ("touch", "sum", "filter", "group", "convert")
 TOUCH = ("", "touch")
-BENCH = Path(__file__).parent.parent
 CORES = len(os.sched_getaffinity(0))
 SHARE = 0.2  # of the records: what a loop that takes up to half a microsecond for each gets
 AUTHOR = (
     "Py 2, Py 3: the author's seconds for as many records, in both Pythons, on another machine; one figure where the "
     "article gives one."
 )
-# What the rows show besides their title: name of the strategy, its title, and whether it gets a share only.
-TITLES = {
-    "naive": ("open + read(16)", True),
-    "buffer_32k": ("open + 32 KiB buffer", True),
-    "io_open": ("io.open + read(16)", True),
-    "os_read_16": ("os.read(16)", True),
-    "os_read_1m": ("os.read 1 MiB, not split", False),
-    "os_read_1m_slices": ("os.read 1 MiB + slices", True),
-    "whole_slices": ("whole file + slices", True),
-    "readinto_16": ("readinto 16 B", True),
-    "readinto_16_unbuffered": ("readinto 16 B unbuffered", True),
-    "readinto_8k": ("readinto 8 KiB, not split", False),
-    "readinto_1m": ("readinto 1 MiB, not split", False),
-    "readinto_32k": ("readinto 32 KiB, not split", False),
-    "bound_read": ("a bound read(16)", False),
-    "memory_map": ("mmap + slices", True),
-    "struct_unpack": ("struct.unpack each", True),
-    "struct_iter_unpack": ("struct.iter_unpack, 1 MiB", False),
-}
 # What is compared must do the same work: so are the files of both written, and so each is looked at.
 COMPRESSION = "snappy"
 DICTIONARY = True
@@ -72,31 +51,33 @@ CAT = "in pieces of its own, into nowhere; that it has read everything, its exit
 LIMIT = "adds up the lengths and hands over nothing else, whatever the case"
 
 
-def _command(path: Path, *options: str) -> Callable[[Task], list[str]]:
-    """Makes the command of a program for which the job has one case."""
-    return lambda task: [sys.executable, str(path), str(task.file), *options, *(["--verify"] if task.prove else [])]
+def _loop(kind: Kind, key: str, title: str, path: str, *options: str, **about: Any) -> Contestant:
+    """A program for which the job has one case."""
+
+    def command(task: Task) -> list[str]:
+        return python(path, task.file, *options, *task.verify)
+
+    return Contestant(key, title, kind, command, **({"cases": TOUCH} | about))
 
 
-def _cased(path: Path, *options: str) -> Callable[[Task], list[str]]:
-    """Makes the command of a program that knows several cases: which, and what it must be told for it."""
+def _cased(kind: Kind, key: str, title: str, path: str, *options: str, **about: Any) -> Contestant:
+    """A program that knows several cases: which, and what it must be told for it."""
 
     def command(task: Task) -> list[str]:
         told: tuple[str, ...] = CASE.get(task.case, ())
         if task.directory is not None:
             told = ("--into", str(task.directory / "records.parquet"), "--compression", COMPRESSION)
-        return [sys.executable, str(path), str(task.file), task.case, *told, *options]
+        return python(path, task.file, task.case, *told, *options)
 
-    return command
+    return Contestant(key, title, kind, command, **about)
 
 
 def _ours() -> list[Contestant]:
-    path = BENCH / "ours" / "records.py"
+    def loop(key: str, title: str, how: str, *packages: str) -> Contestant:
+        return _loop("shoal", key, title, "ours/records.py", how, packages=packages)
 
     def one(key: str, title: str, case: str, *packages: str) -> Contestant:
-        return Contestant(key, title, "shoal", _cased(path), cases=(case,), packages=packages)
-
-    def loop(key: str, title: str, how: str, *packages: str) -> Contestant:
-        return Contestant(key, title, "shoal", _command(path, how), cases=TOUCH, packages=packages)
+        return _cased("shoal", key, title, "ours/records.py", cases=(case,), packages=packages)
 
     return [
         loop("shoal", "shoal, for r in records", "tuples"),
@@ -110,93 +91,74 @@ def _ours() -> list[Contestant]:
 
 
 def _peers() -> list[Contestant]:
-    path = BENCH / "peers" / "numpy_records.py"
+    def numpy(how: str) -> list[Contestant]:
+        path, arrow = "peers/numpy_records.py", ("--rows", str(ROWS), *(["--dictionary"] if DICTIONARY else []))
+        plain: dict[str, Any] = {"cases": ("sum", "group"), "packages": ("numpy",)}
+        tables: dict[str, Any] = {"cases": ("filter", "convert"), "packages": ("numpy", "pyarrow")}
+        return [
+            _cased("peer", f"numpy-{how}", f"NumPy {how}", path, "--how", how, **plain),
+            _cased("peer", f"numpy-{how}-arrow", f"NumPy {how}, PyArrow", path, "--how", how, *arrow, **tables),
+        ]
 
-    def numpy(how: str, title: str) -> list[Contestant]:
-        plain = Contestant(
-            f"numpy-{how}",
-            f"NumPy {how}{title}",
-            "peer",
-            _cased(path, "--how", how),
-            cases=("sum", "group"),
-            packages=("numpy",),
-        )
-        arrow = Contestant(
-            f"numpy-{how}-arrow",
-            f"NumPy {how}, PyArrow",
-            "peer",
-            _cased(path, "--how", how, *(["--dictionary"] if DICTIONARY else []), "--rows", str(ROWS)),
-            cases=("filter", "convert"),
-            packages=("numpy", "pyarrow"),
-        )
-        return [plain, arrow]
+    def cat(task: Task) -> list[str]:
+        return ["sh", "-c", 'cat "$1" >/dev/null', "sh", str(task.file)]
 
+    study: dict[str, Any] = {"published": 0.53 / FULL, "python2": 0.53 / FULL, "cases": ("", *CASES[:-1])}
+    polars: dict[str, Any] = {"cases": ("group",), "packages": ("polars", "numpy"), "note": LOADED}
     return [
-        Contestant(
-            "cat",
-            "cat",
-            "peer",
-            lambda task: ["sh", "-c", 'cat "$1" >/dev/null', "sh", str(task.file)],
-            workers=1,
-            published=0.53 / FULL,
-            python2=0.53 / FULL,
-            programs=("cat",),
-            cases=("", "touch", "sum", "filter", "group"),
-            proves=False,
-            note=CAT,
-        ),
-        *numpy("memmap", ""),
-        *numpy("fromfile", ""),
-        Contestant(
-            "polars",
-            "Polars, in memory",
-            "peer",
-            _command(BENCH / "peers" / "polars_records.py", *CASE["group"]),
-            cases=("group",),
-            packages=("polars", "numpy"),
-            note=LOADED,
-        ),
+        Contestant("cat", "cat", "peer", cat, workers=1, programs=("cat",), proves=False, note=CAT, **study),
+        *numpy("memmap"),
+        *numpy("fromfile"),
+        _loop("peer", "polars", "Polars, in memory", "peers/polars_records.py", *CASE["group"], **polars),
     ]
+
+
+# Key, title, script and its options, the study's seconds with Python 2 and 3; * marks those that get a share only.
+STRATEGIES = (
+    ("naive", "open + read(16)", "read_16", 54.9, 32.1, "*"),
+    ("buffer-32k", "open + 32 KiB buffer", "read_16 --buffer 32768", 48.0, None, "*"),
+    ("io-open", "io.open + read(16)", "read_16", 42.7, 38.5, "*"),  # in Python 3 the same as `naive`
+    ("os-read-16", "os.read(16)", "os_read --piece 16", 113.4, 126.9, "*"),
+    ("os-read-1m", "os.read 1 MiB, not split", "os_read --piece 1048576", 1.4, None, ""),
+    ("os-read-1m-slices", "os.read 1 MiB + slices", "os_read --piece 1048576 --slices", 38.9, None, "*"),
+    ("whole-slices", "whole file + slices", "whole_slices", 73.0, 96.9, "*"),
+    ("readinto-16", "readinto 16 B", "readinto --piece 16 --buffered", 100.5, None, "*"),
+    ("readinto-16-unbuffered", "readinto 16 B unbuffered", "readinto --piece 16", 125.0, None, "*"),
+    ("readinto-8k", "readinto 8 KiB, not split", "readinto --piece 8192", 1.26, None, ""),
+    ("readinto-1m", "readinto 1 MiB, not split", "readinto --piece 1048576", 3.9, None, ""),
+    ("readinto-32k", "readinto 32 KiB, not split", "readinto --piece 32768", None, 0.6, ""),
+    ("bound-read", "a bound read(16)", "read_16 --bound", None, None, ""),
+    ("memory-map", "mmap + slices", "whole_slices --map", None, None, "*"),
+    ("struct-unpack", "struct.unpack each", "struct_unpack", None, None, "*"),
+    ("struct-iter-unpack", "struct.iter_unpack, 1 MiB", "struct_unpack --piece 1048576", None, None, ""),
+)
 
 
 def _strategies() -> list[Contestant]:
     found = []
-    for name in importlib.import_module("shoal_bench.strategies.records").ORDER:
-        path = BENCH / "strategies" / "records" / f"{name}.py"
-        title, part = TITLES[name]
-        about = script(path)
-        by_python = {version: seconds / FULL for version, seconds in about.published.items()}
-        found.append(
-            Contestant(
-                name.replace("_", "-"),
-                title,
-                "strategy",
-                _command(path),
-                share=SHARE if part else 1.0,
-                published=by_python.get(3),
-                python2=by_python.get(2),
-                packages=about.requires,
-                cases=TOUCH,
-                # It refuses a file that is larger than half of the memory.
-                may_fail=name == "whole_slices",
-                note=PART if part else "",
-            )
-        )
+    for key, title, words, python2, python3, part in STRATEGIES:
+        script, *options = words.split()
+        about: dict[str, Any] = {"share": SHARE, "note": PART} if part else {}
+        about |= {"python2": python2 and python2 / FULL, "published": python3 and python3 / FULL}
+        # It refuses a file that is larger than half of the memory.
+        about["may_fail"] = key == "whole-slices"
+        found.append(_loop("strategy", key, title, f"strategies/records/{script}.py", *options, **about))
     return found
 
 
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    limit = Contestant(
-        "limit",
-        f"bare loop, {CORES} threads",
-        "limit",
-        lambda task: [BARE_LOOPS, "records", str(task.file)],
-        proves=False,
-        note=LIMIT,
-        told=Told(),
-    )
-    return [*_ours(), limit, *_peers(), *_strategies()]
+
+    def bare(task: Task) -> list[str]:
+        return [BARE_LOOPS, "records", str(task.file)]
+
+    about: dict[str, Any] = {"programs": (LIMITS,), "told": WORKERS, "proves": False, "note": LIMIT}
+    return [
+        *_ours(),
+        Contestant("limit", f"bare loop, {CORES} threads", "limit", bare, **about),
+        *_peers(),
+        *_strategies(),
+    ]
 
 
 def check(settings: Settings) -> None:

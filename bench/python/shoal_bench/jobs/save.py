@@ -5,133 +5,100 @@ The study: "Save thousands of files" (SuperFastPython, 2023); its figures are fo
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.arena import Scale
-from shoal_bench.contestants import Contestant, Task, Told, script
+from shoal_bench.contestants import WORKERS, Contestant, Task, Told, python
+from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from shoal_bench.contestants import Kind
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
 COUNT = 1_000
 SIZE = None  # the study's function decides it: about 241 kB
-BENCH = Path(__file__).parent.parent
 STUDY = 5_000  # files of the study, for which it gives seconds
 SCALE = Scale(STUDY, "5,000 files", "The author's: 8 logical cores, another machine.")
-# Part of the files that is about a second's work, from what each does on two cores (files a second: 150 with one
-# interpreter, 300 with two processes). The one without a bound gets all: how many it opens is what it is about.
-SHARES = {
-    "sequential": 0.1,
-    "threads": 0.1,
-    "processes": 0.2,
-    "batches": 0.2,
-    "processes_threads": 0.2,
-    "event_loop": 0.1,
-    "event_loop_unbounded": 1.0,
-    "pipeline": 0.2,
-}
-TITLES = {
-    "sequential": "sequential",
-    "threads": "{} threads",
-    "processes": "process pool, a file each",
-    "batches": "process pool, a batch each",
-    "processes_threads": "processes x 10 threads",
-    "event_loop": "asyncio, aiofiles, 50 at once",
-    "event_loop_unbounded": "asyncio, aiofiles, no bound",
-    "pipeline": "processes make, threads save",
-}
-# Those that take a number of workers.
-TOLD = {
-    **dict.fromkeys(("threads", "processes", "batches", "event_loop"), Told()),
-    **dict.fromkeys(("processes_threads", "pipeline"), Told(inner="--threads")),
-}
-NOTES = {
-    "event_loop_unbounded": "as many files open as there are, with all contents in memory; the author's died of too "
-    "many open files",
-    "pipeline": "the author names it and leaves it open",
-}
+TABLES = "the tables are made from NumPy's arrays; the bytes are the same"
+BARE = "no checks, no journal, not resumable; the study's function takes most of its time"
+UNBOUNDED = "as many files open as there are, with all contents in memory; the author's died of too many open files"
 
 
-def _command(path: Path, *options: str) -> Callable[[Task], list[str]]:
-    return lambda task: [sys.executable, str(path), str(task.directory), str(task.count), *options]
+def _script(kind: Kind, key: str, title: str, path: str, *options: str, **about: Any) -> Contestant:
+    def command(task: Task) -> list[str]:
+        return python(path, task.directory, task.count, *options)
+
+    return Contestant(key, title, kind, command, **({"told": WORKERS} | about))
 
 
-def _ours() -> list[Contestant]:
-    """The rows of shoal, each with and without its default durability."""
-    found = []
-    tables = "the tables are made from NumPy's arrays; the bytes are the same"
-    for durability, suffix, words in (("none", "", ""), ("batch", "-batch", ", batch")):
-        for key, title, name, options, packages, note in (
-            ("shoal-generate", "shoal.generate", "generate", (), (), ""),
-            ("shoal-save-numpy", "shoal.save, NumPy", "save", (), ("numpy",), tables),
-            ("shoal-save-arrow", "shoal.save, Arrow", "save", ("--form", "arrow"), ("numpy", "pyarrow"), tables),
-        ):
-            command = _command(BENCH / "ours" / f"{name}.py", "--durability", durability, *options)
-            found.append(
-                Contestant(
-                    key + suffix,
-                    title + words,
-                    "shoal",
-                    command,
-                    packages=packages,
-                    told=Told(),
-                    durable="only" if suffix else "never",
-                    note=note,
-                )
-            )
-    return found
+def _ours(durability: str) -> list[Contestant]:
+    """The rows of shoal; those with its default durability, batch, run in durable contests alone."""
+
+    def one(key: str, what: str, script: str, *options: str, **about: Any) -> Contestant:
+        batch = durability == "batch"
+        title = f"{what}, durability {durability}"
+        about["durable"] = "only" if batch else "never"
+        key = f"{key}-batch" if batch else key
+        return _script("shoal", key, title, f"ours/{script}.py", "--durability", durability, *options, **about)
+
+    arrow = ("numpy", "pyarrow")
+    return [
+        one("shoal-generate", "shoal.generate", "generate"),
+        one("shoal-save-numpy", "shoal.save, NumPy", "save", packages=("numpy",), note=TABLES),
+        one("shoal-save-arrow", "shoal.save, Arrow", "save", "--form", "arrow", packages=arrow, note=TABLES),
+    ]
 
 
 def _strategies() -> list[Contestant]:
-    found = []
-    for name in importlib.import_module("shoal_bench.strategies.save").ORDER:
-        path = BENCH / "strategies" / "save" / f"{name}.py"
-        says = script(path)
-        for workers in [10, 100] if name == "threads" else [0]:
-            seconds = says.published.get(workers) if workers else next(iter(says.published.values()), None)
-            found.append(
-                Contestant(
-                    f"{name}-{workers}" if workers else name.replace("_", "-"),
-                    TITLES[name].format(workers),
-                    "strategy",
-                    _command(path, *(["--workers", str(workers)] if workers else [])),
-                    share=SHARES[name],
-                    published=seconds / STUDY if seconds else None,
-                    packages=says.requires,
-                    told=TOLD.get(name),
-                    may_fail=name == "event_loop_unbounded",
-                    note=NOTES.get(name, ""),
-                )
-            )
-    return found
+    def one(
+        key: str, title: str, script: str, share: float, seconds: float = 0, *options: str, **about: Any
+    ) -> Contestant:
+        published = seconds / STUDY if seconds else None
+        path = f"strategies/save/{script}.py"
+        return _script("strategy", key, title, path, *options, share=share, published=published, **about)
+
+    # share: about a second's work, from what each does on two cores (files a second: 150 with one interpreter, 300 with
+    # two processes). The one without a bound gets all: how many it opens is what it is about. Then the study's seconds.
+    aiofiles: dict[str, Any] = {"packages": ("aiofiles",)}
+    inner: dict[str, Any] = {"told": Told(inner="--threads")}
+    free: dict[str, Any] = {"may_fail": True, "note": UNBOUNDED, "told": None}
+    named = "the author names it and leaves it open"
+    return [
+        one("sequential", "sequential", "sequential", 0.1, 63.4, told=None),
+        one("threads-10", "10 threads", "threads", 0.1, 0, "--workers", "10"),
+        one("threads-100", "100 threads", "threads", 0.1, 64.6, "--workers", "100"),
+        one("processes", "process pool, a file each", "processes", 0.2, 21.43),
+        one("batches", "process pool, a batch each", "batches", 0.2, 20.86),
+        one("processes-threads", "processes x 10 threads", "processes_threads", 0.2, 20.56, **inner),
+        one("event-loop", "asyncio, aiofiles, 50 at once", "event_loop", 0.1, 62.36, **aiofiles),
+        one(
+            "event-loop-unbounded",
+            "asyncio, aiofiles, no bound",
+            "event_loop",
+            1.0,
+            0,
+            "--workers",
+            "0",
+            **aiofiles,
+            **free,
+        ),
+        one("pipeline", "processes make, threads save", "pipeline", 0.2, **inner, note=named),
+    ]
 
 
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    return [
-        *_ours(),
-        Contestant(
-            "limit",
-            "bare probe: fork, make, write",
-            "limit",
-            _command(BENCH / "limits" / "save.py"),
-            workers=len(os.sched_getaffinity(0)),
-            told=Told(),
-            note="no checks, no journal, not resumable; the study's function takes most of its time",
-        ),
-        *_strategies(),
-    ]
+    title, workers = "bare probe: fork, make, write", len(os.sched_getaffinity(0))
+    limit = _script("limit", "limit", title, "limits/save.py", workers=workers, note=BARE)
+    return [*_ours("none"), *_ours("batch"), limit, *_strategies()]
 
 
 def check(settings: Settings) -> None:

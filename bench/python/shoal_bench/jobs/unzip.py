@@ -5,30 +5,28 @@ The study: a memo of KZKY (2013); its figures are for 182 archives of 2.32 GB fr
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError, RunError
 from shoal_bench import cold, corpus, verify
-from shoal_bench.arena import Scale
-from shoal_bench.contestants import BARE_LOOPS, Contestant, Task, Told, script
+from shoal_bench.contestants import BARE_LOOPS, BENCH, BOTH, LIMITS, WORKERS, Contestant, Task, Told, python
+from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from shoal_bench.contestants import Command, Kind
     from shoal_bench.corpus import Corpus
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
 COUNT = 7_500
 SIZE = None  # the files of this machine decide it
-BENCH = Path(__file__).parent.parent
 CORES = len(os.sched_getaffinity(0))
 # Bytes from which on a file is cut to nothing when it has been compared: nine tenths of all bytes are in a tenth of the
 # files, and where each freed block is discarded at once, a file takes a millisecond.
@@ -36,45 +34,52 @@ CUT = 32 << 10
 LARGEST = 2_000_000_000  # bytes of an entry
 STUDY = 2.32e9  # bytes of the study's archives
 AUTHOR = "The author's: 182 archives of 2.32 GB from a cold cache, in 2013, on another machine, read only."
-BOTH: tuple[str, ...] = ("files", "null")
-TITLES = {
-    "serial": "Python, serial",
-    "queue_threads": "Python, queue + {} threads",
-    "threads": "Python, thread pool of {}",
-    "processes": "Python, process pool of {}",
-}
-WORKERS = {"serial": (0,), "queue_threads": (3,), "threads": (2, 4, 8), "processes": (2, 4)}
-RUBY = {1: 46.1, 3: 54.5}  # threads, and the study's seconds
 CODE = "that it has read everything, its exit code alone says"
-LIMIT = "no check of names, headers and sizes, no journal; entries over 64 MiB are one zlib-rs stream each"
+BARE = "no check of names, headers and sizes, no journal; entries over 64 MiB are one zlib-rs stream each"
+GIANT = "the largest archive alone: compare its time, which is shown as if it had unpacked all"
 
 
-def _into(task: Task) -> list[str]:
-    return ["--into", str(task.directory)] if task.directory else []
+def _script(kind: Kind, key: str, title: str, path: str, *options: str, **about: Any) -> Contestant:
+    """A Python program: where the archives are, where they go, and what else it is told."""
 
+    def command(task: Task) -> list[str]:
+        return python(path, task.archives, *task.into, *options)
 
-def _script(path: Path, *options: str) -> Callable[[Task], list[str]]:
-    """Makes the command of a Python program: where the archives are, where they go, and what else it is told."""
-    return lambda task: [sys.executable, str(path), str(task.archives), *_into(task), *options]
+    given: dict[str, Any] = {"into": BOTH, "told": WORKERS} | about
+    return Contestant(key, title, kind, command, **given)
 
 
 def _ours() -> list[Contestant]:
-    def one(key: str, title: str, *options: str, **about: object) -> Contestant:
-        command = _script(BENCH / "ours" / "unzip.py", *options)
-        found: dict[str, object] = {"into": BOTH, "durable": "never", "told": Told()} | about
-        return Contestant(key, title, "shoal", command, **found)  # type: ignore[arg-type]
+    def one(key: str, title: str, *options: str, **about: Any) -> Contestant:
+        return _script("shoal", key, title, "ours/unzip.py", *options, **({"durable": "never"} | about))
 
-    giant = "the largest archive alone: compare its time, which is shown as if it had unpacked all"
+    batch: dict[str, Any] = {"into": ("files",), "durable": "only"}
+    handed: dict[str, Any] = {"into": ("null",), "note": "hands every entry to a Python loop"}
     return [
-        one("shoal", "shoal unzip"),
-        one("shoal-batch", "shoal unzip, batch", "--durability", "batch", into=("files",), durable="only"),
-        one("shoal-1", "shoal unzip, 1 worker", "--workers", "1", workers=1),
-        one("shoal-read", "shoal.read", "--read", into=("null",), note="hands every entry to a Python loop"),
-        one("shoal-giant", "shoal unzip, giant alone", cases=("skewed",), note=giant),
+        one("shoal", "shoal unzip, durability none"),
+        one("shoal-batch", "shoal unzip, durability batch", "--durability", "batch", **batch),
+        one("shoal-1", "shoal unzip, 1 worker, durability none", "--workers", "1", workers=1),
+        one("shoal-read", "shoal.read", "--read", **handed),
+        one("shoal-giant", "shoal unzip, giant alone, durability none", cases=("skewed",), note=GIANT),
     ]
 
 
-def _each(check: str, extract: str) -> Callable[[Task], list[str]]:
+def _limits() -> list[Contestant]:
+    def bare(task: Task) -> list[str]:
+        return [BARE_LOOPS, "unzip", str(task.archives), *task.into]
+
+    def disk(task: Task) -> list[str]:
+        return python("limits/disk.py", task.directory, task.size)
+
+    about: dict[str, Any] = {"into": BOTH, "told": WORKERS, "programs": (LIMITS,), "note": BARE}
+    row: dict[str, Any] = {"workers": 1, "note": "nothing is unpacked: what the disk takes in a row"}
+    return [
+        Contestant("limit", f"bare loop: libdeflate, {CORES} threads", "limit", bare, **about),
+        Contestant("limit-disk", "one file of as many bytes", "limit", disk, durable="only", **row),
+    ]
+
+
+def _each(check: str, extract: str) -> Command:
     """Makes a command that calls a program for one archive after the other: $archive, and $into where it goes."""
 
     def command(task: Task) -> list[str]:
@@ -92,87 +97,58 @@ def _xargs(task: Task) -> list[str]:
     return ["sh", "-c", line, "sh", str(task.archives), str(task.directory or "")]
 
 
-def _ruby(threads: int) -> Callable[[Task], list[str]]:
-    def command(task: Task) -> list[str]:
-        where = [str(task.directory)] if task.directory else []
-        return ["ruby", str(BENCH / "peers" / "unzip.rb"), str(task.archives), str(threads), *where]
-
-    return command
-
-
 def _peers() -> list[Contestant]:
-    def peer(key: str, title: str, command: Callable[[Task], list[str]], program: str, workers: int) -> Contestant:
-        return Contestant(
-            key, title, "peer", command, programs=(program,), workers=workers, into=BOTH, proves=False, note=CODE
-        )
+    def peer(key: str, title: str, command: Command, program: str, workers: int) -> Contestant:
+        about: dict[str, Any] = {
+            "programs": (program,),
+            "workers": workers,
+            "into": BOTH,
+            "proves": False,
+            "note": CODE,
+        }
+        return Contestant(key, title, "peer", command, **about)
 
     # 7-Zip unpacks one entry at a time, whatever the number of cores: no format but its own is unpacked by several.
     seven = _each('7z t -bso0 -bsp0 "$archive"', '7z x -y -bso0 -bsp0 "-o$into" "$archive"')
     bsdtar = _each('bsdtar -xOf "$archive" >/dev/null', 'bsdtar -xf "$archive" -C "$into"')
     ripunzip = _each("false", 'ripunzip -q unzip-file -d "$into" "$archive"')
-    isal = BENCH / "peers" / "isal_processes.py"
     return [
         peer("unzip", "unzip", _each('unzip -tqq "$archive"', 'unzip -oqq "$archive" -d "$into"'), "unzip", 1),
         peer("xargs-unzip", f"xargs -P{CORES} unzip", _xargs, "unzip", CORES),
         peer("7z", "7z", seven, "7z", 1),
         peer("bsdtar", "bsdtar", bsdtar, "bsdtar", 1),
         Contestant("ripunzip", "ripunzip", "peer", ripunzip, programs=("ripunzip",), proves=False),
-        Contestant("isal", "python-isal, processes", "peer", _script(isal), packages=("isal",), into=BOTH, told=Told()),
+        _script("peer", "isal", "python-isal, processes", "peers/isal_processes.py", packages=("isal",)),
     ]
 
 
 def _strategies() -> list[Contestant]:
-    found = [
-        Contestant(
-            f"{name.replace('_', '-')}-{workers}" if workers else name,
-            TITLES[name].format(workers),
-            "strategy",
-            _script(path, *(["--workers", str(workers)] if workers else [])),
-            published=script(path).published.get(workers or 1),
-            packages=script(path).requires,
-            into=BOTH,
-            told=Told() if name != "serial" else None,
-        )
-        for name in importlib.import_module("shoal_bench.strategies.unzip").ORDER
-        for path in [BENCH / "strategies" / "unzip" / f"{name}.py"]
-        for workers in WORKERS[name]
+    def one(key: str, title: str, script: str, workers: int, seconds: float | None = None) -> Contestant:
+        path, told = f"strategies/unzip/{script}.py", WORKERS if workers else None
+        options = ["--workers", str(workers)] if workers else []
+        return _script("strategy", key, title, path, *options, published=seconds, told=told)
+
+    def ruby(key: str, title: str, threads: int, seconds: float) -> Contestant:
+        def command(task: Task) -> list[str]:
+            where = [str(task.directory)] if task.directory else []
+            return ["ruby", str(BENCH / "peers" / "unzip.rb"), str(task.archives), str(threads), *where]
+
+        told = Told(place=3)
+        return Contestant(key, title, "strategy", command, published=seconds, programs=("ruby",), into=BOTH, told=told)
+
+    return [
+        one("serial", "Python, serial", "serial", 0, 57.6),
+        one("queue-threads-3", "Python, queue + 3 threads", "queue_threads", 3, 60.7),
+        *(one(f"threads-{n}", f"Python, thread pool of {n}", "threads", n) for n in (2, 4, 8)),
+        *(one(f"processes-{n}", f"Python, process pool of {n}", "processes", n) for n in (2, 4)),
+        ruby("ruby-serial", "Ruby, serial", 1, 46.1),
+        ruby("ruby-queue", "Ruby, queue + 3 threads", 3, 54.5),
     ]
-    for threads, seconds in RUBY.items():
-        key, title = (
-            ("ruby-serial", "Ruby, serial") if threads == 1 else ("ruby-queue", f"Ruby, queue + {threads} threads")
-        )
-        command, told = _ruby(threads), Told(place=3)
-        found.append(
-            Contestant(key, title, "strategy", command, published=seconds, programs=("ruby",), into=BOTH, told=told)
-        )
-    return found
 
 
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    return [
-        *_ours(),
-        Contestant(
-            "limit",
-            f"bare loop: libdeflate, {CORES} threads",
-            "limit",
-            lambda task: [BARE_LOOPS, "unzip", str(task.archives), *_into(task)],
-            into=BOTH,
-            told=Told(),
-            note=LIMIT,
-        ),
-        Contestant(
-            "limit-disk",
-            "one file of as many bytes",
-            "limit",
-            lambda task: [sys.executable, str(BENCH / "limits" / "disk.py"), str(task.directory), str(task.size)],
-            workers=1,
-            durable="only",
-            note="nothing is unpacked: what the disk takes in a row",
-        ),
-        *_peers(),
-        *_strategies(),
-    ]
+    return [*_ours(), *_limits(), *_peers(), *_strategies()]
 
 
 def check(settings: Settings) -> None:

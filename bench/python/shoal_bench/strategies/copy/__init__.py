@@ -3,5 +3,3 @@
 They are those of "Downloading a Billion Files in Python" (PyCon 2019). Each is a script that needs nothing of shoal and
 can be copied into another program; `python FILE --help` tells how it is run.
 """
-
-ORDER: tuple[str, ...] = ("synchronous", "session", "threads", "processes", "event_loop", "combo")

@@ -21,10 +21,6 @@ import aiohttp  # type: ignore[import-not-found,unused-ignore]
 import requests  # type: ignore[import-untyped,unused-ignore]
 import uvloop  # type: ignore[import-not-found,unused-ignore]
 
-NAME = "processes with event loops"
-PUBLISHED: dict[int, float] = {16: 0.0000303}
-REQUIRES: tuple[str, ...] = ("aiohttp", "requests", "uvloop")
-DEFAULT_WORKERS = os.cpu_count() or 1
 REQUESTS = 100  # at a time, in each process
 
 Page = tuple[int, list[str]] | None  # the index of the first name and the names; None ends a process
@@ -128,12 +124,12 @@ def run(url: str, directory: Path, limit: int | None, layout: str, workers: int,
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
     parser.add_argument("--layout", choices=("names", "partition"), default="names")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--requests", type=int, choices=range(1, 1001), default=REQUESTS, metavar="N", help="in each")
     given = parser.parse_args()
     began = time.perf_counter()

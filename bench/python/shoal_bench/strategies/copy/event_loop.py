@@ -17,11 +17,6 @@ from urllib.parse import quote
 import aiohttp  # type: ignore[import-not-found,unused-ignore]
 import uvloop  # type: ignore[import-not-found,unused-ignore]
 
-NAME = "event loop"
-PUBLISHED: dict[int, float] = {100: 0.00056}
-REQUIRES: tuple[str, ...] = ("aiohttp", "uvloop")
-DEFAULT_WORKERS = 100
-
 
 async def get(session: aiohttp.ClientSession, url: str) -> bytes:
     """Sends one request, over a connection that is kept for the next."""
@@ -95,12 +90,12 @@ def run(url: str, directory: Path, limit: int | None, layout: str, workers: int)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
     parser.add_argument("--layout", choices=("names", "partition"), default="names")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=100, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)

@@ -17,11 +17,6 @@ from urllib.parse import quote
 
 import requests  # type: ignore[import-untyped,unused-ignore]
 
-NAME = "threads"
-PUBLISHED: dict[int, float] = {10: 0.0036, 100: 0.0042}
-REQUIRES: tuple[str, ...] = ("requests",)
-DEFAULT_WORKERS = 10
-
 
 def get(session: requests.Session, url: str) -> requests.Response:
     """Sends one request, over a connection that is kept for the next."""
@@ -106,12 +101,12 @@ def run(url: str, directory: Path, limit: int | None, layout: str, workers: int)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
     parser.add_argument("--layout", choices=("names", "partition"), default="names")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=10, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)

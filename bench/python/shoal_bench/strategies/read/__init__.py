@@ -5,5 +5,3 @@ Where they end is a loop in the calling program that gets every name and content
 in Java). Each is a script that needs nothing of shoal and can be copied into another program; `python FILE --help`
 tells how it is run.
 """
-
-ORDER: tuple[str, ...] = ("sequential", "threads", "chunks", "processes", "processes_returning")

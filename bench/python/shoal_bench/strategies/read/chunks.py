@@ -16,10 +16,6 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-NAME = "chunks for threads"
-PUBLISHED: dict[int, float] = {}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = os.cpu_count() or 1
 CHUNK = 50  # files of one task
 
 
@@ -64,9 +60,9 @@ def read(directory: str, workers: int) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--verify", action="store_true", help="print a proof of names and contents too; it takes time")
     given = parser.parse_args()
     began = time.perf_counter()

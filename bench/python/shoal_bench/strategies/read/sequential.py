@@ -12,11 +12,6 @@ import time
 import zlib
 from collections.abc import Iterator
 
-NAME = "sequential"
-PUBLISHED: dict[int, float] = {}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 1
-
 
 def files(directory: str) -> Iterator[str]:
     """Yields the path of every file below a directory; follows no link."""
@@ -46,9 +41,9 @@ def read(directory: str) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory")
-    parser.add_argument("--workers", type=int, choices=(1,), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=(1,), default=1)
     parser.add_argument("--verify", action="store_true", help="print a proof of names and contents too; it takes time")
     given = parser.parse_args()
     began = time.perf_counter()

@@ -15,10 +15,6 @@ import time
 import zlib
 from collections.abc import Iterator
 
-NAME = "threads"
-PUBLISHED: dict[int, float] = {}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 8
 WAITING = 100  # contents that may wait for the caller
 
 
@@ -74,9 +70,9 @@ def read(directory: str, workers: int) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=8, metavar="N")
     parser.add_argument("--verify", action="store_true", help="print a proof of names and contents too; it takes time")
     given = parser.parse_args()
     began = time.perf_counter()

@@ -3,14 +3,3 @@
 They are those of "Save thousands of files" (SuperFastPython, 2023), and the one it leaves open. Each is a script
 that needs nothing of shoal and can be copied into another program; `python FILE --help` tells how it is run.
 """
-
-ORDER: tuple[str, ...] = (
-    "sequential",
-    "threads",
-    "processes",
-    "batches",
-    "processes_threads",
-    "event_loop",
-    "event_loop_unbounded",
-    "pipeline",
-)

@@ -16,10 +16,6 @@ import time
 from multiprocessing.pool import AsyncResult
 from pathlib import Path
 
-NAME = "pipeline"
-PUBLISHED: dict[int, float] = {}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = os.cpu_count() or 1
 THREADS = 4  # that write
 WAITING = 64  # files that may be on the way or made and not yet taken by a thread; about 16 MB
 
@@ -69,11 +65,11 @@ def run(directory: Path, count: int, workers: int, threads: int, waiting: int) -
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
     parser.add_argument(
-        "--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N", help="processes"
+        "--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N", help="processes"
     )
     parser.add_argument("--threads", type=int, choices=range(1, 1001), default=THREADS, metavar="N", help="that write")
     parser.add_argument("--waiting", type=int, choices=range(1, 1001), default=WAITING, metavar="N")

@@ -15,11 +15,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-NAME = "processes"
-PUBLISHED: dict[int, float] = {8: 21.43}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = os.cpu_count() or 1
-
 
 def make(number: int) -> str:
     """Returns the content of a file: 5,000 lines of 10 whole numbers each."""
@@ -40,10 +35,10 @@ def run(directory: Path, count: int, workers: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.count, given.workers)

@@ -15,10 +15,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-NAME = "processes with threads"
-PUBLISHED: dict[int, float] = {8: 20.56}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = os.cpu_count() or 1
 THREADS = 10  # that write, in each process
 
 
@@ -49,11 +45,11 @@ def run(directory: Path, count: int, workers: int, threads: int) -> tuple[int, i
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
     parser.add_argument(
-        "--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N", help="processes"
+        "--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N", help="processes"
     )
     parser.add_argument("--threads", type=int, choices=range(1, 1001), default=THREADS, metavar="N", help="in each")
     given = parser.parse_args()

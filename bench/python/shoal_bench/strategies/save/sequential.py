@@ -11,11 +11,6 @@ import json
 import time
 from pathlib import Path
 
-NAME = "sequential"
-PUBLISHED: dict[int, float] = {1: 63.4}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 1
-
 
 def make(number: int) -> str:
     """Returns the content of a file: 5,000 lines of 10 whole numbers each."""
@@ -35,10 +30,10 @@ def run(directory: Path, count: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
-    parser.add_argument("--workers", type=int, choices=(1,), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=(1,), default=1)
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.count)

@@ -13,11 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-NAME = "threads"
-PUBLISHED: dict[int, float] = {100: 64.6}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 100
-
 
 def make(number: int) -> str:
     """Returns the content of a file: 5,000 lines of 10 whole numbers each."""
@@ -38,10 +33,10 @@ def run(directory: Path, count: int, workers: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=100, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.count, given.workers)

@@ -5,5 +5,3 @@ the others are what it leaves open. Each reads every entry, which checks it, or 
 is a script that needs nothing of shoal and can be copied into another program; `python FILE --help` tells how it is
 run. None takes archives from strangers: they have no limits, and write what the archives say.
 """
-
-ORDER: tuple[str, ...] = ("serial", "queue_threads", "threads", "processes")

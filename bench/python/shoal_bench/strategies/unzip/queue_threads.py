@@ -14,10 +14,6 @@ import time
 import zipfile
 from pathlib import Path
 
-NAME = "queue and threads"
-PUBLISHED: dict[int, float] = {3: 60.7}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 3
 PIECE = 1 << 20  # bytes that are unpacked at once
 
 
@@ -66,10 +62,10 @@ def run(directory: Path, into: Path | None, workers: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where the archives are")
     parser.add_argument("--into", type=Path, help="extract below this directory; without it, read only")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=3, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.into, given.workers)

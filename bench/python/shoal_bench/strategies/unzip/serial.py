@@ -11,10 +11,6 @@ import time
 import zipfile
 from pathlib import Path
 
-NAME = "serial"
-PUBLISHED: dict[int, float] = {1: 57.6}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 1
 PIECE = 1 << 20  # bytes that are unpacked at once
 
 
@@ -42,10 +38,10 @@ def run(directory: Path, into: Path | None) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where the archives are")
     parser.add_argument("--into", type=Path, help="extract below this directory; without it, read only")
-    parser.add_argument("--workers", type=int, choices=(1,), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=(1,), default=1)
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.into)

@@ -13,10 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-NAME = "thread pool"
-PUBLISHED: dict[int, float] = {}
-REQUIRES: tuple[str, ...] = ()
-DEFAULT_WORKERS = 4
 PIECE = 1 << 20  # bytes that are unpacked at once
 
 
@@ -45,10 +41,10 @@ def run(directory: Path, into: Path | None, workers: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=NAME)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where the archives are")
     parser.add_argument("--into", type=Path, help="extract below this directory; without it, read only")
-    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=DEFAULT_WORKERS, metavar="N")
+    parser.add_argument("--workers", type=int, choices=range(1, 1001), default=4, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
     objects, size = run(given.directory, given.into, given.workers)

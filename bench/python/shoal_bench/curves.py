@@ -1,4 +1,4 @@
-"""Points and curves: rows of one program at several numbers of workers. Not here: measuring them, drawing them.
+"""Points and curves: rows of one program at several numbers of workers. Not here: measuring (`scans.py`).
 
 A row of a sweep has a key such as `threads@8`, or `combo@2x10` for two processes with ten threads each.
 """
@@ -125,30 +125,20 @@ class Curve:
 
     def as_json(self) -> dict[str, Any]:
         """Returns it for a plot: everything of a point in one place."""
-        best = self.best
-        return {
-            "family": self.key,
-            "title": self.title,
-            "kind": self.kind,
-            "size": self.results.settings["size"],
-            "count": self.results.settings["count"],
-            "best": str(best.point) if best.row.trials and best.point is not None else None,
-            "points": [
-                {
-                    "point": None if spot.point is None else str(spot.point),
-                    "workers": None if spot.point is None else spot.point.workers,
-                    "threads": None if spot.point is None else spot.point.threads,
-                    "row": spot.row.key,
-                    "rate": spot.row.rate,
-                    "rates": [trial.rate for trial in spot.row.trials],
-                    "spread": spot.row.spread,
-                    "ratio": self.ratio(spot),
-                    "failed": spot.row.failed,
-                    "missing": spot.row.missing,
-                }
-                for spot in self.spots
-            ],
-        }
+        best, settings = self.best, self.results.settings
+        found: dict[str, Any] = {"family": self.key, "title": self.title, "kind": self.kind}
+        found |= {"size": settings["size"], "count": settings["count"]}
+        found["best"] = str(best.point) if best.row.trials and best.point is not None else None
+        return found | {"points": [self._point(spot) for spot in self.spots]}
+
+    def _point(self, spot: Spot) -> dict[str, Any]:
+        row, point = spot.row, spot.point
+        found: dict[str, Any] = dict.fromkeys(("point", "workers", "threads"))
+        if point is not None:
+            found = {"point": str(point), "workers": point.workers, "threads": point.threads}
+        found |= {"row": row.key, "rate": row.rate, "rates": [trial.rate for trial in row.trials]}
+        found |= {"spread": row.spread, "ratio": self.ratio(spot)}
+        return found | {"failed": row.failed, "missing": row.missing}
 
 
 def every(results: Results) -> list[Curve]:

@@ -1,22 +1,26 @@
-"""How much the runs of a contest may write: there are many, and nothing is deleted before the last one ends.
+"""How many objects each contestant gets: what the disk has room for, and the sizes of the studies.
 
-Not here: what each contestant gets of the sizes of the studies (`full.py`).
+Nothing is deleted before the last run of a contest ends, so all runs share the disk. With `--full` each contestant gets
+about a second's worth of the study's objects: the round that does not count measures a tenth of what that is on two
+cores. Not here: how many objects are made for a job (`jobs/`), whose turn it is (`contest.py`).
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal import ConfigError, RunError
+from shoal_bench import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shoal_bench.contestants import Contestant
+    from shoal_bench.contestants import Arena, Contestant
+    from shoal_bench.results import Trial
     from shoal_bench.settings import Settings
 
 PART = 0.5  # of what is free on the disk, of its bytes and its inodes, and of the memory
@@ -25,6 +29,9 @@ USUAL = 10_000_000_000  # bytes of all runs, unless a count is given
 USUAL_FILES = 3_000_000  # the same for files: to delete as many takes minutes
 LEAST = 20  # objects: with fewer there is no contest
 OWN = {"save": 250_000, "unzip": BLOCK}  # bytes that an object leaves, where the job decides it (unzip cuts large ones)
+SECOND = 1.0  # of work for each run
+PILOT = 0.1  # part of a job's usual count that the first, uncounted run gets
+SMALL = 100_000  # bytes: up to these the study of reading has 20 trials
 
 
 @dataclass(frozen=True)
@@ -103,3 +110,78 @@ def fitting(settings: Settings, contestants: Iterable[Contestant], *, counted: b
         return settings.count
     usual = Room(USUAL, USUAL_FILES).objects(size, times)
     return min(settings.count, most, max(LEAST, usual))
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study worked on.
+
+    Attributes:
+        count: Objects.
+        sizes: Bytes of each, a contest for each size; none: as the job has it.
+        fitted: Each contestant gets a second's worth; else all get everything.
+    """
+
+    count: int
+    sizes: tuple[int, ...] = ()
+    fitted: bool = True
+
+
+# A billion of 100 bytes; 5,000 files; 500 files of each size; of the 182 archives of 12.7 MB, 12 (15,000 entries): more
+# than anybody unpacks in a second. Of records, the study's own file: slow contestants get a part of it anyhow.
+STUDIES = {
+    "copy": Study(1_000_000_000),
+    "save": Study(5_000),
+    "read": Study(500, (10_000, 1_000_000, 3_600_000), fitted=False),
+    "unzip": Study(15_000),
+    "records": Study(93_368_320, fitted=False),
+}
+
+
+def study(job: str) -> Study:
+    """Returns what the study of a job worked on.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if job not in STUDIES:
+        raise ConfigError(f"the job {job} has no --full", hint=f"there are {', '.join(STUDIES)}")
+    return STUDIES[job]
+
+
+def trials(job: str, size: int | None) -> int:
+    """Returns how many trials a contest has where nobody says: the study of reading has 20 for small files."""
+    return 20 if job == "read" and size is not None and size <= SMALL else 3
+
+
+def budget(place: Path, runs: int) -> Room:
+    """Returns what each of so many runs may take of the disk: nothing is deleted before the end."""
+    room = free_at(place)
+    return Room(room.size / runs, room.files / runs)
+
+
+def in_memory(count: int, size: int) -> int:
+    """Returns how many of these objects the page cache can hold: what is read must be there."""
+    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(count, int(memory * PART / size)))
+
+
+def pilot(one: Contestant, job: str, arena: Arena, room: Room) -> Contestant:
+    """Returns a contestant for the first, uncounted run."""
+    if not study(job).fitted:
+        return one
+    count = jobs.named(job).COUNT * one.share * PILOT
+    # What fails as the study's did, does so because of how much it is given: it gets all that there is room for.
+    return _with(one, arena.count if one.may_fail else count, arena, room)
+
+
+def fitted(one: Contestant, trial: Trial, job: str, arena: Arena, room: Room) -> Contestant:
+    """Returns a contestant with a second's worth of objects, by what it did in the first run."""
+    if not study(job).fitted or one.may_fail:
+        return one
+    return _with(one, trial.rate * SECOND, arena, room)
+
+
+def _with(one: Contestant, count: float, arena: Arena, room: Room) -> Contestant:
+    objects = max(1, min(round(count), arena.count, room.enough(arena.size)))
+    return replace(one, share=objects / arena.count, null_times=1)
