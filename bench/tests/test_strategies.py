@@ -48,7 +48,7 @@ def start(one: Contestant, *arguments: str | Path) -> subprocess.CompletedProces
     """Runs the script of a row with arguments of the test, and the row's own options."""
     if one.missing():
         pytest.skip(str(one.missing()))
-    own = [word for word in ("--session",) if word in command_of(one)]
+    own = [word for word in ("--session", "--batch=0") if word in command_of(one)]
     command = [sys.executable, script_of(one), *arguments, *own]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
