@@ -296,20 +296,26 @@ print(json.dumps(found))
     ]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of contests, where the archives of the first stay for the others."""
+    return tmp_path_factory.mktemp("kept")
+
+
 @pytest.mark.parametrize("what", HARMS)
-def test_a_wrong_extraction_is_caught(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_extraction_is_caught(what: str, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     everyone = [Contestant(name, name, "peer", harmful(harm)) for name, harm in (("bad", HARMS[what]), ("good", ""))]
     monkeypatch.setattr(UNZIP, "contestants", lambda: everyone)
-    results = shoal_bench.run("unzip", count=20, trials=1, directory=tmp_path)
+    results = shoal_bench.run("unzip", count=20, trials=1, directory=kept)
     assert results.failed == ["bad"]
     assert "it did not do the job" in (results.row("bad").failed or "")
 
 
-def test_a_wrong_count_is_caught_where_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_count_is_caught_where_nothing_is_written(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "import json; print(json.dumps({'objects': 20, 'bytes': 1, 'seconds': 0.1}))"
     liar = Contestant("liar", "liar", "peer", lambda _: [sys.executable, "-c", script], into=("null",))
     monkeypatch.setattr(UNZIP, "contestants", lambda: [liar])
-    results = shoal_bench.run("unzip", count=20, trials=1, into="null", directory=tmp_path)
+    results = shoal_bench.run("unzip", count=20, trials=1, into="null", directory=kept)
     assert "1 bytes of" in (results.row("liar").failed or "")
 
 
