@@ -29,7 +29,7 @@ test: .venv/.built .venv/.bench
 
 ## make test-bench   the tests of the lab
 test-bench: .venv/.built .venv/.bench .venv/.tools
-	cd bench && ../.venv/bin/pytest
+	cd bench && ../.venv/bin/pytest -n 2
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
 test-faults: .venv/.built .venv/.bench .venv/.tools

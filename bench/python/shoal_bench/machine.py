@@ -23,7 +23,7 @@ def describe(directory: Path) -> dict[str, str]:
         "file system": _file_system(directory),
         "python": platform.python_version(),
         "shoal": shoal.__version__,
-        "build": getattr(shoal, "BUILD_PROFILE", "release"),
+        "build": shoal.BUILD_PROFILE,
     }
 
 
