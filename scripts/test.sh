@@ -8,4 +8,6 @@ trap 'kill "$tools" 2>/dev/null || true' EXIT
 scripts/test_rust.sh
 wait "$tools"
 trap - EXIT
-.venv/bin/pytest
+# Most tests wait more than they compute, so there are more workers than cores; those that measure time come after them, alone.
+.venv/bin/pytest -n 4 --dist worksteal -m 'not slow and not timing'
+.venv/bin/pytest -m 'timing and not slow'
