@@ -1,4 +1,4 @@
-"""Sweeps of the lab: which points, which programs, what the curves say; and the sizes of the studies."""
+"""Scans of the lab: which points, which programs, what the curves say; and the sizes of the studies."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("job", FAMILIES)
-def test_every_program_that_takes_workers_is_in_a_sweep_once(job: str) -> None:
+def test_every_program_that_takes_workers_is_in_a_scan_once(job: str) -> None:
     keys = [family.key for family in scans.families_of(settings(job), curves.points("1..4"))]
     assert set(keys) >= FAMILIES[job]
     assert len(set(keys)) == len(keys)
@@ -133,7 +133,7 @@ def test_only_names_a_program_with_its_number_or_without() -> None:
         scans.families_of(settings("read", only=("treads",)), points)
 
 
-def test_a_sweep_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_path: Path) -> None:
+def test_a_scan_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_path: Path) -> None:
     done = lab.run(
         *("bench", "read", "--workers", "1..2", "--sizes", "1KB,64KiB", "--only", "threads,shoal", "--count", "40"),
         *("--trials", "1", "--dir", tmp_path / "there", "--json", tmp_path / "sweep.json"),

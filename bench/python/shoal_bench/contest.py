@@ -1,4 +1,4 @@
-"""Runs the contestants of a job in turn and has each checked. Not here: who they are and what they do (`jobs/`).
+"""Runs the contestants of a job in turn and has each checked. Not here: the contestants (`jobs/`).
 
 The traps it avoids, each of which has spoilt a published table: one contestant after the other instead of in turn
 (the machine changes), a directory used twice or made after a deletion (ext4 skips freed inodes for minutes),
@@ -67,7 +67,7 @@ def run(
     Args:
         settings: What to run.
         progress: Called with a line of text before each run.
-        contestants: Who takes part; by default all that settings name.
+        contestants: The contestants; by default all that settings name.
         within: Seconds in which it should end: rounds that count are left out, but one, if there is no time for them.
         remove: Without it, what was written is left as it lies, for the caller to remove.
 
@@ -124,7 +124,7 @@ def _rounds(
     progress: Callable[[str], object],
     until: float | None,
 ) -> int:
-    """Lets them take turns; who fails or is wrong once is out, whatever it did before.
+    """Runs them in turn; one that fails or is wrong once is out, whatever it did before.
 
     Returns how many rounds were run that count.
     """

@@ -159,7 +159,7 @@ def contents(case: str, count: int, size: int | None) -> tuple[list[tuple[str, l
     chosen, rounds = choose(count)
     if case == "many":
         return _spread(chosen, max(2, round(count / PER_ARCHIVE)), "archive-{:03}.zip"), rounds
-    # Its name is the last one: who takes the archives as they come, begins with it when all others are done.
+    # Its name is the last one: a program that takes the archives as they come begins with it last.
     entry, _ = _giant(size or max(1, sum(one.size for one in chosen)))
     small = _spread(chosen, min(SMALL, count), "small-{:02}.zip")
     return [*small, ("zz-giant.zip", [entry])], rounds

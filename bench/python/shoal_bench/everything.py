@@ -135,7 +135,7 @@ def _ordered(of: Sequence[str]) -> list[str]:
 
 
 def _settings(name: str, only: Sequence[str], skip: Sequence[str], trials: int, scale: float) -> Settings | None:
-    """Returns the settings of a job with those of the keys that take part in it; None: nobody is left."""
+    """Returns the settings of a job with those of the keys that take part in it; None: no contestant is left."""
     job = jobs.named(name)
     keys = {one.key for one in job.contestants()}
     mine = tuple(key for key in only if key in keys)

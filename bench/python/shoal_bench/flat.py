@@ -3,7 +3,7 @@
 It is made in blocks of a million records. In each block every id of a million occurs once and every length of ten
 thousand a hundred times; both stand in an order that has nothing to do with their values and is another one in each
 block. Made by copying whole columns, since a loop over records would take a minute; what must come of it is added up
-from the columns, without the file. Not here: who reads it (`jobs/records.py`).
+from the columns, without the file. Not here: the programs that read it (`jobs/records.py`).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def touch_memory(size: int) -> None:
     """Writes once to so many bytes of memory, or half of what is free, and gives them back.
 
     What is written next to files then takes memory that the machine has at hand. A guest that has to ask its host for
-    each page first took 0.35 to 0.5 ms for 240 kB, and 0.06 ms afterwards: whoever came first paid for all.
+    each page first took 0.35 to 0.5 ms for 240 kB, and 0.06 ms afterwards: the first contestant paid for all.
     """
     pages = min(size, os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE // 2) // mmap.PAGESIZE
     if pages > 0:

@@ -1,4 +1,4 @@
-"""Whether a Parquet file holds the records of the flat file, written as the comparison asks. Not here: who wrote it."""
+"""Whether a Parquet file holds the records of the flat file, written as the comparison asks. Not here: its writers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What to use on this machine, in plain words and with the figures that say so. Not here: the figures (`results.py`).
 
 A row is ahead of another only if it is by more than another run may change (`Results.doubt`); otherwise they are said
-to be equal within the noise, whoever is shown above. Limits are nothing to use; and rows that do something else than
+to be equal within the noise, whichever is shown above. Limits are nothing to use; and rows that do something else than
 the rest, such as those that are handed tables, are named aside.
 """
 
@@ -209,7 +209,7 @@ def _caveats(results: Results, ran: list[Row]) -> list[str]:
     found = []
     rounds = max((len(row.trials) for row in ran), default=0)
     if rounds == 1:
-        found.append("There was one trial only: nobody knows the spread. Take --trials 5 or more.")
+        found.append("There was one trial only, so the spread is unknown. Take --trials 5 or more.")
     unsteady, others = set(results.unsteady), max(len(ran) - 1, 1)
     if unsteady:
         many = _names([row for row in ran if row.title in unsteady])

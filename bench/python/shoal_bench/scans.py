@@ -223,10 +223,10 @@ def run(
         wanted: Bytes of each object, one contest for each; none: that of the settings.
         progress: Called with a line of text before each run.
         counted: The count of the settings was asked for; else it is made fewer for large objects.
-        trials: Those of the settings, where somebody asked for so many; with `full`, the study has its own.
+        trials: Those of the settings, where a number was given; with `full`, the study has its own.
 
     Raises:
-        ConfigError: An argument is wrong, nobody is left, or the disk has no room.
+        ConfigError: An argument is wrong, no contestant is left, or the disk has no room.
     """
     known = families_of(settings, given)
     contests: list[Results] = []

@@ -87,7 +87,7 @@ def check(settings: Settings, contestants: Iterable[Contestant]) -> None:
 
 
 def fitting(settings: Settings, contestants: Iterable[Contestant], *, counted: bool) -> int:
-    """Returns how many objects a contest of a sweep gets: those of the settings, or fewer if nobody asked for them.
+    """Returns how many objects a contest of a scan gets: those of the settings, or fewer if no count was given.
 
     Raises:
         ConfigError: The disk has no room for them, or for so few that there is no contest.
@@ -128,7 +128,7 @@ class Study:
 
 
 # A billion of 100 bytes; 5,000 files; 500 files of each size; of the 182 archives of 12.7 MB, 12 (15,000 entries): more
-# than anybody unpacks in a second. Of records, the study's own file: slow contestants get a part of it anyhow.
+# than any program unpacks in a second. Of records, the study's own file: slow contestants get a part of it anyhow.
 STUDIES = {
     "copy": Study(1_000_000_000),
     "save": Study(5_000),
@@ -150,7 +150,7 @@ def study(job: str) -> Study:
 
 
 def trials(job: str, size: int | None) -> int:
-    """Returns how many trials a contest has where nobody says: the study of reading has 20 for small files."""
+    """Returns how many trials a contest has by default: the study of reading has 20 for small files."""
     return 20 if job == "read" and size is not None and size <= SMALL else 3
 
 

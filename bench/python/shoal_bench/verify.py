@@ -1,4 +1,4 @@
-"""Whether every object is there with every byte, and nothing else; and since when. Not here: who wrote them."""
+"""Whether every object is there with every byte, and nothing else; and since when. Not here: their writers."""
 
 from __future__ import annotations
 

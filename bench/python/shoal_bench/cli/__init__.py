@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   shoal bench copy                              every way to copy from a list/get service
-  shoal bench copy --list                       who takes part, and who cannot here
+  shoal bench copy --list                       the contestants, and which cannot run here
   shoal bench copy --only shoal,curl,combo --trials 5 --json results.json
   shoal bench copy --into null                  nothing is written: how fast are the requests?
   shoal bench copy --durable --dir /mnt/disk    a final sync inside the time of each
@@ -105,7 +105,7 @@ class Bench(click.Command):
         return super().make_context(info_name, args[1:] if args[:1] == ["run"] else args, parent=parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command whose context it is."""
+        """Runs the command that has read the command line."""
         return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
 
 
@@ -122,7 +122,9 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
 
 @click.command("bench", cls=Bench, short_help="Measure every strategy for a job on this machine.", epilog=EXAMPLES)
 @click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip", "records"]))
-@click.option("--count", type=click.IntRange(1), show_default=DEFAULTS, help="Objects of the fastest.")
+@click.option(
+    "--count", type=click.IntRange(1), show_default=DEFAULTS, help="Number of objects for the fastest contestants."
+)
 @click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB.")
 @click.option(
     "--trials",
@@ -170,7 +172,9 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
 )
 @click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
 @click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
-@click.option("--list", "as_list", is_flag=True, help="Name the contestants, and what those lack that cannot run.")
+@click.option(
+    "--list", "as_list", is_flag=True, help="List the contestants, and what is missing for those that cannot run."
+)
 @click.option(
     "--dir",
     "directory",
@@ -206,7 +210,7 @@ def command(
     One that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a
     file system that has just freed files is slow to make new ones.
 
-    With --workers or --sizes it is a sweep: the table has the workers across and the sizes down, the best of each line
+    With --workers or --sizes it is a scan: a table for each size has the workers across, the best of each line
     is marked, and --only names programs without their number (threads, not threads-8).
 
     In the place of JOB: `all` runs every job; `report` makes a report of what --json has written, `compare` lays two

@@ -79,7 +79,7 @@ def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:
     shown: set[str] = set()
 
     def finished(some: Collection) -> None:
-        # After each job: who stops it in the middle, or while files are removed, keeps what there is.
+        # After each job, so that stopping it later does not lose what there is.
         json_file.write_text(some.to_json() + "\n")
         reports.draw(some, picture=plot, path=output)
         for results in some.results:

@@ -1,4 +1,4 @@
-"""The jobs of the lab, one file each: who takes part, what they work on, what must come of it."""
+"""The jobs of the lab, one file each: the contestants, what they work on, what must come of it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COUNT = 60_000
 SIZE = 100
-SERVER = "shoal serve"  # whom all ask, on this machine
+SERVER = "shoal serve"  # the server that every row asks, on this machine
 SCALE = Scale(
     1e9,
     "a billion",

@@ -1,6 +1,6 @@
 """The limit of `save`: one forked process a core makes and writes its share of the files, and nothing else.
 
-No journal, no names checked, nobody told what went wrong. The function is the study's, so most of the time is its own.
+There is no journal, no check of names and no report of errors. The function is the study's, and takes most of the time.
 """
 
 from __future__ import annotations

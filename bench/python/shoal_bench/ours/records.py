@@ -20,7 +20,7 @@ LOOPS = ("tuples", "raw", "columns")
 
 
 def read(records: Any, how: str) -> list[int]:
-    """Takes record after record; returns the last one, which only those have who went to the end."""
+    """Takes record after record; returns the last one, which proves that it went to the end."""
     if how == "tuples":
         ts = number = length = 0
         for ts, number, length in records:  # noqa: B007 (what a program would use)

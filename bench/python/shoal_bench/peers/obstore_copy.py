@@ -19,7 +19,7 @@ from obstore.store import HTTPStore
 
 
 async def fetch(store: HTTPStore, names: Iterator[str], directory: Path) -> tuple[int, int]:
-    """Copies one object after the other, of those that nobody has taken; returns their count and their bytes."""
+    """Copies one object after the other, of those that are not taken; returns their count and their bytes."""
     objects = size = 0
     for name in names:
         if "/" in name or name in {"", ".", ".."}:
@@ -36,7 +36,7 @@ async def fetch(store: HTTPStore, names: Iterator[str], directory: Path) -> tupl
 async def run(url: str, names: list[str], directory: Path, workers: int) -> tuple[int, int]:
     """Copies the objects; returns their count and their bytes."""
     store = HTTPStore(f"{url}/get", client_options={"allow_http": True})
-    waiting = iter(names)  # shared: who is free takes the next
+    waiting = iter(names)  # shared: a free task takes the next
     done = await asyncio.gather(*(fetch(store, waiting, directory) for _ in range(workers)))
     return sum(objects for objects, _ in done), sum(size for _, size in done)
 

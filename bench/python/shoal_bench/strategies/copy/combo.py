@@ -104,7 +104,7 @@ def run(url: str, directory: Path, limit: int | None, layout: str, workers: int,
     """Copies the objects; returns their count and their bytes."""
     context = multiprocessing.get_context("spawn")
     pages: Queue[Page] = context.Queue(maxsize=2 * workers)
-    pages.cancel_join_thread()  # after a failure nobody takes what is left
+    pages.cancel_join_thread()  # after a failure no process takes what is left
     results: Queue[Result] = context.Queue()
     given = (url, directory, layout, at_once, pages, results)
     processes = [context.Process(target=work, args=given, daemon=True) for _ in range(workers)]

@@ -1,6 +1,6 @@
 """A pool of processes; a task is a chunk of fifty files, of whose contents only the sizes come back.
 
-The contents stay where they were read: this is for work that can be done there, and no answer to who wants them here.
+The contents stay where they were read: this is for work that can be done there, not for a caller that needs them.
 "Multi Threaded File IO" (2019) has no such row.
 """
 

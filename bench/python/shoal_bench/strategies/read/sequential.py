@@ -1,4 +1,4 @@
-"""One file after the other: the loop that everybody writes first.
+"""One file after the other: the loop that most people write first.
 
 "Multi Threaded File IO" (2019) begins with it, as one thread; it publishes curves, no table.
 """
