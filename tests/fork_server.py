@@ -24,7 +24,6 @@ import signal
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import Any, TextIO
 
 # Commands that may be forked. They are loaded here, once.
@@ -66,9 +65,6 @@ class Server:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.running: dict[int, int] = {}  # process id to connection
-        # Bytes of libraries. A started process holds them, too, and a fork only those that it uses. All are added to a
-        # peak, so that it may be 15 MB too high, but is never too low.
-        self.shared = int(Path("/proc/self/statm").read_text().split()[2]) * os.sysconf("SC_PAGE_SIZE")
         self.woken, self.wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -120,7 +116,7 @@ class Server:
                 connection = self.running.pop(process)
                 told = {"code": os.waitstatus_to_exitcode(status), "processor": usage.ru_utime + usage.ru_stime}
                 # Not exec'd, so this begins with what this process holds, not with a peak of another one.
-                self.tell(connection, told | {"peak": usage.ru_maxrss * 1024 + self.shared})
+                self.tell(connection, told | {"peak": usage.ru_maxrss * 1024})
                 os.close(connection)
 
     def end(self) -> None:

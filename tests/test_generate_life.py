@@ -163,6 +163,7 @@ def test_no_process_is_left_when_the_call_returns_but_pythons_own(job: Job) -> N
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.timing
 def test_ctrl_c_ends_it_within_2_s_and_the_same_call_goes_on(job: Job) -> None:
     job.module("def make(number): note('calls', number); time.sleep(60 if number > 250 else 0); return plain(number)")
     process = job.start("range(300)", durability="none")

@@ -22,14 +22,29 @@ import pytest
 
 import shoal
 
-COUNT = 3_000
+pytestmark = pytest.mark.disk
+
+
+COUNT = 1_000
+COUNT_MAX = 3_000  # of the sweep that `make test-faults` runs
+PAGE = 300  # names: several pages, since a run goes on where one begins
 SIZE = 120  # bytes
 SHOAL = [sys.executable, "-m", "shoal"]
 
-# 24 moments inside system calls, counted for each thread apart; 6 more at random times below. The journal is pwrite64
-# (the log) and fsync, the barrier is syncfs, objects are openat2, write and close; the lock and the private directory
-# come first.
+# Moments inside system calls, counted for each thread apart; more at random times below. The journal is pwrite64 (the
+# log) and fsync, the barrier is syncfs, objects are openat2, write and close; the lock and the private directory come
+# first.
 MOMENTS = [
+    *[("mkdirat", 2)],
+    *[("flock", 1)],
+    *[("openat2", n) for n in (1, 400)],
+    *[("write", n) for n in (30, 400)],
+    *[("close", n) for n in (200, 400)],
+    *[("syncfs", n) for n in (1, 2)],
+    *[("pwrite64", n) for n in (8, 40)],
+    *[("fsync", n) for n in (3, 10)],
+]
+MOMENTS_MAX = [
     *[("mkdirat", n) for n in (1, 2)],
     *[("flock", 1)],
     *[("openat2", n) for n in (1, 40, 700, 1200)],
@@ -40,20 +55,30 @@ MOMENTS = [
     *[("fsync", n) for n in (1, 3, 6, 10)],
 ]
 # The same where each partition is a directory: made (after the private ones), filled, renamed, made durable.
-# Thirty partitions, so that some are in the journal and some are not.
+# Many partitions, so that some are in the journal and some are not.
 PARTITION_MOMENTS = [
+    *[("mkdirat", n) for n in (2, 4)],
+    *[("openat2", n) for n in (40, 400)],
+    *[("/^renameat2?$", n) for n in (1, 4)],
+    *[("syncfs", 2)],
+]
+PARTITION_MOMENTS_MAX = [
     *[("mkdirat", n) for n in (2, 3, 6, 10)],
     *[("openat2", n) for n in (40, 700, 1200)],
     *[("/^renameat2?$", n) for n in (1, 6, 20)],
     *[("syncfs", n) for n in (1, 2)],
     *[("pwrite64", 20)],
 ]
-# Slow enough for several batches, so that something is committed before most of the kills.
-SLOWLY = ["--limit-rate", "300kB"]
+# Slow enough for several batches, so that something is committed before many of the kills: 2 s and 1.2 s.
+SLOWLY = {COUNT: "60kB", COUNT_MAX: "300kB"}
 
 
-def wanted() -> dict[str, bytes]:
-    names = [f"object-{number:09}" for number in range(COUNT)]
+def serve(count: int) -> shoal.Server:
+    return shoal.serve(synthetic=f"{count}:{SIZE}", page_size=PAGE if count == COUNT else 1_000)
+
+
+def wanted(count: int) -> dict[str, bytes]:
+    names = [f"object-{number:09}" for number in range(count)]
     return {name: ((name + "\n").encode() * SIZE)[:SIZE] for name in names}
 
 
@@ -88,7 +113,7 @@ def committed(destination: Path) -> int:
     return int(runs[-1]["written"]) if runs else 0
 
 
-def resume_and_check(url: str, destination: Path, layout: str = "names") -> None:
+def resume_and_check(url: str, destination: Path, count: int, layout: str = "names") -> None:
     before = committed(destination)
     again = subprocess.run(
         [*SHOAL, "copy", url, str(destination), "--json", "--layout", layout],
@@ -98,41 +123,51 @@ def resume_and_check(url: str, destination: Path, layout: str = "names") -> None
     )
     assert again.returncode == 0, again.stderr
     report = last_json(again.stdout)
-    assert report["written"] == COUNT - before, "what is committed is not fetched again, and nothing is left out"
-    assert (found if layout == "names" else found_in_partitions)(destination) == wanted()
+    assert report["written"] == count - before, "what is committed is not fetched again, and nothing is left out"
+    assert (found if layout == "names" else found_in_partitions)(destination) == wanted(count)
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (scripts/install_test_tools.sh)")
 @pytest.mark.parametrize(
-    ("call", "nth", "layout"),
-    [(*moment, "names") for moment in MOMENTS] + [(*moment, "partition") for moment in PARTITION_MOMENTS],
+    ("call", "nth", "layout", "count"),
+    [
+        *[(*moment, "names", COUNT) for moment in MOMENTS],
+        *[(*moment, "partition", COUNT) for moment in PARTITION_MOMENTS],
+        *[pytest.param(*moment, "names", COUNT_MAX, marks=pytest.mark.slow) for moment in MOMENTS_MAX],
+        *[pytest.param(*moment, "partition", COUNT_MAX, marks=pytest.mark.slow) for moment in PARTITION_MOMENTS_MAX],
+    ],
 )
-def test_killed_inside_the_nth_system_call_a_run_resumes(tmp_path: Path, call: str, nth: int, layout: str) -> None:
+def test_killed_inside_the_nth_system_call_a_run_resumes(
+    tmp_path: Path, call: str, nth: int, layout: str, count: int
+) -> None:
     destination = tmp_path / "out"
-    with shoal.serve(synthetic=f"{COUNT}:{SIZE}") as server:
+    with serve(count) as server:
         inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
         inject += ["-e", f"inject={call}:signal=SIGKILL:when={nth}"]
-        command = [*inject, *SHOAL, "copy", server.url, str(destination), "--workers", "8", *SLOWLY]
-        command += ["--layout", layout]
+        command = [*inject, *SHOAL, "copy", server.url, str(destination), "--workers", "8"]
+        command += ["--limit-rate", SLOWLY[count], "--layout", layout]
         run = subprocess.run(command, capture_output=True, timeout=60)
         assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
-        resume_and_check(server.url, destination, layout)
+        resume_and_check(server.url, destination, count, layout)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_killed_again_and_again_at_random_times_a_run_ends_right(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [*[(seed, COUNT) for seed in range(3)], *[pytest.param(n, COUNT_MAX, marks=pytest.mark.slow) for n in range(6)]],
+)
+def test_killed_again_and_again_at_random_times_a_run_ends_right(tmp_path: Path, seed: int, count: int) -> None:
     moments = random.Random(seed)
     destination = tmp_path / "out"
-    with shoal.serve(synthetic=f"{COUNT}:{SIZE}") as server:
+    with serve(count) as server:
         for _ in range(3):
-            command = [*SHOAL, "copy", server.url, str(destination), *SLOWLY]
+            command = [*SHOAL, "copy", server.url, str(destination), "--limit-rate", SLOWLY[count]]
             run = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-            time.sleep(moments.uniform(0.1, 0.9))
+            time.sleep(moments.uniform(0.1, 1.5))
             run.kill()
             run.wait(timeout=30)
         status = committed(destination)
-        if status == COUNT:
-            assert found(destination) == wanted()
+        if status == count:
+            assert found(destination) == wanted(count)
         else:
-            resume_and_check(server.url, destination)
+            resume_and_check(server.url, destination, count)

@@ -94,6 +94,7 @@ before = peak()
     grown(interpreter, script, many)
 
 
+@pytest.mark.timing
 def test_ctrl_c_in_the_loop_ends_it_within_two_seconds(interpreter: Interpreter, many: Path) -> None:
     for body in ("pass", "time.sleep(0.001)", "time.sleep(30)"):
         script = f"""
@@ -247,6 +248,7 @@ def test_processes_of_every_start_method_can_read(
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[5_000_000] * 4}\n", "")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "end",
     [

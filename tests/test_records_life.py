@@ -462,17 +462,21 @@ def test_ctrl_c_while_waiting_for_the_lock_of_an_append(interpreter: Interpreter
     assert path.stat().st_size == 960_000
 
 
-def test_a_sparse_file_of_20_gb_is_read_within_300_mb(interpreter: Interpreter, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gigabytes", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_sparse_file_of_many_gb_is_read_within_300_mb(
+    interpreter: Interpreter, tmp_path: Path, gigabytes: int
+) -> None:
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(20_000_000_000)
+        file.truncate(gigabytes * 1_000_000_000)
     script = """
         import itertools, shoal, sys
         def peak(): return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) * 1024
         records = shoal.Records(sys.argv[1], "<QII")
         for row in itertools.islice(records, 1_000_000): pass
         for batch in itertools.islice(records.scan("f0 == 0"), 200): pass
-        groups = records[:200_000_000].aggregate("count", by="f1", where="f2 == 0")
-        assert list(groups) == [(0, 200_000_000)]
+        count = len(records) // 6
+        groups = records[:count].aggregate("count", by="f1", where="f2 == 0")
+        assert list(groups) == [(0, count)]
         print(peak())
     """
     done = interpreter.run(script, tmp_path / "large", timeout=200)

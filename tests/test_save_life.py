@@ -118,6 +118,7 @@ def test_other_items_under_the_same_source_id_are_refused(tmp_path: Path) -> Non
     assert raised.value.kind == "cursor-refused"
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("where", ["generator", "wait"])
 def test_ctrl_c_stops_it_within_two_seconds(interpreter: Interpreter, where: str) -> None:
     script = """

@@ -133,6 +133,7 @@ def test_a_port_that_is_taken_is_a_run_error_that_names_it() -> None:
             package.serve(synthetic="1:1", port=port)
 
 
+@pytest.mark.timing
 def test_the_command_prints_its_url_first_and_ends_well_on_ctrl_c(shoal: Command) -> None:
     process = shoal.start("serve", "--synthetic", "5:20", "--port", "0")
     assert process.stdout is not None

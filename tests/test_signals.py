@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from conftest import Command, Interpreter, Service
 
+pytestmark = [pytest.mark.disk, pytest.mark.timing]
+
+
 STOPS_WITHIN = 2.0  # s: what is promised for a run whose barrier takes less than one
 MANY = "1000000:100"  # more objects than any of these runs comes to
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"  # what a terminal is told when drawing begins and ends
@@ -56,8 +59,8 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, s
 def test_a_signal_stops_the_command_and_the_same_command_goes_on(
     shoal: Command, service: Service, number: signal.Signals, code: int
 ) -> None:
-    server = service(synthetic="20000:100")
-    process = shoal.start("copy", server.url, "out", "--json", "--limit-rate", "200kB", "--durability", "none")
+    server = service(synthetic="4000:100", page_size=200)
+    process = shoal.start("copy", server.url, "out", "--json", "--limit-rate", "100kB", "--durability", "none")
     wait_for_commit(shoal.directory / "out")
 
     out, said = stop(process, number)
@@ -73,12 +76,12 @@ def test_a_signal_stops_the_command_and_the_same_command_goes_on(
     resumed = shoal.run("copy", server.url, "out", "--json", "--durability", "none")
     report = shoal.last_json(resumed)
     assert resumed.returncode == 0, resumed.stderr
-    assert report["total"]["written"] == report["total"]["listed"] == 20000
+    assert report["total"]["written"] == report["total"]["listed"] == 4000
     assert report["resumed_from"] == committed
-    assert report["written"] == 20000 - committed
+    assert report["written"] == 4000 - committed
     # Nothing committed was fetched again: what is left, and some 20 pages.
-    assert server.stats.requests - before <= 20000 - committed + 50
-    assert len(os.listdir(shoal.directory / "out")) == 20001  # noqa: PTH208
+    assert server.stats.requests - before <= 4000 - committed + 50
+    assert len(os.listdir(shoal.directory / "out")) == 4001  # noqa: PTH208
 
 
 def test_a_second_ctrl_c_ends_the_process_at_once(shoal: Command) -> None:

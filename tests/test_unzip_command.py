@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Command
 
-MANY = 40_000
+MANY = 12_000
 
 
 def make_zip(path: Path, entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> dict[str, bytes]:
@@ -192,8 +192,8 @@ def wait_for_files(process: subprocess.Popen[str], out: Path, count: int) -> Non
 def test_a_killed_run_goes_on_and_loses_at_most_a_batch(shoal: Command, tmp_path: Path) -> None:
     entries = large(tmp_path / "in")
     command = ("unzip", "in/*.zip", "-d", "out", "--json")
-    for count in (2_000, 9_000):
-        process = shoal.start(*command, "--limit-rate", "3MB")
+    for count in (1_000, 4_000):
+        process = shoal.start(*command, "--limit-rate", "1MB")
         wait_for_files(process, tmp_path / "out", count)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -209,8 +209,8 @@ def test_a_killed_run_goes_on_and_loses_at_most_a_batch(shoal: Command, tmp_path
 
 def test_an_interrupted_run_goes_on(shoal: Command, tmp_path: Path) -> None:
     entries = large(tmp_path / "in")
-    process = shoal.start("unzip", "in/*.zip", "-d", "out", "--limit-rate", "3MB")
-    wait_for_files(process, tmp_path / "out", 3_000)
+    process = shoal.start("unzip", "in/*.zip", "-d", "out", "--limit-rate", "1MB")
+    wait_for_files(process, tmp_path / "out", 1_000)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 130

@@ -75,6 +75,7 @@ def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fe
     assert len(asked_for(accesses.read_text()[before:])) == len(wanted) - done, "all of the lost batch, and no more"
 
 
+@pytest.mark.timing
 def test_a_second_ctrl_c_while_a_barrier_hangs_ends_the_process_at_once(
     shoal: Command, service: Service, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def copy_until_something_arrived(shoal: Command, command: list[str | Path], dest
     return run
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("fault", ["read-only", "gone"])
 def test_a_destination_that_fails_under_a_running_command_is_one_error_and_the_command_goes_on_later(
     shoal: Command,

@@ -29,6 +29,8 @@ from servers.fault_server import FaultServer
 DEFAULTS = shlex.split(
     "--json --verbose --timeout 1 --connect-timeout 1 --max-retries 2 --retry-timeout 20 --durability none --workers 4"
 )
+# Bytes of libraries that a started process holds beyond a forked one, which has only what it uses of them.
+LIBRARIES = 16 << 20
 SHOWN_MAX = 200  # characters of a name that a message shows
 INVISIBLE = {"Cf", "Zl", "Zp"}  # Unicode categories: format (bidi, zero width, tags), line and paragraph separators
 REPORT_FAILURES = 20  # how many failures the report itself carries

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
+from hostile.oracle import LIBRARIES, Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer, with_and_without_echo
 
-MEMORY = 128 << 20  # bytes
+MEMORY = (128 << 20) - LIBRARIES  # bytes
 TEXT = b"".join(b"line %d\n" % number for number in range(40_000))  # compresses
 NOISE = random.Random(8).randbytes(300_000)  # does not
 

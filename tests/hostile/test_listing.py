@@ -7,7 +7,7 @@ import json
 import pytest
 
 import shoal as package
-from hostile.oracle import Shoal, assert_arrived, assert_balanced, assert_stopped, numbered, tree, until
+from hostile.oracle import LIBRARIES, Shoal, assert_arrived, assert_balanced, assert_stopped, numbered, tree, until
 from servers import faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
@@ -15,7 +15,9 @@ from servers.fixtures import MakeServer
 LOOP_LIMIT = 200  # requests: a loop of a few pages is found long before; a listing that is believed goes on for ever
 # Long enough that what came before the broken page is committed: a batch closes after 0.5 s.
 PATIENCE = ["--max-retries", "10", "--retry-timeout", "3"]
-MEMORY = 400 << 20  # bytes: a page of 64 MiB, kept once as text and once as names, fits; an endless one does not
+MEMORY = (
+    400 << 20
+) - LIBRARIES  # bytes: a page of 64 MiB, kept once as text and once as names, fits; an endless one does not
 
 
 # Markers

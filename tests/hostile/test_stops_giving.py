@@ -50,7 +50,7 @@ WAYS = {
 def test_a_service_that_stops_giving_objects_stops_the_run_and_nothing_of_it_is_kept(
     shoal_command: Shoal, fault_server: MakeServer, fault: Fault
 ) -> None:
-    objects = numbered(5_000, 50)
+    objects = numbered(2_500, 50)
     server = fault_server(objects)
     server.on_objects(fault, skip=500)
     server.start()
@@ -97,13 +97,13 @@ def refuse_some(server: FaultServer, names: set[str]) -> None:
 
 
 @with_and_without_echo
-@pytest.mark.parametrize("some", ["every second", "a thousand in a row", "all but the first"])
+@pytest.mark.parametrize("some", ["every second", "five hundred in a row", "all but the first"])
 def test_a_service_that_refuses_some_objects_is_not_stopped(
     shoal_command: Shoal, fault_server: MakeServer, some: str
 ) -> None:
-    objects = numbered(3_000)
+    objects = numbered(1_500)
     names = list(objects)
-    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
+    which = {"every second": names[::2], "five hundred in a row": names[500:1_000], "all but the first": names[1:]}
     refused = set(which[some])
     server = fault_server(objects)
     refuse_some(server, refused)
@@ -133,7 +133,7 @@ def serve_pages(server: FaultServer, pages: set[str]) -> None:
 def test_a_service_whose_objects_are_html_is_not_stopped(
     shoal_command: Shoal, fault_server: MakeServer, some: str
 ) -> None:
-    objects = numbered(3_000) if some == "all" else dict.fromkeys(numbered(3_000), PAGE)
+    objects = numbered(1_500) if some == "all" else dict.fromkeys(numbered(1_500), PAGE)
     server = fault_server(objects)
     serve_pages(server, set(objects))
     assert_arrived(shoal_command.copy(server), objects)
@@ -142,14 +142,14 @@ def test_a_service_whose_objects_are_html_is_not_stopped(
 
 @with_and_without_echo
 @pytest.mark.parametrize("ending", [".html", ".htm", ".HTML"])
-@pytest.mark.parametrize("some", ["every second", "a thousand in a row", "all but the first"])
+@pytest.mark.parametrize("some", ["every second", "five hundred in a row", "all but the first"])
 def test_html_under_a_name_that_says_so_arrives_among_others(
     shoal_command: Shoal, fault_server: MakeServer, some: str, ending: str
 ) -> None:
-    names = list(numbered(3_000))
-    which = {"every second": names[::2], "a thousand in a row": names[1_000:2_000], "all but the first": names[1:]}
+    names = list(numbered(1_500))
+    which = {"every second": names[::2], "five hundred in a row": names[500:1_000], "all but the first": names[1:]}
     pages = set(which[some])
-    objects = {name + ending * (name in pages): data for name, data in numbered(3_000).items()}
+    objects = {name + ending * (name in pages): data for name, data in numbered(1_500).items()}
     server = fault_server(objects)
     serve_pages(server, {name + ending for name in pages})
     assert_arrived(shoal_command.copy(server), objects)
@@ -157,16 +157,16 @@ def test_html_under_a_name_that_says_so_arrives_among_others(
 
 
 @with_and_without_echo
-@pytest.mark.parametrize("some", ["one", "every second of the rest", "a thousand in a row", "all but a hundred"])
+@pytest.mark.parametrize("some", ["one", "every second of the rest", "five hundred in a row", "all but a hundred"])
 def test_a_page_in_place_of_an_object_is_a_failure_and_no_file(
     shoal_command: Shoal, fault_server: MakeServer, some: str
 ) -> None:
-    objects = numbered(3_000)
+    objects = numbered(1_500)
     names = list(objects)
     which = {
-        "one": names[1_500:1_501],
-        "every second of the rest": names[1_000::2],
-        "a thousand in a row": names[1_000:2_000],
+        "one": names[750:751],
+        "every second of the rest": names[500::2],
+        "five hundred in a row": names[500:1_000],
         # Not of one: a page that is asked for beside it may come before it, and then pages are what the service has.
         "all but a hundred": names[100:],
     }
@@ -207,7 +207,7 @@ def test_refusals_are_doubted_where_a_type_is_expected_too(shoal_command: Shoal,
 def test_credentials_that_expire_in_the_midst_of_a_large_copy_soon_end_it(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
-    objects = numbered(20_000, 20)
+    objects = numbered(6_000, 20)
     server = fault_server(objects)
     server.on_objects(FORBIDDEN, skip=500)
     server.start()
