@@ -9,5 +9,5 @@ scripts/test_rust.sh
 wait "$tools"
 trap - EXIT
 # Most tests wait more than they compute, so there are more workers than cores; those that measure time come after them, alone.
-.venv/bin/pytest -n 4 --dist worksteal -m 'not slow and not timing'
+.venv/bin/pytest -n 4 --dist loadgroup -m 'not slow and not timing'
 .venv/bin/pytest -m 'timing and not slow'

@@ -162,6 +162,13 @@ class Interpreter:
         return process, printed
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps tests that mount to one worker: a mount is copied into a namespace of another test, and does not end there."""
+    for item in items:
+        if item.get_closest_marker("mount"):
+            item.add_marker(pytest.mark.xdist_group("mounts"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keeps whether a test has failed, for its directory."""

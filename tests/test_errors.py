@@ -176,7 +176,11 @@ def test_a_full_destination_keeps_its_number_when_it_is_pickled() -> None:
 def test_the_lab_that_is_not_installed_is_named_with_the_command_that_installs_it(interpreter: Interpreter) -> None:
     script = """
     import sys
-    sys.modules["shoal_bench"] = None  # as if it were not there
+    class Absent:
+        def find_spec(self, name, path=None, target=None):
+            if name == "shoal_bench":
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, Absent())
     from shoal.cli import main
     sys.argv = ["shoal", *sys.argv[1:]]
     main()

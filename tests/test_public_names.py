@@ -18,7 +18,7 @@ def test_all_lists_the_public_names() -> None:
         name for name, value in vars(package).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
     assert public | {"__version__"} == set(package.__all__)
-    assert list(package.__all__) == sorted(package.__all__)
+    assert list(package.__all__) == sorted(package.__all__, key=lambda name: (not name.isupper(), name))
 
 
 def test_public_things_are_documented() -> None:
