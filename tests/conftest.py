@@ -163,7 +163,7 @@ class Interpreter:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps tests that mount to one worker: a mount is copied into a namespace of another test, and does not end there."""
+    """Keeps tests that mount to one worker: a namespace that another test makes would hold a copy of the mount."""
     for item in items:
         if item.get_closest_marker("mount"):
             item.add_marker(pytest.mark.xdist_group("mounts"))
