@@ -92,9 +92,8 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def expected(count: int, layout: str) -> dict[str, bytes]:
-    folder = {"names": "", "partition": "00/0000/{:02}/"}[layout]
-    return {folder.format(index // 100) + f"object-{index:09}": content(index) for index in range(count)}
+def expected(count: int) -> dict[str, bytes]:
+    return {f"object-{index:09}": content(index) for index in range(count)}
 
 
 class Faulty(BaseHTTPRequestHandler):
@@ -130,8 +129,8 @@ def faulty() -> Iterator[str]:
 @pytest.mark.parametrize("key", COPIERS)
 def test_every_copier_copies_every_byte(key: str, service: Service, tmp_path: Path) -> None:
     server = service(synthetic=f"350:{SIZE}", page_size=100)
-    printed = run(COPIERS[key], server.url, tmp_path, "--layout", "partition")
-    assert files(tmp_path) == expected(350, "partition")
+    printed = run(COPIERS[key], server.url, tmp_path)
+    assert files(tmp_path) == expected(350)
     assert set(printed) == {"objects", "bytes", "seconds", "workers"}
     assert (printed["objects"], printed["bytes"]) == (350, 350 * SIZE)
     assert isinstance(printed["workers"], int)
@@ -143,7 +142,7 @@ def test_a_limit_ends_the_listing_and_workers_are_as_asked(key: str, service: Se
     server = service(synthetic=f"350:{SIZE}", page_size=100)
     workers = 1 if key in ONE_WORKER else 3
     printed = run(COPIERS[key], server.url, tmp_path, "--limit", "120", "--workers", str(workers))
-    assert files(tmp_path) == expected(120, "names")
+    assert files(tmp_path) == expected(120)
     assert (printed["objects"], printed["bytes"], printed["workers"]) == (120, 120 * SIZE, workers)
 
 

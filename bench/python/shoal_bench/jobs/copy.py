@@ -80,8 +80,7 @@ def _limits() -> list[Contestant]:
 def _strategies() -> list[Contestant]:
     def one(key: str, title: str, script: str, *options: str, packages: str = "requests", **about: Any) -> Contestant:
         def command(task: Task) -> list[str]:
-            first = python(f"strategies/copy/{script}.py", task.url, task.where, "--limit", task.count)
-            return [*first, "--layout", "names", *options]
+            return python(f"strategies/copy/{script}.py", task.url, task.where, "--limit", task.count, *options)
 
         return Contestant(key, title, "strategy", command, packages=tuple(packages.split()), **about)
 

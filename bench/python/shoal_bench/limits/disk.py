@@ -1,7 +1,5 @@
 """The disk's own rate: one file of as many bytes, written from its beginning to its end. The caller adds the sync."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -19,8 +17,7 @@ def write(path: Path, size: int) -> None:
             size -= file.write(piece[: min(PIECE, size)])
 
 
-def main() -> None:
-    """Runs it and prints one line of JSON."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("into", type=Path, help="an empty directory")
     parser.add_argument("size", type=int, help="bytes")
@@ -29,7 +26,3 @@ def main() -> None:
     write(given.into / "disk", given.size)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": 1, "bytes": given.size, "seconds": seconds, "workers": 1}))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,8 +3,6 @@
 There is no journal, no check of names and no report of errors. The function is the study's, and takes most of the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -50,8 +48,7 @@ def run(directory: str, count: int, workers: int) -> tuple[int, int]:
     return count, sum(int.from_bytes(sizes[at : at + 8]) for at in range(0, len(sizes), 8))
 
 
-def main() -> None:
-    """Runs it and prints one line of JSON."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", help="an empty directory")
     parser.add_argument("count", type=int, help="how many files")
@@ -61,7 +58,3 @@ def main() -> None:
     objects, size = run(given.directory, given.count, given.workers)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))
-
-
-if __name__ == "__main__":
-    main()

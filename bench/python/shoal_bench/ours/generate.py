@@ -1,7 +1,5 @@
 """The job `save` with `shoal.generate`: the function runs in worker processes, which write their own files."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """The job `read` with `shoal.read`: object by object, or in batches, in the order of completion or of the listing."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

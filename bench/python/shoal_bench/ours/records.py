@@ -1,7 +1,5 @@
 """The job `records` with `shoal.Records`: record by record, as arrays, or as a sum, a table, groups, a file."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

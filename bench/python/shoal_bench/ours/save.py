@@ -1,7 +1,5 @@
 """The job `save` with `shoal.save`: NumPy or Arrow tables of the same numbers go in, the same bytes come out."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """The job `unzip` with `shoal.unzip`; without a directory, with `shoal.copy` into nowhere, or with `shoal.read`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ It needs the package isal. An entry is inflated in one call, up to 64 MiB, and i
 checked. A task is one archive, the largest ones first.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -6,8 +6,6 @@ It needs the package numpy; for `filter` and `convert` pyarrow too. What is comp
 found, is made after the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ It needs the package obstore. NAMES is a file with a name in each line: obstore'
 service.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -5,8 +5,6 @@
 It needs the packages polars, numpy and pyarrow. Reading the file and making the columns is not in the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

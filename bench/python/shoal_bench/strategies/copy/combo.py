@@ -23,7 +23,7 @@ import uvloop  # type: ignore[import-not-found,unused-ignore]
 
 REQUESTS = 100  # at a time, in each process
 
-Page = tuple[int, list[str]] | None  # the index of the first name and the names; None ends a process
+Page = list[str] | None  # names; None ends a process
 Result = tuple[int, int]  # objects and bytes: one from each process and one from the listing, at their ends
 
 
@@ -36,33 +36,25 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes:
         return body
 
 
-def save(directory: Path, layout: str, index: int, name: str, body: bytes) -> None:
-    """Writes an object; in the layout "partition" a hundred objects share a directory."""
+def save(directory: Path, name: str, body: bytes) -> None:
+    """Writes an object."""
     if "/" in name or name in {"", ".", ".."}:
         raise ValueError(f"not a file name: {name!r}")
-    path = directory / name
-    if layout == "partition":
-        digits = f"{index // 100:08}"
-        path = directory / digits[:-6] / digits[-6:-2] / digits[-2:] / name
-    try:
-        path.write_bytes(body)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
+    (directory / name).write_bytes(body)
 
 
 def list_pages(url: str, limit: int | None, workers: int, pages: Queue[Page], results: Queue[Result]) -> None:
     """Feeds the pages of the listing to the processes, in a thread of the parent; waits while they have enough."""
-    first, query = 0, "?"
+    listed, query = 0, "?"
     try:
-        while query and first != limit:
+        while query and listed != limit:
             response = requests.get(f"{url}/list{query}", timeout=60, allow_redirects=False)
             if response.status_code != 200:
                 raise OSError(f"{response.url}: status {response.status_code}")
             page = response.json()
-            names = page["FileNames"][: None if limit is None else limit - first]
-            pages.put((first, names))
-            first += len(names)
+            names = page["FileNames"][: None if limit is None else limit - listed]
+            pages.put(names)
+            listed += len(names)
             query = f"?next-marker={quote(page['NextMarker'], safe='')}" if page.get("NextMarker") else ""
         results.put((0, 0))
     finally:
@@ -70,43 +62,41 @@ def list_pages(url: str, limit: int | None, workers: int, pages: Queue[Page], re
             pages.put(None)
 
 
-async def copy_pages(
-    url: str, directory: Path, layout: str, at_once: int, pages: Queue[Page], results: Queue[Result]
-) -> None:
+async def copy_pages(url: str, directory: Path, at_once: int, pages: Queue[Page], results: Queue[Result]) -> None:
     """Copies the objects of the pages it is fed, in one of the processes."""
     objects = size = 0
-    tasks: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(maxsize=10 * at_once)
+    tasks: asyncio.Queue[str | None] = asyncio.Queue(maxsize=10 * at_once)
 
     async def fetch() -> None:
         nonlocal objects, size
-        while (task := await tasks.get()) is not None:
-            body = await get(session, f"{url}/get/{quote(task[1], safe='')}")
-            save(directory, layout, *task, body)
+        while (name := await tasks.get()) is not None:
+            body = await get(session, f"{url}/get/{quote(name, safe='')}")
+            save(directory, name, body)
             objects, size = objects + 1, size + len(body)
 
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(fetch())
-        while (page := await asyncio.to_thread(pages.get)) is not None:
-            for task in enumerate(page[1], page[0]):
-                await tasks.put(task)
+        while (names := await asyncio.to_thread(pages.get)) is not None:
+            for name in names:
+                await tasks.put(name)
         for _ in range(at_once):
             await tasks.put(None)
     results.put((objects, size))
 
 
-def work(url: str, directory: Path, layout: str, at_once: int, pages: Queue[Page], results: Queue[Result]) -> None:
+def work(url: str, directory: Path, at_once: int, pages: Queue[Page], results: Queue[Result]) -> None:
     """Is the main function of each process."""
-    uvloop.run(copy_pages(url, directory, layout, at_once, pages, results))
+    uvloop.run(copy_pages(url, directory, at_once, pages, results))
 
 
-def run(url: str, directory: Path, limit: int | None, layout: str, workers: int, at_once: int) -> tuple[int, int]:
+def run(url: str, directory: Path, limit: int | None, workers: int, at_once: int) -> tuple[int, int]:
     """Copies the objects; returns their count and their bytes."""
     context = multiprocessing.get_context("spawn")
     pages: Queue[Page] = context.Queue(maxsize=2 * workers)
     pages.cancel_join_thread()  # after a failure no process takes what is left
     results: Queue[Result] = context.Queue()
-    given = (url, directory, layout, at_once, pages, results)
+    given = (url, directory, at_once, pages, results)
     processes = [context.Process(target=work, args=given, daemon=True) for _ in range(workers)]
     lister = threading.Thread(target=list_pages, args=(url, limit, workers, pages, results), daemon=True)
     lister.start()
@@ -128,13 +118,10 @@ if __name__ == "__main__":
     parser.add_argument("url")
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
-    parser.add_argument("--layout", choices=("names", "partition"), default="names")
     parser.add_argument("--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--requests", type=int, choices=range(1, 1001), default=REQUESTS, metavar="N", help="in each")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(
-        given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers, given.requests
-    )
+    objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.workers, given.requests)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

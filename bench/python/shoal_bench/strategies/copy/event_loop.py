@@ -4,8 +4,6 @@ From "Downloading a Billion Files in Python" (PyCon 2019), which gives 0.00056 s
 requests at a time.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -27,44 +25,36 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes:
         return body
 
 
-async def pages(session: aiohttp.ClientSession, url: str, limit: int | None) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yields the pages of the listing: the index of the first name, and the names."""
-    first, query = 0, ""
+async def pages(session: aiohttp.ClientSession, url: str, limit: int | None) -> AsyncIterator[list[str]]:
+    """Yields the names of the listing, page by page."""
+    listed, query = 0, ""
     while True:
         page = json.loads(await get(session, f"{url}/list{query}"))
-        names = page["FileNames"][: None if limit is None else limit - first]
-        yield first, names
-        first += len(names)
-        if not page.get("NextMarker") or first == limit:
+        names = page["FileNames"][: None if limit is None else limit - listed]
+        yield names
+        listed += len(names)
+        if not page.get("NextMarker") or listed == limit:
             return
         query = f"?next-marker={quote(page['NextMarker'], safe='')}"
 
 
-def save(directory: Path, layout: str, index: int, name: str, body: bytes) -> None:
-    """Writes an object; in the layout "partition" a hundred objects share a directory."""
+def save(directory: Path, name: str, body: bytes) -> None:
+    """Writes an object."""
     if "/" in name or name in {"", ".", ".."}:
         raise ValueError(f"not a file name: {name!r}")
-    path = directory / name
-    if layout == "partition":
-        digits = f"{index // 100:08}"
-        path = directory / digits[:-6] / digits[-6:-2] / digits[-2:] / name
-    try:
-        path.write_bytes(body)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
+    (directory / name).write_bytes(body)
 
 
-async def copy(url: str, directory: Path, limit: int | None, layout: str, workers: int) -> tuple[int, int]:
+async def copy(url: str, directory: Path, limit: int | None, workers: int) -> tuple[int, int]:
     """Copies the objects, in a loop that runs."""
     objects = size = 0
     semaphore = asyncio.Semaphore(workers)
     tasks: asyncio.Queue[asyncio.Task[int] | None] = asyncio.Queue(maxsize=10 * workers)
 
-    async def fetch(index: int, name: str) -> int:
+    async def fetch(name: str) -> int:
         async with semaphore:
             body = await get(session, f"{url}/get/{quote(name, safe='')}")
-            save(directory, layout, index, name, body)
+            save(directory, name, body)
             return len(body)
 
     async def collect() -> None:
@@ -76,16 +66,16 @@ async def copy(url: str, directory: Path, limit: int | None, layout: str, worker
     # The group ends everything at the first error.
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
         group.create_task(collect())
-        async for first, names in pages(session, url, limit):
-            for index, name in enumerate(names, first):
-                await tasks.put(group.create_task(fetch(index, name)))
+        async for names in pages(session, url, limit):
+            for name in names:
+                await tasks.put(group.create_task(fetch(name)))
         await tasks.put(None)
     return objects, size
 
 
-def run(url: str, directory: Path, limit: int | None, layout: str, workers: int) -> tuple[int, int]:
+def run(url: str, directory: Path, limit: int | None, workers: int) -> tuple[int, int]:
     """Copies the objects; returns their count and their bytes."""
-    total: tuple[int, int] = uvloop.run(copy(url, directory, limit, layout, workers))
+    total: tuple[int, int] = uvloop.run(copy(url, directory, limit, workers))
     return total
 
 
@@ -94,10 +84,9 @@ if __name__ == "__main__":
     parser.add_argument("url")
     parser.add_argument("directory", type=Path, help="an empty directory")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after the first N names")
-    parser.add_argument("--layout", choices=("names", "partition"), default="names")
     parser.add_argument("--workers", type=int, choices=range(1, 1001), default=100, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.layout, given.workers)
+    objects, size = run(given.url.rstrip("/"), given.directory, given.limit, given.workers)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

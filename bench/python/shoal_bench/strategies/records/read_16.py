@@ -5,8 +5,6 @@ a buffer of 32 KiB 48.0 in Python 2; with `io.open`, in Python 2 another functio
 With `--bound`, `read` is looked up once, which is the fastest of the plain forms and not in the article.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -4,8 +4,6 @@ From "I/O performance in Python": a buffer of 16 bytes takes 100.5 seconds for 9
 unbuffered. Without a buffer of the file object, 8 KiB take 1.26 and 1 MiB 3.9; in Python 3, 32 KiB take 0.6, as `cat`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

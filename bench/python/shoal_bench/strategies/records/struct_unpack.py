@@ -4,8 +4,6 @@ With `--piece` it reads so many bytes at a time and lets `struct.iter_unpack` go
 without a package. Without, it calls `read` and `unpack` for each record.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import struct

@@ -5,8 +5,6 @@ takes as much memory as the file has bytes; a file over half of the machine's me
 is mapped, which the article names and does not measure; a mapped file that is truncated ends the program with SIGBUS.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import mmap

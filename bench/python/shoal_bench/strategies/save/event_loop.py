@@ -6,8 +6,6 @@ the study's program dies of "too many open files": it opens every file, with its
 first.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

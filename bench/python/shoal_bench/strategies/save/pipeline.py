@@ -4,8 +4,6 @@ The author of "Save thousands of files" (SuperFastPython, 2023) names it and lea
 crosses from a process to the parent, which costs a copy and more.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -27,9 +25,9 @@ def make(number: int) -> str:
     return "\n".join([",".join([str(number + line + column) for column in range(10)]) for line in range(5000)])
 
 
-def run(directory: Path, count: int, workers: int, threads: int, waiting: int) -> tuple[int, int]:
+def run(directory: Path, count: int, workers: int, threads: int) -> tuple[int, int]:
     """Saves the files; returns their count and their bytes."""
-    tasks: queue.Queue[Task] = queue.Queue(maxsize=waiting)
+    tasks: queue.Queue[Task] = queue.Queue(maxsize=WAITING)
     errors: list[Exception] = []
     sizes: list[int] = []
 
@@ -72,9 +70,8 @@ if __name__ == "__main__":
         "--workers", type=int, choices=range(1, 1001), default=os.cpu_count() or 1, metavar="N", help="processes"
     )
     parser.add_argument("--threads", type=int, choices=range(1, 1001), default=THREADS, metavar="N", help="that write")
-    parser.add_argument("--waiting", type=int, choices=range(1, 1001), default=WAITING, metavar="N")
     given = parser.parse_args()
     began = time.perf_counter()
-    objects, size = run(given.directory, given.count, given.workers, given.threads, given.waiting)
+    objects, size = run(given.directory, given.count, given.workers, given.threads)
     seconds = time.perf_counter() - began
     print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": given.workers}))

@@ -4,8 +4,6 @@ From "Save thousands of files" (SuperFastPython, 2023), which gives 21.43 second
 logical cores and a file for each task, and 20.86 with one batch for each process (`--batch 0`).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ From "Save thousands of files" (SuperFastPython, 2023), which gives 20.56 second
 processes on 8 logical cores: the best of its table.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

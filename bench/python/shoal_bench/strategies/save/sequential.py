@@ -4,8 +4,6 @@ From "Save thousands of files" (SuperFastPython, 2023), which gives 63.4 seconds
 cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -4,8 +4,6 @@ From "Save thousands of files" (SuperFastPython, 2023), which gives 64.6 seconds
 threads on 8 logical cores: making a file holds the interpreter, so only the writing overlaps.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

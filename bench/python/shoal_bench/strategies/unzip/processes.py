@@ -4,8 +4,6 @@ The memo of KZKY (2013) notes beside its table that four processes make such wor
 no figure for archives. The contents stay where they were unpacked.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ From a memo of KZKY (2013), which gives 60.7 seconds for reading 182 archives of
 zlib runs without the interpreter's lock, but all that surrounds it does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import queue

@@ -3,8 +3,6 @@
 From a memo of KZKY (2013), which gives 57.6 seconds for reading 182 archives of 2.32 GB from a cold cache.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -3,8 +3,6 @@
 The memo of KZKY (2013) leaves the number of threads open. Compare `queue_threads`: the same arrangement, written out.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
