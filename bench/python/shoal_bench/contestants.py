@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from shoal import RunError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -193,34 +196,45 @@ def version_of(program: str) -> str:
     return next((line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()), "")
 
 
-class Arena(Protocol):
-    """What the contestants of one contest share, from its first run to its last."""
+@dataclass(frozen=True, kw_only=True)
+class Arena(ABC):
+    """What the contestants of one contest share, from its first run to its last.
 
-    @property
-    def count(self) -> int:
-        """Objects of the fastest contestants."""
+    Attributes:
+        place: Where runs write.
+        count: Objects of the fastest contestants.
+        size: Bytes of an object, the mean.
+        scale: What the table says times for.
+        checked: What the table says of how the results were checked.
+        proves: Contents are checked in the round that does not count, so that there is one before every contest.
+    """
 
-    @property
-    def size(self) -> float:
-        """Bytes of an object, the mean."""
+    place: Path
+    count: int
+    size: float
+    scale: Scale
+    checked: str = "every byte compared"
+    proves: bool = False
 
-    @property
-    def checked(self) -> str:
-        """What the table says of how the results were checked."""
-
-    @property
-    def scale(self) -> Scale:
-        """What the table says times for."""
-
-    @property
-    def proves(self) -> bool:
-        """Whether contents are checked in the round that does not count, so that there is one before every contest."""
-
+    @abstractmethod
     def task(self, one: Contestant, number: int, scratch: Path) -> AbstractContextManager[Task]:
         """Makes what one run in a round needs, which is there while it runs."""
 
+    @abstractmethod
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
         """Returns what is wrong with what a run has done; None: nothing."""
+
+    def fresh(self, one: Contestant, number: int, needed: float = 0) -> Path:
+        """Makes the directory of a run in a round.
+
+        Raises:
+            RunError: The disk has less than twice the bytes that are needed.
+        """
+        if shutil.disk_usage(self.place).free < 2 * needed:
+            raise RunError("the disk is almost full", hint="take fewer with --count, or name another with --dir")
+        directory = self.place / f"{number}-{one.key}"
+        directory.mkdir()
+        return directory
 
 
 class Job(Protocol):

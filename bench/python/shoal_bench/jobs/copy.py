@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shoal_bench import verify
-from shoal_bench.contestants import BARE_LOOPS, BOTH, LIMITS, WORKERS, Contestant, Layout, Task, Told, python
+from shoal_bench.contestants import BARE_LOOPS, BOTH, LIMITS, WORKERS, Arena, Contestant, Layout, Task, Told, python
 from shoal_bench.results import Scale
 from shoal_bench.service import first_names, service
 
@@ -77,35 +77,32 @@ def _limits() -> list[Contestant]:
     ]
 
 
+# Key, title, script and its options, packages, share, the talk's seconds for an object. The share is about a second's
+# work, from what each does on two cores (requests a second: 1,200 for a new connection each time, 1,500 with threads,
+# 3,400 with processes, 7,000 with one event loop).
+STRATEGIES = (
+    ("synchronous", "requests, a new connection each", "synchronous", "requests", 0.02, 0.003),
+    ("session", "requests, one session", "synchronous --session", "requests", 0.03, None),
+    ("threads-10", "10 threads", "threads --workers 10", "requests", 0.03, 0.0036),
+    ("threads-100", "100 threads", "threads --workers 100", "requests", 0.03, 0.0042),
+    ("processes", "process pool, a page each", "processes", "requests", 0.05, 0.00032),
+    ("event-loop", "asyncio + uvloop + aiohttp", "event_loop", "aiohttp uvloop", 0.15, 0.00056),
+    ("combo", "combo: processes x event loop", "combo", "aiohttp requests uvloop", 1.0, 0.0000303),
+)
+TOLD = {"synchronous": None, "session": None, "combo": Told(inner="--requests")}  # the others as usual
+
+
 def _strategies() -> list[Contestant]:
-    def one(key: str, title: str, script: str, *options: str, packages: str = "requests", **about: Any) -> Contestant:
+    def one(key: str, title: str, words: str, packages: str, share: float, published: float | None) -> Contestant:
+        script, *options = words.split()
+
         def command(task: Task) -> list[str]:
             return python(f"strategies/copy/{script}.py", task.url, task.where, "--limit", task.count, *options)
 
-        return Contestant(key, title, "strategy", command, packages=tuple(packages.split()), **about)
+        about: dict[str, Any] = {"packages": tuple(packages.split()), "told": TOLD.get(key, WORKERS)}
+        return Contestant(key, title, "strategy", command, share=share, published=published, **about)
 
-    # share: about a second's work, from what each does on two cores (requests a second: 1,200 for a new connection each
-    # time, 1,500 with threads, 3,400 with processes, 7,000 with one event loop). published: the talk's seconds for one.
-    loop = {"packages": "aiohttp uvloop"}
-    both = {"packages": "aiohttp requests uvloop"}
-    combo = Told(inner="--requests")
-    return [
-        one("synchronous", "requests, a new connection each", "synchronous", share=0.02, published=0.003),
-        one("session", "requests, one session", "synchronous", "--session", share=0.03),
-        one("threads-10", "10 threads", "threads", "--workers", "10", share=0.03, published=0.0036, told=WORKERS),
-        one("threads-100", "100 threads", "threads", "--workers", "100", share=0.03, published=0.0042, told=WORKERS),
-        one("processes", "process pool, a page each", "processes", share=0.05, published=0.00032, told=WORKERS),
-        one(
-            "event-loop",
-            "asyncio + uvloop + aiohttp",
-            "event_loop",
-            share=0.15,
-            published=0.00056,
-            told=WORKERS,
-            **loop,
-        ),
-        one("combo", "combo: processes x event loop", "combo", published=0.0000303, told=combo, **both),
-    ]
+    return [one(*row) for row in STRATEGIES]
 
 
 def _names(task: Task, line: str = "{name}") -> str:
@@ -185,38 +182,22 @@ def check(settings: Settings) -> None:
     """Knows all settings."""
 
 
-@dataclass(frozen=True)
-class Copying:
-    """Every run has a service and an empty directory of its own; every byte is compared after it."""
+@dataclass(frozen=True, kw_only=True)
+class Copying(Arena):
+    """Every run has a service and an empty directory of its own, or writes nothing."""
 
-    settings: Settings
-    size: int
-    place: Path
-    proves: bool = False
-    scale: Scale = SCALE
-
-    @property
-    def count(self) -> int:
-        """Objects of the fastest into files."""
-        return self.settings.count
-
-    @property
-    def checked(self) -> str:
-        """Into nowhere there is nothing to compare: what the contestants say they received is added up."""
-        return "every byte compared" if self.settings.into == "files" else "bytes counted, not compared"
+    files: bool
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
         """Starts a service; makes a fresh directory."""
-        files = self.settings.into == "files"
-        everything = self.settings.count * (1 if files else one.null_times)
+        files, each = self.files, int(self.size)
+        everything = self.count * (1 if files else one.null_times)
         count = max(1, min(round(everything * one.share), everything))
-        with service(count if one.kind == "shoal" else everything, self.size) as url:
+        with service(count if one.kind == "shoal" else everything, each) as url:
             names = first_names(url, count if files else 1)
-            directory = self.place / f"{number}-{one.key}" if files else None
-            if directory:
-                directory.mkdir()
-            size = count * self.size if directory else 0
+            directory = self.fresh(one, number) if files else None
+            size = count * each if files else 0
             yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names, size=size, fills=files)
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
@@ -224,7 +205,7 @@ class Copying:
         if one.rate is not None:
             return None
         if task.directory:
-            return verify.fault(task.directory, task.names, self.size, partitioned=one.layout == "partition")
+            return verify.fault(task.directory, task.names, int(self.size), partitioned=one.layout == "partition")
         if measured.said.get("bytes", measured.said.get("written")) != task.count * self.size:
             return f"it did not see every byte: {json.dumps(measured.said)[:300]}"
         return None
@@ -232,5 +213,7 @@ class Copying:
 
 @contextmanager
 def arena(settings: Settings, place: Path) -> Iterator[Copying]:
-    """Has nothing to prepare."""
-    yield Copying(settings, settings.size or SIZE, place)
+    """Has nothing to prepare; into nowhere, what the contestants say they received is added up."""
+    files, size = settings.into == "files", settings.size or SIZE
+    checked = "every byte compared" if files else "bytes counted, not compared"
+    yield Copying(place=place, count=settings.count, size=size, scale=SCALE, checked=checked, files=files)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.contestants import BARE_LOOPS, BENCH, LIMITS, WORKERS, Contestant, Task, Told, python
+from shoal_bench.contestants import BARE_LOOPS, BENCH, LIMITS, WORKERS, Arena, Contestant, Task, Told, python
 from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
@@ -90,22 +90,11 @@ def check(settings: Settings) -> None:
         raise ConfigError("the job read writes nothing that could be durable", hint="leave out --durable")
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, kw_only=True)
+class Reading(Arena):
     """All read the same files, from the page cache, in fresh processes; nothing is written."""
 
-    count: int
-    size: int
-    place: Path
     proof: int
-
-    checked: str = "every byte proven once, counted in each trial"
-    proves: bool = True
-
-    @property
-    def scale(self) -> Scale:
-        """Times are for the files of this contest: the study gives none."""
-        return Scale(self.count, f"{self.count:,} files", AUTHOR, figures=False)
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
@@ -141,4 +130,6 @@ def arena(settings: Settings, place: Path) -> Iterator[Reading]:
     for number in range(settings.count):
         with open(os.path.join(data, f"{number % FOLDERS}/object-{number:09d}"), "rb", buffering=0) as file:  # noqa: PTH118, PTH123
             file.read()
-    yield Reading(settings.count, size, data, proof)
+    scale = Scale(settings.count, f"{settings.count:,} files", AUTHOR, figures=False)  # the study gives no times
+    checked = "every byte proven once, counted in each trial"
+    yield Reading(place=data, count=settings.count, size=size, scale=scale, checked=checked, proves=True, proof=proof)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError, RunError
 from shoal_bench import cold, flat, parquet
-from shoal_bench.contestants import BARE_LOOPS, LIMITS, WORKERS, Contestant, Task, python
+from shoal_bench.contestants import BARE_LOOPS, LIMITS, WORKERS, Arena, Contestant, Task, python
 from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ ROWS = 1 << 20  # of a row group
 # Some programs hold all records, their columns, and what becomes of them.
 MEMORY_TIMES = 3
 CASE = {"filter": ("--above", str(flat.ABOVE)), "group": ("--ids", str(flat.BLOCK))}  # what a program must be told
+CHECKED = {
+    "sum": "every sum compared",
+    "filter": "every record that was chosen compared",
+    "group": "every group's sum compared",
+    "convert": "every value, the encodings, compression and row groups compared",
+}
 PART = "a file of their own with the first fifth of the records: rates are compared"
 LOADED = "reading the file and making columns of it is not in its time: what it works on is in memory already"
 CAT = "in pieces of its own, into nowhere; that it has read everything, its exit code alone says"
@@ -177,55 +183,21 @@ def check(settings: Settings) -> None:
         raise ConfigError("the job records has no durable runs", hint="leave out --durable")
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, kw_only=True)
+class Reading(Arena):
     """All work on the same records, in fresh processes; those that get a share, on a file that ends there.
 
     Attributes:
         settings: What to run.
-        place: Where Parquet files go.
         whole: The file.
         part: The first fifth of it, in a file of its own.
         wanted: What the case must find in the whole, by the name under which the programs say it.
     """
 
     settings: Settings
-    place: Path
     whole: Flat
     part: Flat
     wanted: dict[str, Any]
-
-    @property
-    def count(self) -> int:
-        """Records."""
-        return self.whole.count
-
-    @property
-    def size(self) -> float:
-        """Bytes of a record."""
-        return flat.RECORD
-
-    @property
-    def proves(self) -> bool:
-        """The loops prove that they have seen every record, in a round that does not count."""
-        return self.settings.case in TOUCH
-
-    @property
-    def checked(self) -> str:
-        """What is compared."""
-        return {
-            "sum": "every sum compared",
-            "filter": "every record that was chosen compared",
-            "group": "every group's sum compared",
-            "convert": "every value, the encodings, compression and row groups compared",
-        }.get(self.settings.case, "every record proven once, counted in each trial")
-
-    @property
-    def scale(self) -> Scale:
-        """Times are for the study's number of records, rates in millions."""
-        about = f"time: for {FULL:,} records, as the study has them."
-        about = f"{about} {AUTHOR}" if self.proves else about
-        return Scale(FULL, "time", about, figures=self.proves, unit="M/s", unit_objects=1_000_000)
 
     def _file(self, one: Contestant) -> Flat:
         """Returns what a contestant works on."""
@@ -235,12 +207,7 @@ class Reading:
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
         """Takes the file out of the page cache or brings it there; makes a directory where a file is written."""
         file = self._file(one)
-        directory = None
-        if self.settings.case == "convert":
-            if shutil.disk_usage(self.place).free < 2 * file.size:
-                raise RunError("the disk is almost full", hint="take fewer with --count, or name another with --dir")
-            directory = self.place / f"{number}-{one.key}"
-            directory.mkdir()
+        directory = self.fresh(one, number, file.size) if self.settings.case == "convert" else None
         if self.settings.cold:
             cold.drop([file.path])
         else:
@@ -302,4 +269,17 @@ def arena(settings: Settings, place: Path) -> Iterator[Reading]:
     with contextlib.suppress(RunError):  # where a file cannot leave the page cache, what was written stays
         # Pages that were written lie in small pieces, those that were read in large ones, which is what readers meet.
         cold.drop([whole.path, part.path])
-    yield Reading(settings, place, whole, part, _wanted(settings.case, whole))
+    loops = settings.case in TOUCH  # these prove that they have seen every record, in a round that does not count
+    said = f"time: for {FULL:,} records, as the study has them.{f' {AUTHOR}' if loops else ''}"
+    yield Reading(
+        place=place,
+        count=whole.count,
+        size=flat.RECORD,
+        scale=Scale(FULL, "time", said, figures=loops, unit="M/s", unit_objects=1_000_000),
+        checked=CHECKED.get(settings.case, "every record proven once, counted in each trial"),
+        proves=loops,
+        settings=settings,
+        whole=whole,
+        part=part,
+        wanted=_wanted(settings.case, whole),
+    )

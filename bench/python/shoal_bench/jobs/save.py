@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.contestants import WORKERS, Contestant, Task, Told, python
+from shoal_bench.contestants import WORKERS, Arena, Contestant, Task, Told, python
 from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
@@ -57,41 +57,37 @@ def _ours(durability: str) -> list[Contestant]:
     ]
 
 
-def _strategies() -> list[Contestant]:
-    def one(
-        key: str, title: str, script: str, share: float, seconds: float = 0, *options: str, **about: Any
-    ) -> Contestant:
-        published = seconds / STUDY if seconds else None
-        path = f"strategies/save/{script}.py"
-        return _script("strategy", key, title, path, *options, share=share, published=published, **about)
+# Key, title, script and its options, share, the study's seconds. The share is about a second's work, from what each
+# does on two cores (files a second: 150 with one interpreter, 300 with two processes). The one without a bound gets
+# all: how many it opens is what it is about.
+STRATEGIES = (
+    ("sequential", "sequential", "sequential", 0.1, 63.4),
+    ("threads-10", "10 threads", "threads --workers 10", 0.1, None),
+    ("threads-100", "100 threads", "threads --workers 100", 0.1, 64.6),
+    ("processes", "process pool, a file each", "processes", 0.2, 21.43),
+    ("batches", "process pool, a batch each", "processes --batch=0", 0.2, 20.86),
+    ("processes-threads", "processes x 10 threads", "processes_threads", 0.2, 20.56),
+    ("event-loop", "asyncio, aiofiles, 50 at once", "event_loop", 0.1, 62.36),
+    ("event-loop-unbounded", "asyncio, aiofiles, no bound", "event_loop --workers 0", 1.0, None),
+    ("pipeline", "processes make, threads save", "pipeline", 0.2, None),
+)
+# What else there is to say of some.
+ABOUT: dict[str, dict[str, Any]] = {
+    "sequential": {"told": None},
+    "processes-threads": {"told": Told(inner="--threads")},
+    "event-loop": {"packages": ("aiofiles",)},
+    "event-loop-unbounded": {"packages": ("aiofiles",), "told": None, "may_fail": True, "note": UNBOUNDED},
+    "pipeline": {"told": Told(inner="--threads"), "note": "the author names it and leaves it open"},
+}
 
-    # share: about a second's work, from what each does on two cores (files a second: 150 with one interpreter, 300 with
-    # two processes). The one without a bound gets all: how many it opens is what it is about. Then the study's seconds.
-    aiofiles: dict[str, Any] = {"packages": ("aiofiles",)}
-    inner: dict[str, Any] = {"told": Told(inner="--threads")}
-    free: dict[str, Any] = {"may_fail": True, "note": UNBOUNDED, "told": None}
-    named = "the author names it and leaves it open"
-    return [
-        one("sequential", "sequential", "sequential", 0.1, 63.4, told=None),
-        one("threads-10", "10 threads", "threads", 0.1, 0, "--workers", "10"),
-        one("threads-100", "100 threads", "threads", 0.1, 64.6, "--workers", "100"),
-        one("processes", "process pool, a file each", "processes", 0.2, 21.43),
-        one("batches", "process pool, a batch each", "processes", 0.2, 20.86, "--batch=0"),
-        one("processes-threads", "processes x 10 threads", "processes_threads", 0.2, 20.56, **inner),
-        one("event-loop", "asyncio, aiofiles, 50 at once", "event_loop", 0.1, 62.36, **aiofiles),
-        one(
-            "event-loop-unbounded",
-            "asyncio, aiofiles, no bound",
-            "event_loop",
-            1.0,
-            0,
-            "--workers",
-            "0",
-            **aiofiles,
-            **free,
-        ),
-        one("pipeline", "processes make, threads save", "pipeline", 0.2, **inner, note=named),
-    ]
+
+def _strategies() -> list[Contestant]:
+    def one(key: str, title: str, words: str, share: float, seconds: float | None) -> Contestant:
+        script, *options = words.split()
+        about = {"share": share, "published": seconds and seconds / STUDY} | ABOUT.get(key, {})
+        return _script("strategy", key, title, f"strategies/save/{script}.py", *options, **about)
+
+    return [one(*row) for row in STRATEGIES]
 
 
 def contestants() -> list[Contestant]:
@@ -113,23 +109,16 @@ def check(settings: Settings) -> None:
         raise ConfigError("the job save writes files, it cannot do without", hint="leave out --into")
 
 
-@dataclass(frozen=True)
-class Saving:
+@dataclass(frozen=True, kw_only=True)
+class Saving(Arena):
     """Every run has an empty directory of its own; every byte is compared after it."""
 
-    count: int
-    place: Path
     content: Callable[[int], bytes]
-    size: float
-    checked: str = "every byte compared"
-    proves: bool = False
-    scale: Scale = SCALE
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
         """Makes a fresh directory."""
-        directory = self.place / f"{number}-{one.key}"
-        directory.mkdir()
+        directory = self.fresh(one, number)
         count = max(1, round(self.count * one.share))
         yield Task(directory=directory, count=count, scratch=scratch, size=round(self.size * count), fills=True)
 
@@ -146,4 +135,4 @@ def arena(settings: Settings, place: Path) -> Iterator[Saving]:
     """Makes the lines that the files are compared with."""
     content = verify.tables(settings.count)
     size = sum(len(content(number)) for number in range(settings.count)) / settings.count
-    yield Saving(settings.count, place, content, size)
+    yield Saving(place=place, count=settings.count, size=size, scale=SCALE, content=content)

@@ -6,15 +6,14 @@ The study: a memo of KZKY (2013); its figures are for 182 archives of 2.32 GB fr
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal import ConfigError, RunError
+from shoal import ConfigError
 from shoal_bench import cold, corpus, verify
-from shoal_bench.contestants import BARE_LOOPS, BENCH, BOTH, LIMITS, WORKERS, Contestant, Task, Told, python
+from shoal_bench.contestants import BARE_LOOPS, BENCH, BOTH, LIMITS, WORKERS, Arena, Contestant, Task, Told, python
 from shoal_bench.results import Scale
 
 if TYPE_CHECKING:
@@ -99,14 +98,8 @@ def _xargs(task: Task) -> list[str]:
 
 def _peers() -> list[Contestant]:
     def peer(key: str, title: str, command: Command, program: str, workers: int) -> Contestant:
-        about: dict[str, Any] = {
-            "programs": (program,),
-            "workers": workers,
-            "into": BOTH,
-            "proves": False,
-            "note": CODE,
-        }
-        return Contestant(key, title, "peer", command, **about)
+        about: dict[str, Any] = {"into": BOTH, "proves": False, "note": CODE}
+        return Contestant(key, title, "peer", command, workers=workers, programs=(program,), **about)
 
     # 7-Zip unpacks one entry at a time, whatever the number of cores: no format but its own is unpacked by several.
     seven = _each('7z t -bso0 -bsp0 "$archive"', '7z x -y -bso0 -bsp0 "-o$into" "$archive"')
@@ -165,75 +158,53 @@ def check(settings: Settings) -> None:
         raise ConfigError(f"the large entry has at most {LARGEST:,} bytes: the bare loop knows no zip64")
 
 
-@dataclass(frozen=True)
-class Unzipping:
+def _scale(made: Corpus, case: str) -> Scale:
+    """The study's is a number of packed bytes; the other cases are not those of the study."""
+    about = f"{len(made.archives)} archives of {made.packed / 1e6:,.0f} MB, unpacked {made.size / 1e6:,.0f} MB"
+    if made.rounds > 1:
+        about += f"; this machine has too few files, they were taken {made.rounds} times"
+    if case in ("", "many"):
+        return Scale(STUDY * len(made.entries) / made.packed, "2.32 GB", f"{about}. {AUTHOR}", study=1)
+    return Scale(len(made.entries), "time", f"{about}.", figures=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unzipping(Arena):
     """All unpack the same archives, in fresh processes, into fresh directories or nowhere."""
 
     settings: Settings
     corpus: Corpus
-    place: Path
-    proves: bool = False
-
-    @property
-    def count(self) -> int:
-        """Entries, which the case decides."""
-        return len(self.corpus.entries)
-
-    @property
-    def size(self) -> float:
-        """Bytes of an entry, unpacked, the mean."""
-        return self.corpus.size / self.count
-
-    @property
-    def checked(self) -> str:
-        """Into nowhere there is nothing to compare: what the contestants say they unpacked is added up."""
-        return "every byte compared" if self.settings.into == "files" else "entries and bytes counted"
-
-    @property
-    def scale(self) -> Scale:
-        """The study's is a number of packed bytes; the other cases are not those of the study."""
-        about = f"{len(self.corpus.archives)} archives of {self.corpus.packed / 1e6:,.0f} MB, unpacked "
-        about += f"{self.corpus.size / 1e6:,.0f} MB"
-        if self.corpus.rounds > 1:
-            about += f"; this machine has too few files, they were taken {self.corpus.rounds} times"
-        if self.settings.case in ("", "many"):
-            objects = STUDY * self.count / self.corpus.packed
-            return Scale(objects, "2.32 GB", f"{about}. {AUTHOR}", study=1)
-        return Scale(self.count, "time", f"{about}.", figures=False)
-
-    def _archives(self, one: Contestant, scratch: Path) -> Path:
-        """Returns what a contestant works on: a directory of links, where it has only a part."""
-        if one.key == "shoal-giant":
-            return self.corpus.archives[-1]
-        if one.share == 1.0:
-            return self.corpus.directory
-        part = scratch / "archives"
-        part.mkdir()
-        for path in self._part(one):
-            (part / path.name).symlink_to(path.resolve())
-        return part
 
     def _part(self, one: Contestant) -> tuple[Path, ...]:
         """Returns the archives that a contestant gets."""
+        if one.key == "shoal-giant":
+            return self.corpus.archives[-1:]
         return self.corpus.archives[: max(1, round(len(self.corpus.archives) * one.share))]
+
+    def _archives(self, one: Contestant, scratch: Path) -> Path:
+        """Returns where they are: a directory of links, where it has only a part."""
+        some = self._part(one)
+        if one.key == "shoal-giant":
+            return some[0]
+        if some == self.corpus.archives:
+            return self.corpus.directory
+        part = scratch / "archives"
+        part.mkdir()
+        for path in some:
+            (part / path.name).symlink_to(path.resolve())
+        return part
 
     def _entries(self, one: Contestant) -> dict[str, tuple[int, str]]:
         """Returns what is in them."""
-        entries = self.corpus.entries
-        if one.key == "shoal-giant":
-            return {corpus.GIANT: entries[corpus.GIANT]}
-        if one.share == 1.0:
+        some, entries = self._part(one), self.corpus.entries
+        if some == self.corpus.archives:
             return entries
-        return {name: entries[name] for path in self._part(one) for name in corpus.names(path)}
+        return {name: entries[name] for path in some for name in corpus.names(path)}
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
         """Makes a fresh directory; takes the archives out of the page cache or brings them there."""
-        directory = self.place / f"{number}-{one.key}" if self.settings.into == "files" else None
-        if directory:
-            if shutil.disk_usage(self.place).free < 2 * self.corpus.size:
-                raise RunError("the disk is almost full", hint="take fewer with --count, or name another with --dir")
-            directory.mkdir()
+        directory = self.fresh(one, number, self.corpus.size) if self.settings.into == "files" else None
         if self.settings.cold:
             cold.drop(self.corpus.archives)
         else:
@@ -274,4 +245,9 @@ def arena(settings: Settings, place: Path) -> Iterator[Unzipping]:
     case = settings.case or corpus.CASES[0]
     key = f"{case}-{settings.count}-{settings.size or 'own'}-{corpus.VERSION}"
     kept = Path(settings.directory) / "shoal-bench-archives" if settings.directory else place / "archives"
-    yield Unzipping(settings, corpus.make(case, settings.count, settings.size, kept / key), place)
+    made = corpus.make(case, settings.count, settings.size, kept / key)
+    # Into nowhere there is nothing to compare: what the contestants say they unpacked is added up.
+    checked = "every byte compared" if settings.into == "files" else "entries and bytes counted"
+    about: dict[str, Any] = {"scale": _scale(made, settings.case), "checked": checked}
+    count = len(made.entries)
+    yield Unzipping(place=place, count=count, size=made.size / count, settings=settings, corpus=made, **about)
