@@ -1,18 +1,14 @@
 """Calls a function of the user's own as a strategy, in a process of its own; `own.py` starts it.
 
-    python -P caller.py check JOB SPEC                      is it there, does it take what the job gives?
-    python -P caller.py copy SPEC URL NAMES DIRECTORY       NAMES: a file, a name in each line
-    python -P caller.py save SPEC DIRECTORY COUNT
-    python -P caller.py read SPEC DIRECTORY [--verify]
-    python -P caller.py unzip SPEC ARCHIVES [--into DIRECTORY]
+    python -P caller.py '{"job": "save", "spec": "mine.py:save", "check": true}'
+    python -P caller.py '{"job": "save", "spec": "mine.py:save", "directory": "out", "count": 100}'
 
-SPEC is MODULE:FUNCTION or FILE.py:FUNCTION. It prints one line of JSON, as each strategy does. It needs nothing of
-shoal, so that what the user's modules are called does not matter.
+With `check` it only says whether the function is there and takes what the job gives. It prints one line of JSON, as
+each strategy does. It needs nothing of shoal, so that what the user's modules are called does not matter.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import inspect
@@ -137,68 +133,40 @@ def consumed(pairs: Iterable[Any], directory: str, verify: bool) -> tuple[int, i
     return objects, size, proven
 
 
-def run(job: str, function: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
+def run(job: str, function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
     """Has the function do a job; returns what is to be printed."""
-    if job == "read":
-        return read(function, given.directory, given.verify)
-    arguments: tuple[object, ...]
+    directory = given.get("directory")
+    began = time.perf_counter()
     if job == "copy":
-        names = Path(given.names).read_text().splitlines()
-        arguments = (given.url, names, given.directory)
+        names = Path(given["names"]).read_text().splitlines()
+        began = time.perf_counter()
+        found = call(function, given["url"], names, directory)
     elif job == "save":
-        arguments = (make, range(given.count), given.directory)
-    else:
-        arguments = (sorted(str(path) for path in Path(given.archives).glob("*.zip")), given.into)
-    nowhere = job == "unzip" and given.into is None
-    began = time.perf_counter()
-    found = call(function, *arguments)
+        found = call(function, make, range(given["count"]), directory)
+    elif job == "unzip":
+        archives = sorted(str(path) for path in Path(given["archives"]).glob("*.zip"))
+        began = time.perf_counter()
+        found = call(function, archives, directory)
+    else:  # the walk is in the time, as it is in that of the strategies
+        found = call(function, files(given["directory"]))
+        if inspect.isgenerator(found):
+            objects, size, proven = consumed(found, given["directory"], given["verify"])
+            proof = {"proof": proven} if given["verify"] else {}
+            return {"objects": objects, "bytes": size, "seconds": time.perf_counter() - began, **proof}
     seconds = time.perf_counter() - began
-    objects, size = counted(found, may_be_none=not nowhere)
-    return {"objects": objects, "bytes": size, "seconds": seconds}
-
-
-def read(function: Callable[..., Any], directory: str, verify: bool) -> dict[str, Any]:
-    """The walk is in the time, as it is in that of the strategies."""
-    began = time.perf_counter()
-    found = call(function, files(directory))
-    proof: dict[str, int] = {}
-    if inspect.isgenerator(found):
-        objects, size, proven = consumed(found, directory, verify)
-        proof = {"proof": proven} if verify else {}
-        return {"objects": objects, "bytes": size, "seconds": time.perf_counter() - began, **proof}
-    seconds = time.perf_counter() - began
-    count, total = counted(found, may_be_none=False)
+    # What was written is compared; where nothing was, the function must say how much it was.
+    count, total = counted(found, may_be_none=job != "read" and directory is not None)
     return {"objects": count, "bytes": total, "seconds": seconds}
 
 
-def arguments() -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    jobs = parser.add_subparsers(dest="job", required=True)
-    check = jobs.add_parser("check")
-    check.add_argument("for_job")
-    parsers = {name: jobs.add_parser(name) for name in CONTRACTS}
-    for one in (check, *parsers.values()):
-        one.add_argument("spec")
-    for argument in ("url", "names", "directory"):
-        parsers["copy"].add_argument(argument)
-    parsers["save"].add_argument("directory")
-    parsers["save"].add_argument("count", type=int)
-    parsers["read"].add_argument("directory")
-    parsers["read"].add_argument("--verify", action="store_true")
-    parsers["unzip"].add_argument("archives")
-    parsers["unzip"].add_argument("--into")
-    return parser.parse_args()
-
-
 if __name__ == "__main__":
-    given = arguments()
+    given = json.loads(sys.argv[1])
     try:
-        function = load(given.spec)
-        if given.job == "check":
-            fits(function, CONTRACTS[given.for_job])
+        function = load(given["spec"])
+        if given.get("check"):
+            fits(function, CONTRACTS[given["job"]])
             print(json.dumps({"yields": inspect.isgeneratorfunction(function)}))
         else:
-            print(json.dumps(run(given.job, function, given)))
+            print(json.dumps(run(given["job"], function, given)))
     except UnusableError as error:
         sys.exit(f"Error: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,7 @@ from shoal_bench.caller import CONTRACTS
 from shoal_bench.contestants import Contestant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from shoal_bench.contestants import Task
+    from shoal_bench.contestants import Command, Task
     from shoal_bench.measure import Measured
     from shoal_bench.settings import Settings
 
@@ -37,13 +36,12 @@ def contestants(settings: Settings) -> list[Contestant]:
     Raises:
         ConfigError: One cannot be imported, does not take what the job gives, or the job has no place for it.
     """
-    found: dict[str, Contestant] = {}
-    for spec in settings.strategies:
-        one = _contestant(spec, settings)
-        if one.key in found:
-            raise ConfigError(f"two strategies are called {one.key!r}", hint="rename a function or a file")
-        found[one.key] = one
-    return list(found.values())
+    found = [_contestant(spec, settings) for spec in settings.strategies]
+    keys = [one.key for one in found]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ConfigError(f"two strategies are called {key!r}", hint="rename a function or a file")
+    return found
 
 
 def _contestant(spec: str, settings: Settings) -> Contestant:
@@ -71,7 +69,7 @@ def _contestant(spec: str, settings: Settings) -> Contestant:
 
 def _check(spec: str, job: str) -> bool:
     """Looks in a process of its own whether a function can be used; returns whether it is a generator."""
-    command = [sys.executable, "-P", "-B", str(CALLER), "check", job, spec]
+    command = _caller(job, spec, check=True)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL
@@ -86,19 +84,19 @@ def _check(spec: str, job: str) -> bool:
     return said == '{"yields": true}'
 
 
-def _command(job: str, spec: str) -> Callable[[Task], list[str]]:
-    first = [sys.executable, "-P", "-B", str(CALLER), job, spec]
+def _caller(job: str, spec: str, **given: object) -> list[str]:
+    """Returns the command line that calls a function."""
+    told = json.dumps({"job": job, "spec": spec} | given)
+    return [sys.executable, "-P", "-B", str(CALLER), told]
 
+
+def _command(job: str, spec: str) -> Command:
     def command(task: Task) -> list[str]:
-        if job == "copy":
-            names = task.scratch / "names"
-            names.write_text("".join(f"{name}\n" for name in task.names))
-            return [*first, task.url, str(names), str(task.directory)]
-        if job == "save":
-            return [*first, str(task.directory), str(task.count)]
-        if job == "read":
-            return [*first, str(task.directory), *(["--verify"] if task.prove else [])]
-        return [*first, str(task.archives), *(["--into", str(task.directory)] if task.directory else [])]
+        names = task.scratch / "names"
+        names.write_text("".join(f"{name}\n" for name in task.names))
+        given: dict[str, object] = {"url": task.url, "names": str(names), "count": task.count, "verify": task.prove}
+        given |= {"archives": str(task.archives), "directory": str(task.directory) if task.directory else None}
+        return _caller(job, spec, **given)
 
     return command
 
