@@ -20,6 +20,7 @@ from shoal_bench.contestants import version_of
 from shoal_bench.results import Asked, Results, Row, Trial
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from shoal_bench.contestants import Arena, Contestant, Task
@@ -79,16 +80,14 @@ def run(
     settings.check()
     job.check(settings)
     contestants = chosen(settings) if contestants is None else contestants
-    rows = {one.key: Row(one.key, one.title, one.kind, one.layout, one.published, one.note) for one in contestants}
+    rows = {}
     for one in contestants:
-        rows[one.key].missing = one.missing()
-        rows[one.key].may_fail = one.may_fail
-        rows[one.key].python2 = one.python2
+        failure = {"missing": one.missing(), "may_fail": one.may_fail}
+        row = Row(one.key, one.title, one.kind, one.layout, one.published, one.note, python2=one.python2, **failure)
+        rows[one.key] = row
     able = [one for one in contestants if rows[one.key].missing is None]
     sizing.check(settings, able)
-    base = Path(settings.directory) if settings.directory else Path.cwd()
-    base.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))
+    place = new_place(settings.directory)
     try:
         with job.arena(settings, place) as arena:
             until = began + within if within is not None else None
@@ -113,6 +112,13 @@ def run(
     first = next((row.key for row in rows.values() if row.trials), contestants[0].key)
     when = datetime.now(UTC).isoformat(timespec="seconds")
     return Results(settings.job, wanted, about, ordered, first, arena.scale, arena.checked, when)
+
+
+def new_place(directory: str | os.PathLike[str] | None) -> Path:
+    """Makes a new directory for what is written: in this one, or by default here."""
+    base = Path(directory or Path.cwd())
+    base.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))
 
 
 def _rounds(

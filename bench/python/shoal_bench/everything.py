@@ -7,7 +7,6 @@ ones; only large files are cut to nothing, so that the disk does not fill.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -75,9 +74,7 @@ def run_all(
     settings = {name: one for name, one in each if one is not None}
     if not settings:
         raise ConfigError("no contestant is left", hint="shoal bench JOB --list names them")
-    base = Path(directory) if directory else Path.cwd()
-    base.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix="shoal-bench-", dir=base))
+    place = contest.new_place(directory)
     try:
         return _run(settings, place, minutes * 60, say, finished or (lambda _: None))
     finally:

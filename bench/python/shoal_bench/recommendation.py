@@ -8,7 +8,6 @@ the rest, such as those that are handed tables, are named aside.
 from __future__ import annotations
 
 import re
-import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -219,7 +218,7 @@ def _caveats(results: Results, ran: list[Row]) -> list[str]:
         )
     if results.noisy:
         found.append(f"Trials differ by more than 30 %, believe them less: {', '.join(results.noisy)}.")
-    short = [row for row in ran if statistics.median(trial.seconds for trial in row.trials) < SHORT]
+    short = [row for row in ran if row.seconds < SHORT]
     if short:
         found.append(
             f"Trials of less than {SHORT} s ({_names(short)}): they say more about beginning than about the job. Take "

@@ -1,6 +1,6 @@
 """`shoal bench JOB`: every strategy on this machine. Not here: how it measures (`shoal_bench`).
 
-What can stand in the place of JOB, such as `compare`, has a file of its own, `bench_compare.py`.
+What can stand in the place of JOB, such as `compare`, has a file of its own, `compare.py`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,14 @@ Examples:
   shoal bench copy                              every way to copy from a list/get service
   shoal bench copy --list                       the contestants, and which cannot run here
   shoal bench copy --only shoal,curl,combo --trials 5 --json results.json
-  shoal bench copy --into null                  nothing is written: how fast are the requests?
-  shoal bench copy --durable --dir /mnt/disk    a final sync inside the time of each
-  shoal bench save                              every way to save the files that a Python function makes
-  shoal bench read                              every way to read 50,000 files of 10 kB
-  shoal bench read --count 2000 --size 1MB      the same with large files
-  shoal bench unzip                             every way to extract many archives
+  shoal bench save --durable --dir /mnt/disk    a final sync inside the time of each
   shoal bench unzip --into null --cold          every entry checked, the archives not in the page cache
-  shoal bench unzip --count 50000               40 archives, about 1.6 GB
-  shoal bench records                           every way to go through a flat file of 16-byte records
-  shoal bench records --case sum --cold         one field added up, the file not in the page cache
+  shoal bench records --case sum                one field added up
   shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
-                                                a curve for each program and size
   shoal bench save --workers 1,2x10,4x10        processes, and processes with 10 threads each
   shoal bench save --full                       as many files as the study has
-  shoal bench run --strategy mine.py:save save
-                                                a function of your own in the same table
+  shoal bench run --strategy mine.py:save save  a function of your own in the same table
   shoal bench save --plot save.svg --report save.html
-  shoal bench save --report save.md             for an issue or a README file: Markdown, and its charts as SVG
   shoal bench all -o report.html                every job, one report
   shoal bench report copy.json save.json -o report.html
   shoal bench compare before.json after.json    the same contestants side by side
@@ -86,8 +76,8 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
     return stopped
 
 
-# What stands in the place of JOB and has options of its own, and where it is; loaded when it is asked for.
-ACTIONS = {"all": "all", "compare": "compare", "report": "report"}
+# What stands in the place of JOB and has options of its own, in a module of that name; loaded when it is asked for.
+ACTIONS = ("all", "compare", "report")
 
 
 class Bench(click.Command):
@@ -98,7 +88,7 @@ class Bench(click.Command):
     ) -> click.Context:
         """Reads the command line, or lets the action read it."""
         if args and args[0] in ACTIONS:
-            action = importlib.import_module(f"shoal_bench.cli.{ACTIONS[args[0]]}").command
+            action = importlib.import_module(f"shoal_bench.cli.{args[0]}").command
             assert isinstance(action, click.Command)  # noqa: S101  # each of our modules has one
             return action.make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
         # `run` may be said: with --strategy before the job it reads better.
@@ -120,6 +110,18 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
     return tuple(key.strip() for key in value.split(",") if key.strip())
 
 
+# Options that `all` has, too.
+only = click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
+skip = click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
+directory = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where files are written, in a new directory that is removed at the end; by default here.",
+)
+plot = click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
+
+
 @click.command("bench", cls=Bench, short_help="Measure every strategy for a job on this machine.", epilog=EXAMPLES)
 @click.argument("job", metavar="JOB", type=click.Choice(["copy", "save", "read", "unzip", "records"]))
 @click.option(
@@ -127,10 +129,7 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
 )
 @click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB.")
 @click.option(
-    "--trials",
-    type=click.IntRange(1),
-    show_default="3; of read --full 20 for small files",
-    help="Rounds that count.",
+    "--trials", type=click.IntRange(1), show_default="3; of read --full 20 for small files", help="Rounds that count."
 )
 @click.option(
     "--into",
@@ -170,20 +169,15 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
     metavar="MODULE:FUNCTION",
     help="A function of your own takes part, of a module or as FILE.py:FUNCTION; may be given several times.",
 )
-@click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
-@click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
+@only
+@skip
 @click.option(
     "--list", "as_list", is_flag=True, help="List the contestants, and what is missing for those that cannot run."
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where files are written, in a new directory that is removed at the end; by default here.",
-)
+@directory
 @click.option("--keep", is_flag=True, help="Leave the files that were written.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every trial to this file as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
+@plot
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report to this file: .html or .md.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the table.")
 @stoppable

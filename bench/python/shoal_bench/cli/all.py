@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import shoal
-from shoal_bench.cli import keys, printing, stoppable
+from shoal_bench.cli import directory, keys, only, plot, printing, skip, stoppable
 
 if TYPE_CHECKING:
     from shoal_bench.results import Collection
@@ -37,8 +37,8 @@ MINUTES = 9.5
     help="The report, .html or .md; the results are written beside it as JSON.",
 )
 @click.option("--of", default="", metavar="JOB,...", callback=keys, help="Only these jobs.")
-@click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
-@click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
+@only
+@skip
 @click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count, at most.")
 @click.option(
     "--minutes",
@@ -54,13 +54,8 @@ MINUTES = 9.5
     type=click.FloatRange(min=0, min_open=True),
     help="Part of the objects of each job that is worked on.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where files are written, in a new directory that is removed at the end; by default here.",
-)
+@plot
+@directory
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
 @stoppable
 def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from shoal_bench.cli import plot
+
 EXAMPLES = """\b
 Examples:
   shoal bench report copy.json -o copy.html
@@ -18,7 +20,7 @@ Examples:
 @click.command("report", short_help="Make a report of results of the lab.", epilog=EXAMPLES)
 @click.argument("files", metavar="A.json ...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The report: .html or .md.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file, too: .png or .svg.")
+@plot
 @click.option("--title", help="The heading of the page.")
 def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None) -> int:
     """Make one report of results that `shoal bench JOB --json` or `shoal bench all` has written.
