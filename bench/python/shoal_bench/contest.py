@@ -82,9 +82,8 @@ def run(
     contestants = chosen(settings) if contestants is None else contestants
     rows = {}
     for one in contestants:
-        failure = {"missing": one.missing(), "may_fail": one.may_fail}
-        row = Row(one.key, one.title, one.kind, one.layout, one.published, one.note, python2=one.python2, **failure)
-        rows[one.key] = row
+        known = (one.key, one.title, one.kind, one.layout, one.published, one.note, one.missing())
+        rows[one.key] = Row(*known, may_fail=one.may_fail, python2=one.python2)
     able = [one for one in contestants if rows[one.key].missing is None]
     sizing.check(settings, able)
     place = new_place(settings.directory)
