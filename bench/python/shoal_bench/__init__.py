@@ -11,9 +11,8 @@ is what came of it, `text.py` and `reports.py` show it. How it measures, and how
 distribution. Not here: the command line (`cli/`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from shoal_bench import contest, jobs
 from shoal_bench.comparison import Comparison, compare
@@ -23,9 +22,6 @@ from shoal_bench.results import Collection, Results, Row, Trial, load, schema
 from shoal_bench.scans import Scan, scan
 from shoal_bench.settings import Settings
 from shoal_bench.text import table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "Collection",

@@ -1,17 +1,12 @@
 """Brings files into the page cache, or takes them out and looks whether they are. Not here: which (`jobs/`)."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from shoal import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 LEFT = 0.01  # part of a file's pages that may stay: some other process may hold a few
 PAGE = mmap.PAGESIZE

@@ -4,16 +4,12 @@ What is compared first are ratios to the base row: both rows ran in turn on one 
 too. Rates are compared as well, but two machines, or one at two times, differ in them anyway.
 """
 
-from __future__ import annotations
-
+import statistics
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
-from shoal_bench.results import AGREE, SCHEMA
-
-if TYPE_CHECKING:
-    from shoal_bench.results import Results
+from shoal_bench.results import AGREE, SCHEMA, Results
 
 MOST = 6  # rows that a sentence names
 
@@ -136,10 +132,8 @@ class Comparison:
         for number, name in ((1, "A"), (2, "B")):
             keys = [key for key, which in self.only.items() if which == number]
             notes += [f"figures in {name} only: {', '.join(keys)}"] if keys else []
-        said = (
-            "ratio: how many times as fast as the base, in turn with it. ~ : the trials of both overlap, the difference"
-        )
-        return [*notes, f"{said} says nothing. ? : one trial, no spread is known."]
+        said = "ratio: how many times as fast as the base, in turn with it. ~ : the trials of both overlap, the "
+        return [*notes, f"{said}difference says nothing. ? : one trial, no spread is known."]
 
 
 def compare(first: Results, second: Results) -> Comparison:
@@ -169,20 +163,19 @@ def compare(first: Results, second: Results) -> Comparison:
     base = next((one.base for one in (first, second) if one.base in both), both[0])
     pairs = []
     for key in both:
-        rates = [[trial.rate for trial in one.row(key).trials] for one in (first, second)]
-        ratios = [one.ratios(key, base) for one in (first, second)]
-        medians = [(one.row(key).rate, one.ratio(key, base) or 1.0) for one in (first, second)]
-        rate = _change(medians[0][0], medians[1][0], rates)
-        ratio = _change(medians[0][1], medians[1][1], ratios)
+        rate = _change(*([trial.rate for trial in one.row(key).trials] for one in (first, second)))
+        ratio = _change(*(one.ratios(key, base) for one in (first, second)))
         pairs.append(Pair(key, first.row(key).title, rate, ratio))
     only = {key: number for number, keys in ((1, ran[0] - ran[1]), (2, ran[1] - ran[0])) for key in sorted(keys)}
     return Comparison(first.job, base, pairs, only, _conditions(first, second))
 
 
-def _change(first: float, second: float, trials: list[list[float]]) -> Change:
-    known = min(len(some) for some in trials) > 1
-    overlap = known and min(trials[0]) <= max(trials[1]) and min(trials[1]) <= max(trials[0])
-    return Change(first, second, second / first, overlap if known else None)
+def _change(first: list[float], second: list[float]) -> Change:
+    """Compares the medians of two rows' rates or ratios; a row without a ratio to the base counts as equal to it."""
+    one, other = statistics.median(first or [1.0]), statistics.median(second or [1.0])
+    known = min(len(first), len(second)) > 1
+    overlap = known and min(first) <= max(second) and min(second) <= max(first)
+    return Change(one, other, other / one, overlap if known else None)
 
 
 def _conditions(first: Results, second: Results) -> dict[str, tuple[str, str]]:

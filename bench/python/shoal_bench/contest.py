@@ -5,27 +5,20 @@ The traps it avoids, each of which has spoilt a published table: one contestant 
 write-back of one run inside the next, a fast wrong answer.
 """
 
-from __future__ import annotations
-
+import os
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal import ConfigError, RunError
 from shoal_bench import jobs, machine, measure, own, removal, sizing, verify
-from shoal_bench.contestants import version_of
+from shoal_bench.contestants import Arena, Contestant, Task, version_of
+from shoal_bench.measure import Measured
 from shoal_bench.results import Asked, Results, Row, Trial
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-
-    from shoal_bench.contestants import Arena, Contestant, Task
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 SHOWN = 200  # characters of what a contestant said last, where that is why its row has no figures
 

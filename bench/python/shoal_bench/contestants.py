@@ -1,7 +1,5 @@
 """What a contestant is, and what a job gives its contest. Not here: any one of them (`jobs/`)."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -10,18 +8,15 @@ import sys
 import sysconfig
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from shoal import RunError
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from shoal_bench.measure import Measured
-    from shoal_bench.results import Scale
-    from shoal_bench.settings import Settings
+from shoal_bench.measure import Measured
+from shoal_bench.results import Scale
+from shoal_bench.settings import Settings
 
 BENCH = Path(__file__).parent
 # The bare loops (bench/limits) are a program beside this interpreter, which the package installs.

@@ -5,8 +5,6 @@ has them; where they do not suffice they are taken again, under another director
 and kept beside it where the lab is given a directory. Not here: how an archive is packed (`pack.py`).
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -14,17 +12,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal import RunError
 from shoal_bench import pack
 from shoal_bench.pack import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION = 1  # of what is made: another number, and what lies there is not taken for it
 CASES = ("many", "one", "tiny", "skewed")
@@ -218,10 +213,6 @@ def make(case: str, count: int, size: int | None, directory: Path) -> Corpus:
             made.rename(directory)
     found = json.loads(known.read_text())
     paths = tuple(sorted((directory / "archives").iterdir()))
-    return Corpus(
-        directory / "archives",
-        paths,
-        {name: (size, digest) for name, (size, digest) in found["entries"].items()},
-        sum(path.stat().st_size for path in paths),
-        found["rounds"],
-    )
+    entries = {name: (size, digest) for name, (size, digest) in found["entries"].items()}
+    packed = sum(path.stat().st_size for path in paths)
+    return Corpus(directory / "archives", paths, entries, packed, found["rounds"])

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
-
-if TYPE_CHECKING:
-    from shoal_bench.results import Results, Row
+from shoal_bench.results import Results, Row
 
 MOST = 1000  # workers, as the strategies have it
 POINTS = 64  # points of a curve: more are a mistake in writing
@@ -133,7 +131,7 @@ class Curve:
 
     def _point(self, spot: Spot) -> dict[str, Any]:
         row, point = spot.row, spot.point
-        found: dict[str, Any] = dict.fromkeys(("point", "workers", "threads"))
+        found: dict[str, Any] = {"point": None, "workers": None, "threads": None}
         if point is not None:
             found = {"point": str(point), "workers": point.workers, "threads": point.threads}
         found |= {"row": row.key, "rate": row.rate, "rates": [trial.rate for trial in row.trials]}

@@ -4,21 +4,16 @@ What the jobs write stays until the last has ended, since a file system that has
 ones; only large files are cut to nothing, so that the disk does not fill.
 """
 
-from __future__ import annotations
-
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal import ConfigError
 from shoal_bench import contest, jobs, removal, verify
 from shoal_bench.results import Collection
 from shoal_bench.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # In this order: `copy` makes most files by far, so that the others come before it. Jobs that are not named come first.
 LAST = ("read", "unzip", "save", "copy")

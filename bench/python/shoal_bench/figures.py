@@ -3,21 +3,14 @@
 Not here: how they are shown, as text (`text.py`), or as HTML, Markdown and pictures (`reports.py`, `plot.py`).
 """
 
-from __future__ import annotations
-
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shoal_bench import machine, sizing, words
-from shoal_bench.results import AGREE
+from shoal_bench.curves import Curve, Spot
+from shoal_bench.results import AGREE, Results, Row
 from shoal_bench.words import duration, micros, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from shoal_bench.curves import Curve, Spot
-    from shoal_bench.results import Results, Row
 
 NAMED = 4  # rows that a sentence names
 DONE = "first/last"

@@ -13,12 +13,10 @@ import os
 import random
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 FORMAT = "<QII"
 NAMES = ("ts", "id", "len")

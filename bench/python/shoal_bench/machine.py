@@ -1,16 +1,11 @@
 """What a table was measured on."""
 
-from __future__ import annotations
-
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import shoal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def describe(directory: Path) -> dict[str, str]:
@@ -29,16 +24,10 @@ def describe(directory: Path) -> dict[str, str]:
 
 def in_words(machine: Mapping[str, str]) -> str:
     """Returns one line of it."""
-    return ", ".join(
-        (
-            f"{machine['cores']} cores ({machine['processor']})",
-            machine["memory"],
-            machine["kernel"],
-            machine["file system"],
-            f"Python {machine['python']}",
-            f"shoal {machine['shoal']}" + (f" ({machine['build']} build)" if "build" in machine else ""),
-        )
-    )
+    cores = f"{machine['cores']} cores ({machine['processor']})"
+    build = f" ({machine['build']} build)" if "build" in machine else ""
+    versions = f"Python {machine['python']}, shoal {machine['shoal']}{build}"
+    return ", ".join((cores, machine["memory"], machine["kernel"], machine["file system"], versions))
 
 
 def _processor() -> str:

@@ -1,7 +1,5 @@
 """Runs one command and looks at what it took. Not here: what it wrote (`verify.py`), whose turn it is."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import os
@@ -11,12 +9,10 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from shoal import RunError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIMEOUT = 1800.0  # seconds; the slowest strategy needs a few
 

@@ -1,21 +1,15 @@
 """Functions of the user's own as contestants of a job. Not here: the program that calls them (`caller.py`)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal import ConfigError
 from shoal_bench.caller import CONTRACTS
-from shoal_bench.contestants import Contestant
-
-if TYPE_CHECKING:
-    from shoal_bench.contestants import Command, Task
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.contestants import Command, Contestant, Task
+from shoal_bench.measure import Measured
+from shoal_bench.settings import Settings
 
 # Called with -B: no bytecode is left beside the user's file, where one written twice in a second would run as it was.
 CALLER = Path(__file__).with_name("caller.py")

@@ -4,21 +4,16 @@ The hashes that it prints are of the bytes that went in, made with Python alone:
 with them. Not here: which files, and how many archives (`corpus.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from shoal_bench.verify import synthetic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 LEVEL = 6  # of deflate; what zip programs take if they are not told
 WHEN = (2020, 1, 1, 0, 0, 0)  # of every entry, so that the same files give the same archive

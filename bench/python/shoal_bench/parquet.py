@@ -1,16 +1,12 @@
 """Whether a Parquet file holds the records of the flat file, written as the comparison asks. Not here: its writers."""
 
-from __future__ import annotations
-
 import os
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from shoal_bench import flat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TYPES = ("uint64", "uint32", "uint32")
 ENCODINGS = {True: ["PLAIN", "RLE", "RLE_DICTIONARY"], False: ["PLAIN", "RLE"]}

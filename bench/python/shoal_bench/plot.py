@@ -4,23 +4,17 @@ A bar is the median, the dots are the trials, the line behind them reaches from 
 there is a line for each program. A picture is as wide as a phone, so that its letters can be read there.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import io
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import words
-from shoal_bench.curves import curves
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from shoal_bench.curves import Curve
-    from shoal_bench.results import Results
+from shoal_bench.curves import Curve, curves
+from shoal_bench.results import Results
 
 FORMS = (".png", ".svg")
 KINDS = {"shoal": "shoal", "strategy": "strategy of the study", "peer": "program", "limit": "limit of the machine"}
@@ -104,14 +98,8 @@ def _bars(results: Results, axis: Any) -> None:
         axis.barh(at, max(row.rate, longest / 500), color=COLOURS[kind], height=0.36, clip_on=False, gid=f"bar-{at}")
         if len(rates) > 1:
             axis.plot([min(rates), max(rates)], [at, at], color=DOT, linewidth=1.2, clip_on=False, gid=f"whisker-{at}")
-            dots: dict[str, Any] = {
-                "clip_on": False,
-                "color": DOT,
-                "markersize": 4,
-                "markeredgecolor": PAPER,
-                "markeredgewidth": 0.6,
-            }
-            axis.plot(rates, [at] * len(rates), "o", gid=f"trial-{at}", **dots)
+            dots: dict[str, Any] = {"markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
+            axis.plot(rates, [at] * len(rates), "o", color=DOT, clip_on=False, gid=f"trial-{at}", **dots)
         above: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 8}
         where = ("axes fraction", "data")
         axis.annotate(_plain(row.title), (0, at), xytext=(0, 6), xycoords=where, **above)

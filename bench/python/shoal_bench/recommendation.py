@@ -5,17 +5,12 @@ to be equal within the noise, whichever is shown above. Limits are nothing to us
 the rest, such as those that are handed tables, are named aside.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from shoal_bench import words
+from shoal_bench.results import Results, Row
 from shoal_bench.words import micros
-
-if TYPE_CHECKING:
-    from shoal_bench.results import Results, Row
 
 CLEAR = 0.03  # a lead below this is none, however steady
 ALONE = 0.30  # what one round must show to be called a lead: it has no spread

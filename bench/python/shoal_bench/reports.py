@@ -5,16 +5,15 @@ script and loads nothing; its charts are Matplotlib's SVG, whose styles become r
 or dark as the page is. Not here: what is said (`figures.py`, `recommendation.py`), what is drawn (`plot.py`).
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib
 import itertools
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -26,9 +25,6 @@ from shoal_bench.curves import curves
 from shoal_bench.recommendation import recommend
 from shoal_bench.results import Collection, Results, load
 from shoal_bench.text import bar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 TITLE = "Which way is the fastest here?"
 TEMPLATES = Path(__file__).parent / "templates"

@@ -5,8 +5,6 @@ whatever a file says. A file of another version is refused, not guessed at. Not 
 (`figures.py`), and two of them side by side (`comparison.py`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -30,6 +28,8 @@ AGREE = 0.10  # the same bench run twice should give ratios that differ by no mo
 # that is not exceeded in 19 of 20 cases.
 TWICE = 2 * 1.25 * math.sqrt(2)
 MACHINE = ("cores", "processor", "memory", "kernel", "file system", "python", "shoal")  # what a file must say of it
+
+DERIVED = ("rate", "spread", "cpu_per_object", "first", "last")  # properties of a row that a file has, too
 
 Count = Annotated[int, Meta(ge=1, le=HUGE)]
 Amount = Annotated[float, Meta(ge=0, le=HUGE)]
@@ -249,18 +249,11 @@ class Results:
     def parts(self) -> dict[str, Any]:
         """Returns what `to_json` writes."""
         ran = [row for row in self.rows if row.trials]
-        rows = [
-            {
-                **asdict(row),
-                "rate": row.rate,
-                "spread": row.spread,
-                "cpu_per_object": row.cpu_per_object,
-                "first": row.first,
-                "last": row.last,
-                "faster_than": {other.key: self.ratio(row.key, other.key) for other in ran} if row.trials else {},
-            }
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            found = asdict(row) | {name: getattr(row, name) for name in DERIVED}
+            found["faster_than"] = {other.key: self.ratio(row.key, other.key) for other in ran} if row.trials else {}
+            rows.append(found)
         parts: dict[str, Any] = {"schema": SCHEMA, "job": self.job, "settings": self.settings, "machine": self.machine}
         parts |= {"scale": asdict(self.scale), "checked": self.checked, "when": self.when}
         parts |= {"base": self.base, "noisy": self.noisy, "unsteady": self.unsteady, "failed": self.failed}

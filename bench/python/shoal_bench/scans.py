@@ -5,27 +5,20 @@ How a program is told its number, the contestant says itself. Not here: what a c
 runs (`contest.py`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import contest, jobs, sizing
-from shoal_bench.contestants import Task
+from shoal_bench.contestants import Contestant, Task
 from shoal_bench.curves import Curve, Point, every, points
-from shoal_bench.results import SCHEMA
+from shoal_bench.results import SCHEMA, Results
 from shoal_bench.settings import Settings, parse_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from shoal_bench.contestants import Contestant
-    from shoal_bench.results import Results
 
 NUMBER = re.compile(r"\d+(?= threads)|(?<=pool of )\d+|\d+(?= at once)")  # of workers, in a title
 BYTES = 200_000_000  # of all objects of one size, unless a count is given: a second's work for most
@@ -70,15 +63,9 @@ def families(contestants: Sequence[Contestant], given: tuple[Point, ...]) -> lis
     grid_only = all(point.threads is not None for point in given)
     found: dict[tuple[str, ...], Family] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        nowhere = Path(scratch)
+        place = Path(scratch)
         task = Task(
-            directory=nowhere,
-            count=1,
-            scratch=nowhere,
-            url="http://there",
-            names=("1",),
-            archives=nowhere,
-            file=nowhere,
+            directory=place, count=1, scratch=place, url="http://there", names=("1",), archives=place, file=place
         )
         for one in contestants:
             if one.told is None or (grid_only and not one.told.inner):
@@ -161,13 +148,11 @@ class Scan:
 
     def to_json(self) -> str:
         """Returns everything as JSON: `results` as of several contests, and `curves`, which is what a plot draws."""
+        sizes = [results.settings["size"] for results in self.contests]
         parts: dict[str, Any] = {"schema": SCHEMA, "job": self.job, "failed": {}}
-        parts["sweep"] = {
-            "workers": [str(point) for point in self.points],
-            "sizes": [results.settings["size"] for results in self.contests],
-        }
+        parts["sweep"] = {"workers": [str(point) for point in self.points], "sizes": sizes}
         parts["curves"] = [curve.as_json() for curve in self.curves]
-        parts["results"] = [json.loads(results.to_json()) for results in self.contests]
+        parts["results"] = [results.parts() for results in self.contests]
         return json.dumps(parts, indent=1)
 
 

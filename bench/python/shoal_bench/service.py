@@ -1,19 +1,14 @@
 """The list/get service of made-up objects that the contestants of `copy` are set on."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from shoal import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 START_LIMIT = 10.0  # seconds in which the service must answer
 

@@ -1,15 +1,10 @@
 """What to run. Not here: what of it a job understands (`jobs/`)."""
 
-from __future__ import annotations
-
+import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shoal import ConfigError
-
-if TYPE_CHECKING:
-    import os
 
 UNITS = {
     "": 1,

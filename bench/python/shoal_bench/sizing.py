@@ -5,23 +5,17 @@ about a second's worth of the study's objects: the round that does not count mea
 cores. Not here: how many objects are made for a job (`jobs/`), whose turn it is (`contest.py`).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shoal import ConfigError, RunError
 from shoal_bench import jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from shoal_bench.contestants import Arena, Contestant
-    from shoal_bench.results import Trial
-    from shoal_bench.settings import Settings
+from shoal_bench.contestants import Arena, Contestant
+from shoal_bench.results import Trial
+from shoal_bench.settings import Settings
 
 PART = 0.5  # of what is free on the disk, of its bytes and its inodes, and of the memory
 BLOCK = 4096  # bytes that a small file takes

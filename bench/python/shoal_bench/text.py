@@ -1,10 +1,8 @@
 """Results as text, 120 columns wide, drawn by rich. Not here: what stands in it (`figures.py`, `comparison.py`)."""
 
-from __future__ import annotations
-
 import io
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -15,9 +13,6 @@ from shoal_bench.comparison import Comparison
 from shoal_bench.recommendation import recommend
 from shoal_bench.results import Results
 from shoal_bench.scans import Scan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 WIDTH = 120  # columns
 BAR = 8  # columns of the longest bar
@@ -46,12 +41,8 @@ def _scan(scan: Scan) -> str:
     for results in scan.contests:
         found = [curve for curve in scan.curves if curve.results is results]
         blocks = [_drawn(table) for table in figures.scanned(found, ACROSS)]
-        said = [
-            figures.summary(results, found),
-            figures.about(results),
-            *figures.notes(results),
-            *figures.noise(results),
-        ]
+        said = [figures.summary(results, found), figures.about(results)]
+        said += [*figures.notes(results), *figures.noise(results)]
         out.append(_paragraphs(f"{words.size(results.settings['size'])}\n\n" + "\n\n".join(blocks), said))
     return "\n\n\n".join([*out, "\n".join([SCANNED, *figures.machines(scan.contests[:1])])])
 

@@ -1,15 +1,10 @@
 """Whether every object is there with every byte, and nothing else; and since when. Not here: their writers."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 LINES, COLUMNS = 5000, 10  # of a file of the study of saving
 

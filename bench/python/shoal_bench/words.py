@@ -1,7 +1,5 @@
 """What a job is called in sentences and titles, and how a time is said. Not here: what it does (`jobs/`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -31,7 +31,8 @@ Examples:
   shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
   shoal bench save --workers 1,2x10,4x10        processes, and processes with 10 threads each
   shoal bench save --full                       as many files as the study has
-  shoal bench run --strategy mine.py:save save  a function of your own in the same table
+  shoal bench run --strategy mine.py:save save
+                                                a function of your own in the same table
   shoal bench save --plot save.svg --report save.html
   shoal bench all -o report.html                every job, one report
   shoal bench report copy.json save.json -o report.html

@@ -1,16 +1,12 @@
 """The jobs of the lab, one file each: the contestants, what they work on, what must come of it."""
 
-from __future__ import annotations
-
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
+from shoal_bench.contestants import Job
 from shoal_bench.jobs import copy, read, records, save, unzip
 from shoal_bench.settings import Settings, parse_size
-
-if TYPE_CHECKING:
-    from shoal_bench.contestants import Job
 
 JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip, "records": records}
 

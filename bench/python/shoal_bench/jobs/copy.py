@@ -3,29 +3,35 @@
 The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are for 16 cores and another machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from shoal_bench import verify
-from shoal_bench.contestants import BARE_LOOPS, BOTH, LIMITS, WORKERS, Arena, Contestant, Layout, Task, Told, python
+from shoal_bench.contestants import (
+    BARE_LOOPS,
+    BOTH,
+    LIMITS,
+    WORKERS,
+    Arena,
+    Command,
+    Contestant,
+    Layout,
+    Task,
+    Told,
+    python,
+)
+from shoal_bench.measure import Measured
 from shoal_bench.results import Scale
 from shoal_bench.service import first_names, service
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from shoal_bench.contestants import Command
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 COUNT = 60_000
 SIZE = 100

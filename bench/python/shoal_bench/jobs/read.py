@@ -3,25 +3,19 @@
 The study: "Multi Threaded File IO" (2019, in Java); it publishes curves over the number of threads, no table.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.contestants import BARE_LOOPS, BENCH, LIMITS, WORKERS, Arena, Contestant, Task, Told, python
+from shoal_bench.contestants import BARE_LOOPS, BENCH, LIMITS, WORKERS, Arena, Contestant, Kind, Task, Told, python
+from shoal_bench.measure import Measured
 from shoal_bench.results import Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from shoal_bench.contestants import Kind
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 COUNT = 50_000
 SIZE = 10_000

@@ -4,28 +4,22 @@ The study: "I/O performance in Python" (rabexc.org), whose program goes through 
 Python 2 and 3, as fast as it can. What it leaves open are the other cases: a sum, a filter, groups, another format.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from shoal import ConfigError, RunError
 from shoal_bench import cold, flat, parquet
-from shoal_bench.contestants import BARE_LOOPS, LIMITS, WORKERS, Arena, Contestant, Task, python
+from shoal_bench.contestants import BARE_LOOPS, LIMITS, WORKERS, Arena, Contestant, Kind, Task, python
+from shoal_bench.flat import Flat
+from shoal_bench.measure import Measured
 from shoal_bench.results import Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from shoal_bench.contestants import Kind
-    from shoal_bench.flat import Flat
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 COUNT = 10_000_000
 SIZE = None  # a record has 16 bytes

@@ -3,25 +3,19 @@
 The study: "Save thousands of files" (SuperFastPython, 2023); its figures are for 5,000 files on 8 logical cores.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import verify
-from shoal_bench.contestants import WORKERS, Arena, Contestant, Task, Told, python
+from shoal_bench.contestants import WORKERS, Arena, Contestant, Kind, Task, Told, python
+from shoal_bench.measure import Measured
 from shoal_bench.results import Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from shoal_bench.contestants import Kind
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 COUNT = 1_000
 SIZE = None  # the study's function decides it: about 241 kB

@@ -3,26 +3,33 @@
 The study: a memo of KZKY (2013); its figures are for 182 archives of 2.32 GB from a cold cache, in Python and Ruby.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import cold, corpus, verify
-from shoal_bench.contestants import BARE_LOOPS, BENCH, BOTH, LIMITS, WORKERS, Arena, Contestant, Task, Told, python
+from shoal_bench.contestants import (
+    BARE_LOOPS,
+    BENCH,
+    BOTH,
+    LIMITS,
+    WORKERS,
+    Arena,
+    Command,
+    Contestant,
+    Kind,
+    Task,
+    Told,
+    python,
+)
+from shoal_bench.corpus import Corpus
+from shoal_bench.measure import Measured
 from shoal_bench.results import Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from shoal_bench.contestants import Command, Kind
-    from shoal_bench.corpus import Corpus
-    from shoal_bench.measure import Measured
-    from shoal_bench.settings import Settings
+from shoal_bench.settings import Settings
 
 COUNT = 7_500
 SIZE = None  # the files of this machine decide it
@@ -211,15 +218,10 @@ class Unzipping(Arena):
             for path in self.corpus.archives:
                 cold.bring(path)
         entries = self._entries(one)
-        yield Task(
-            directory=directory,
-            # The giant's time is shown as if it had unpacked all.
-            count=self.count if one.key == "shoal-giant" else len(entries),
-            scratch=scratch,
-            archives=self._archives(one, scratch),
-            size=sum(size for size, _ in entries.values()),
-            fills=True,
-        )
+        # The giant's time is shown as if it had unpacked all.
+        count = self.count if one.key == "shoal-giant" else len(entries)
+        archives, size = self._archives(one, scratch), sum(size for size, _ in entries.values())
+        yield Task(directory=directory, count=count, scratch=scratch, archives=archives, size=size, fills=True)
         if directory and not self.settings.keep:
             # Not deleted: freed inodes make a file system slow to give new ones. But their blocks would fill it.
             for name, (size, _) in entries.items():

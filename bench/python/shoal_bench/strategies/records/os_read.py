@@ -31,12 +31,12 @@ def read(path: str, piece: int, slices: bool) -> int:
 
 def prove(path: str, piece: int, slices: bool) -> int:
     """Reads the same way again; returns a checksum of all records."""
-    proof = 0
+    proof, step = 0, RECORD if slices else piece
     file = os.open(path, os.O_RDONLY)
     try:
         while found := os.read(file, piece):
-            for at in range(0, len(found), RECORD if slices else piece):
-                proof = zlib.crc32(found[at : at + (RECORD if slices else piece)], proof)
+            for at in range(0, len(found), step):
+                proof = zlib.crc32(found[at : at + step], proof)
     finally:
         os.close(file)
     return proof

@@ -38,12 +38,9 @@ if __name__ == "__main__":
     parser.add_argument("--buffered", action="store_true", help="with the file object's own buffer between")
     parser.add_argument("--verify", action="store_true", help="print a checksum of all records too; it takes time")
     given = parser.parse_args()
+    buffering = -1 if given.buffered else 0
     began = time.perf_counter()
-    size = read(given.file, given.piece, -1 if given.buffered else 0)
+    size = read(given.file, given.piece, buffering)
     seconds = time.perf_counter() - began
     found = {"objects": size // RECORD, "bytes": size, "seconds": seconds, "workers": 1}
-    print(
-        json.dumps(
-            found | ({"proof": prove(given.file, given.piece, -1 if given.buffered else 0)} if given.verify else {})
-        )
-    )
+    print(json.dumps(found | ({"proof": prove(given.file, given.piece, buffering)} if given.verify else {})))
