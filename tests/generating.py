@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Interpreter
@@ -58,13 +58,6 @@ def processes_in(directory: Path) -> list[int]:
     return found
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.01)
-
-
 class Job:
     """A module with a function `make`, and scripts that call `shoal.generate` with it."""
 
@@ -108,7 +101,7 @@ class Job:
         for process in self.interpreter.started:
             process.kill()
         try:
-            until(lambda: not processes_in(self.directory), 10)
+            wait_until(lambda: not processes_in(self.directory), 10)
         finally:
             for left in processes_in(self.directory):
                 os.kill(left, signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import shoal as package
-from destination import files
+from trees import tree_of_raw_names
 
 
 def numbered(count: int) -> Iterator[tuple[str, bytes]]:
@@ -49,5 +49,5 @@ def all_saved(directory: Path, items: Mapping[str, object]) -> dict[str, str]:
     assert {failure.kind for failure in run.failures} <= {"encoding"}
     reasons = {failure.name: failure.reason for failure in run.failures}
     assert len(reasons) == report.failed
-    assert {os.fsdecode(name) for name in files(directory)} == items.keys() - reasons.keys()
+    assert {os.fsdecode(name) for name in tree_of_raw_names(directory)} == items.keys() - reasons.keys()
     return reasons

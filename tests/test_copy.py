@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 import shoal as package
-from destination import balanced, files
+from destination import balanced
 from shoal import _shoal
+from trees import tree_of_raw_names
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -34,7 +35,7 @@ def synthetic(number: int, size: int) -> bytes:
 def test_every_object_becomes_a_file_with_its_bytes(service: Service, tmp_path: Path) -> None:
     report = package.copy(service(synthetic="2500:100").url, tmp_path / "out")
 
-    assert files(tmp_path / "out") == {f"object-{n:09}".encode(): synthetic(n, 100) for n in range(2500)}
+    assert tree_of_raw_names(tmp_path / "out") == {f"object-{n:09}".encode(): synthetic(n, 100) for n in range(2500)}
     assert (report.listed, report.written, report.failed, report.unfinished) == (2500, 2500, 0, 0)
     assert report.bytes == 250_000
     assert report.complete
@@ -69,7 +70,7 @@ def test_a_tree_with_odd_names_arrives_under_exactly_those_names(service: Servic
 
     report = package.copy(service(source).url, tmp_path / "out")
 
-    assert files(tmp_path / "out") == files(source)
+    assert tree_of_raw_names(tmp_path / "out") == tree_of_raw_names(source)
     assert report.written == len(names)
 
 
@@ -84,7 +85,7 @@ def test_the_command_copies_and_reports_as_json(shoal: Command, service: Service
     assert report["bytes"] == 10_000
     assert report["complete"] is True
     assert report["failures"] == []
-    assert len(files(shoal.directory / "out")) == 1000
+    assert len(tree_of_raw_names(shoal.directory / "out")) == 1000
 
 
 def test_the_summary_goes_to_standard_error_and_data_alone_to_standard_output(shoal: Command, service: Service) -> None:
@@ -232,7 +233,9 @@ def test_include_and_exclude_choose_names(service: Service, tmp_path: Path) -> N
         service(synthetic="100:10").url, tmp_path / "out", include="object-00000001*", exclude=["*3", "*4"]
     )
 
-    assert sorted(files(tmp_path / "out")) == [f"object-{n:09}".encode() for n in range(10, 20) if n not in (13, 14)]
+    assert sorted(tree_of_raw_names(tmp_path / "out")) == [
+        f"object-{n:09}".encode() for n in range(10, 20) if n not in (13, 14)
+    ]
     assert (report.listed, report.written, report.skipped) == (100, 8, 92)
 
 

@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import fork_server
 import forked
 from forked import Forked
 from shoal.cli import COMMANDS
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -132,9 +132,8 @@ def test_a_fork_has_the_state_of_what_was_started_and_ends_by_the_same_signals(
                     stdout=stdout,
                     stderr=stderr,
                 )
-        deadline = time.monotonic() + 20
-        while b"http://" not in (shoal.directory / f"{place}.out").read_bytes() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        printed = shoal.directory / f"{place}.out"
+        wait_until(lambda: b"http://" in printed.read_bytes())  # noqa: B023  # called before the next round
         assert process.poll() is None
         seen = state(process)
         process.send_signal(number)

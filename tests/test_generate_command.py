@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from generating import MODULE, processes_in, until
+from generating import MODULE, processes_in
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -61,9 +62,9 @@ def test_what_is_wrong_with_the_command_line_is_exit_code_2(shoal: Command, argu
 def test_ctrl_c_is_exit_code_130(shoal: Command) -> None:
     (shoal.directory / "job.py").write_text(MODULE + "def slow(number): note('calls', number); time.sleep(60)\n")
     process = shoal.start("generate", "job:slow", "5", "out", "--durability", "none")
-    until(lambda: (shoal.directory / "calls").exists())
+    wait_until(lambda: (shoal.directory / "calls").exists())
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 130
     assert "the same command goes on" in said
-    until(lambda: not processes_in(shoal.directory), 2)
+    wait_until(lambda: not processes_in(shoal.directory), 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shoal as package
-from destination import files
+from trees import tree_of_raw_names
 
 
 def make(number: int, year: int) -> str:
@@ -51,7 +51,7 @@ def test_other_arguments_are_not_the_same_job(tmp_path: Path, bound: Callable[[i
     with pytest.raises(package.JournalError, match="arguments"):
         call(2024)
     assert call(2024, force_resume=True).written == 5
-    assert files(tmp_path / "out") == {b"%d.txt" % number: b"2024: %d" % number for number in range(5)}
+    assert tree_of_raw_names(tmp_path / "out") == {b"%d.txt" % number: b"2024: %d" % number for number in range(5)}
 
 
 class StopError(Exception):

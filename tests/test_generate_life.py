@@ -9,7 +9,8 @@ import time
 import pytest
 
 import shoal as package
-from generating import Job, expected, processes_in, until
+from generating import Job, expected, processes_in
+from waiting import wait_until
 
 pytestmark = pytest.mark.disk
 
@@ -24,10 +25,10 @@ def test_nothing_committed_is_made_again_after_the_caller_was_killed(job: Job) -
         except (package.ShoalError, IndexError):
             return 0
 
-    until(lambda: committed() >= 100)
+    wait_until(lambda: committed() >= 100)
     process.kill()
     process.wait()
-    until(lambda: not processes_in(job.directory))
+    wait_until(lambda: not processes_in(job.directory))
     before = committed()
     assert before < 900
     job.module("def make(number): note('second', number); return plain(number)")
@@ -97,7 +98,7 @@ def test_half_a_file_of_a_killed_worker_is_replaced(job: Job) -> None:
 def test_what_a_worker_of_the_dead_run_writes_during_the_next_is_replaced(job: Job) -> None:
     job.module("def make(number): note('calls', number); time.sleep(60)")
     process = job.start("range(20)", workers=1)
-    until(lambda: job.lines("calls"))
+    wait_until(lambda: job.lines("calls"))
     process.kill()
     process.wait()
     # What it left half comes into being only now, while the next run works.
@@ -126,7 +127,7 @@ def test_a_worker_that_slept_through_the_death_of_its_run_does_no_harm(job: Job)
         """
     )
     process = job.start("range(20)", workers=2)
-    until(lambda: job.lines("pid") and len(list(job.out.glob("*.csv"))) >= 10)
+    wait_until(lambda: job.lines("pid") and len(list(job.out.glob("*.csv"))) >= 10)
     sleeper = int(job.lines("pid")[0])
     process.kill()
     process.wait()
@@ -135,17 +136,17 @@ def test_a_worker_that_slept_through_the_death_of_its_run_does_no_harm(job: Job)
     finally:
         os.kill(sleeper, signal.SIGCONT)
     assert counts[4]
-    until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory), 2)
     assert job.contents() == expected(20)
 
 
 def test_no_process_outlives_a_caller_that_is_killed(job: Job) -> None:
     job.module("def make(number): note('calls', number); time.sleep(60)")
     process = job.start("range(20)", workers=3)
-    until(lambda: len(job.lines("calls")) == 3)
+    wait_until(lambda: len(job.lines("calls")) == 3)
     process.kill()
     process.wait()
-    until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory), 2)
 
 
 def test_no_process_is_left_when_the_call_returns_but_pythons_own(job: Job) -> None:
@@ -167,7 +168,7 @@ def test_no_process_is_left_when_the_call_returns_but_pythons_own(job: Job) -> N
 def test_ctrl_c_ends_it_within_2_s_and_the_same_call_goes_on(job: Job) -> None:
     job.module("def make(number): note('calls', number); time.sleep(60 if number > 250 else 0); return plain(number)")
     process = job.start("range(300)", durability="none")
-    until(lambda: "251" in job.lines("calls"))
+    wait_until(lambda: "251" in job.lines("calls"))
 
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -175,7 +176,7 @@ def test_ctrl_c_ends_it_within_2_s_and_the_same_call_goes_on(job: Job) -> None:
 
     assert time.monotonic() - began < 2
     assert "KeyboardInterrupt" in said
-    until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory), 2)
     job.module("make = plain")
     assert job.run("range(300)")[0][4]
     assert job.contents() == expected(300)
@@ -203,7 +204,7 @@ def test_a_progress_function_is_told_and_what_it_raises_stops_the_run(job: Job) 
 def test_two_at_once_into_one_directory_are_refused(job: Job) -> None:
     job.module("def make(number): note('calls', number); time.sleep(60)")
     job.start("range(20)")
-    until(lambda: job.lines("calls"))
+    wait_until(lambda: job.lines("calls"))
     assert "JournalLockedError" in job.refused()
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import shoal
+from trees import tree
 
 pytestmark = pytest.mark.disk
 
@@ -82,18 +83,14 @@ def wanted(count: int) -> dict[str, bytes]:
     return {name: ((name + "\n").encode() * SIZE)[:SIZE] for name in names}
 
 
-def found(destination: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in destination.iterdir() if path.name != ".shoal"}
-
-
 def found_in_partitions(destination: Path) -> dict[str, bytes]:
     """The same below the directories of partitions, each of which holds at most 100; no name twice."""
-    below = [path for path in destination.rglob("*") if path.is_file() and ".shoal" not in path.parts]
+    below = {Path(name): data for name, data in tree(destination).items()}
     for path in below:
-        assert re.fullmatch(r"00/0000/[0-2][0-9]/object-\d{9}", path.relative_to(destination).as_posix()), path
+        assert re.fullmatch(r"00/0000/[0-2][0-9]/object-\d{9}", path.as_posix()), path
     sizes = Counter(path.parent for path in below)
     assert max(sizes.values(), default=0) <= 100
-    files = {path.name: path.read_bytes() for path in below}
+    files = {path.name: data for path, data in below.items()}
     assert len(files) == len(below)
     return files
 
@@ -124,7 +121,7 @@ def resume_and_check(url: str, destination: Path, count: int, layout: str = "nam
     assert again.returncode == 0, again.stderr
     report = last_json(again.stdout)
     assert report["written"] == count - before, "what is committed is not fetched again, and nothing is left out"
-    assert (found if layout == "names" else found_in_partitions)(destination) == wanted(count)
+    assert (tree if layout == "names" else found_in_partitions)(destination) == wanted(count)
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
 
 
@@ -168,6 +165,6 @@ def test_killed_again_and_again_at_random_times_a_run_ends_right(tmp_path: Path,
             run.wait(timeout=30)
         status = committed(destination)
         if status == count:
-            assert found(destination) == wanted(count)
+            assert tree(destination) == wanted(count)
         else:
             resume_and_check(server.url, destination, count)

@@ -19,6 +19,7 @@ import shoal as package
 from conftest import Command, Service
 from faults.runs import committed, make_source
 from faults.tracing import traced
+from trees import tree
 
 pytestmark = pytest.mark.disk
 
@@ -76,13 +77,12 @@ def test_killed_inside_a_rename_or_removal_every_kind_of_job_resumes(
     done = committed(destination)
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert again.returncode == 0, again.stderr
-    below = [path for path in destination.rglob("*") if path.is_file() and ".shoal" not in path.parts]
+    found = tree(destination)
     if job == "partition":
-        found = {re.sub(r"^00/0000/\d\d/", "", path.relative_to(destination).as_posix()): path for path in below}
-        assert len(found) == len(below)
-    else:
-        found = {path.relative_to(destination).as_posix(): path for path in below}
-    assert {name.encode(): path.read_bytes() for name, path in found.items()} == wanted
+        named = {re.sub(r"^00/0000/\d\d/", "", name): data for name, data in found.items()}
+        assert len(named) == len(found)
+        found = named
+    assert {name.encode(): data for name, data in found.items()} == wanted
     assert committed(destination) == len(wanted) >= done
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
 

@@ -6,29 +6,21 @@ import os
 import resource
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from conftest import Command, Service
+import shoal as package
+from conftest import PATIENCE, Command, Service
+from waiting import wait_until
 
 pytestmark = pytest.mark.disk
-
-
-def wait_for(condition: object, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if callable(condition) and condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"did not come within {seconds} s")
 
 
 def test_a_second_run_on_one_destination_is_refused_and_names_the_first(shoal: Command, service: Service) -> None:
     server = service(synthetic="200000:100")
     first = shoal.start("copy", server.url, "out", "--limit-rate", "100kB")
-    wait_for(
+    wait_until(
         lambda: (shoal.directory / "out" / ".shoal" / "lock").exists() and any(shoal.directory.glob("out/object*"))
     )
     second = shoal.run("copy", server.url, "out")
@@ -37,11 +29,10 @@ def test_a_second_run_on_one_destination_is_refused_and_names_the_first(shoal: C
     first.send_signal(signal.SIGKILL)
     first.wait()
     third = shoal.start("copy", server.url, "out", "--limit-rate", "100kB")
-    wait_for(lambda: third.poll() is None and (shoal.directory / "out" / ".shoal").exists())
-    time.sleep(0.5)
-    assert third.poll() is None, "the lock of a dead process is no lock"
+    # The lock of a dead process is no lock.
+    wait_until(lambda: (owner := package.status(shoal.directory / "out").owner) is not None and owner.pid == third.pid)
     third.send_signal(signal.SIGINT)
-    assert third.wait(timeout=5) == 130
+    assert third.wait(timeout=PATIENCE) == 130
 
 
 def test_a_second_run_on_one_destination_is_refused_although_its_journal_is_another(
@@ -49,12 +40,12 @@ def test_a_second_run_on_one_destination_is_refused_although_its_journal_is_anot
 ) -> None:
     url = service(synthetic="200000:100").url
     first = shoal.start("copy", url, "out", "--journal", "first.db", "--limit-rate", "100kB")
-    wait_for(lambda: any(shoal.directory.glob("out/object*")))
+    wait_until(lambda: any(shoal.directory.glob("out/object*")))
     second = shoal.run("copy", url, "out", "--journal", "second.db")
     assert second.returncode == 3
     assert str(first.pid) in second.stderr, second.stderr
     first.send_signal(signal.SIGINT)
-    assert first.wait(timeout=5) == 130
+    assert first.wait(timeout=PATIENCE) == 130
 
 
 def test_other_options_are_refused_with_the_difference_unless_forced(shoal: Command, service: Service) -> None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from destination import balanced, files
+from destination import balanced
 from saving import numbered
+from trees import tree_of_raw_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def test_every_item_becomes_a_file_with_its_bytes(tmp_path: Path) -> None:
     report = package.save(numbered(2500), tmp_path / "out")
 
-    assert files(tmp_path / "out") == {b"%06d" % n: b"%d" % n for n in range(2500)}
+    assert tree_of_raw_names(tmp_path / "out") == {b"%06d" % n: b"%d" % n for n in range(2500)}
     assert (report.listed, report.written, report.failed, report.unfinished) == (2500, 2500, 0, 0)
     assert report.complete
     assert balanced(report)
@@ -39,7 +40,7 @@ def test_every_item_becomes_a_file_with_its_bytes(tmp_path: Path) -> None:
 def test_data_of_every_size_arrives(tmp_path: Path, size: int) -> None:
     data = random.Random(size).randbytes(size)
     package.save([("small", b""), ("data", data)], tmp_path / "out", memory="1MiB")
-    assert files(tmp_path / "out") == {b"small": b"", b"data": data}
+    assert tree_of_raw_names(tmp_path / "out") == {b"small": b"", b"data": data}
 
 
 DOUBLES = array.array("d", [1.5, -2.0])
@@ -67,7 +68,7 @@ GRID = memoryview(bytes(range(24))).cast("B", (4, 6))
 )
 def test_data_of_every_kind_arrives(tmp_path: Path, data: object, saved: bytes) -> None:
     report = package.save([("object", data)], tmp_path / "out")
-    assert (report.written, files(tmp_path / "out")) == (1, {b"object": saved})
+    assert (report.written, tree_of_raw_names(tmp_path / "out")) == (1, {b"object": saved})
 
 
 def test_a_mapped_file_is_saved(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_a_mapped_file_is_saved(tmp_path: Path) -> None:
         for access in (mmap.ACCESS_READ, mmap.ACCESS_WRITE):
             with mmap.mmap(file.fileno(), 0, access=access) as mapped:
                 package.save([("object", mapped)], tmp_path / f"out{access}")
-            assert files(tmp_path / f"out{access}") == {b"object": b"mapped" * 100_000}
+            assert tree_of_raw_names(tmp_path / f"out{access}") == {b"object": b"mapped" * 100_000}
 
 
 def test_names_are_text_bytes_or_paths(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_names_are_text_bytes_or_paths(tmp_path: Path) -> None:
         "new\nline",
     ]
     package.save([(name, b"") for name in names], tmp_path / "out")
-    assert set(files(tmp_path / "out")) == {os.fsencode(name) for name in names}
+    assert set(tree_of_raw_names(tmp_path / "out")) == {os.fsencode(name) for name in names}
 
 
 @pytest.mark.parametrize("name", ["../up", "/root", "", "a//b", ".shoal/x", "nul\0", "\ud800", "x" * 256])
@@ -98,7 +99,7 @@ def test_an_unsafe_name_is_a_failure_of_its_object(tmp_path: Path, name: str) ->
     report = package.save([("before", b""), (name, b""), ("after", b"")], tmp_path / "out")
     assert (report.written, report.failed) == (2, 1)
     assert report.failures[0].kind == "unsafe-name"
-    assert set(files(tmp_path / "out")) == {b"before", b"after"}
+    assert set(tree_of_raw_names(tmp_path / "out")) == {b"before", b"after"}
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
@@ -136,7 +137,7 @@ def test_a_generator_that_raises_saves_what_it_gave_and_says_how_many(tmp_path: 
     assert raised.value.__notes__ == ["shoal: 1234 objects were saved before this"]
     report: package.Report = raised.value.report  # type: ignore[attr-defined]
     assert (report.written, report.unfinished, report.complete) == (1234, 0, False)
-    assert len(files(tmp_path / "out")) == 1234
+    assert len(tree_of_raw_names(tmp_path / "out")) == 1234
 
 
 GARBAGE: list[tuple[Any, str]] = [
@@ -160,7 +161,7 @@ def test_what_is_no_pair_is_a_type_error_that_names_its_place(tmp_path: Path, it
     with pytest.raises(TypeError, match=f"item 150 .counted from 0. is .*{says}") as raised:
         package.save([*numbered(150), item, ("never", b"")], tmp_path / "out")
     assert raised.value.__notes__ == ["shoal: 150 objects were saved before this"]
-    assert len(files(tmp_path / "out")) == 150
+    assert len(tree_of_raw_names(tmp_path / "out")) == 150
 
 
 def test_garbage_a_hundred_times_over_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_writable_buffer_may_be_filled_again_at_once(tmp_path: Path) -> None:
             buffer[:] = b"!" * 1000
 
     package.save(reused(), tmp_path / "out")
-    assert files(tmp_path / "out") == {b"%d" % n: bytes([n % 256]) * 1000 for n in range(500)}
+    assert tree_of_raw_names(tmp_path / "out") == {b"%d" % n: bytes([n % 256]) * 1000 for n in range(500)}
 
 
 def test_bytes_and_views_of_bytes_are_not_copied(interpreter: Interpreter) -> None:
@@ -272,7 +273,7 @@ def test_a_generator_may_itself_save(tmp_path: Path) -> None:
             yield f"{number}", b"%d" % inner.written
 
     package.save(outer(), tmp_path / "out")
-    assert files(tmp_path / "out") == {b"%d" % n: b"300" for n in range(5)}
+    assert tree_of_raw_names(tmp_path / "out") == {b"%d" % n: b"300" for n in range(5)}
 
 
 def test_what_a_slow_generator_gave_is_saved_while_it_thinks(tmp_path: Path) -> None:
@@ -285,7 +286,7 @@ def test_what_a_slow_generator_gave_is_saved_while_it_thinks(tmp_path: Path) -> 
         yield "last", b""
         deadline = time.monotonic() + 10
         while len(seen) < 3 and time.monotonic() < deadline:
-            seen[:] = [name for name in files(tmp_path / "out") if name != b"last"]
+            seen[:] = [name for name in tree_of_raw_names(tmp_path / "out") if name != b"last"]
             time.sleep(0.01)
 
     package.save(slow(), tmp_path / "out")

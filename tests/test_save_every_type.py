@@ -19,8 +19,8 @@ import pytest
 import shoal as package
 from arrow_kinds import KINDS, SHAPES, Kind, shaped
 from arrow_values import cells, check_cell, check_json, rows_of_json, values
-from destination import files
 from saving import all_saved
+from trees import tree_of_raw_names
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -239,8 +239,8 @@ def test_a_text_without_header_or_final_newline_is_the_same_but_for_these(tmp_pa
     }
     package.save(tables.items(), tmp_path / "usual", durability="none")
     package.save(tables.items(), tmp_path / "bare", durability="none", header=False, final_newline=False)
-    bare = files(tmp_path / "bare")
-    for name, text in files(tmp_path / "usual").items():
+    bare = tree_of_raw_names(tmp_path / "bare")
+    for name, text in tree_of_raw_names(tmp_path / "usual").items():
         rows = text.removeprefix(b"x\n" if ending == "csv" else b"")
         # The end of an empty line, which is a null, is the line itself.
         assert bare[name] == (rows if rows == b"\n" or rows.endswith(b"\n\n") else rows.removesuffix(b"\n"))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from destination import balanced, files
+from destination import balanced
 from saving import numbered
+from trees import tree_of_raw_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def test_without_a_source_id_a_second_save_finds_the_files_of_the_first(tmp_path
 
     replaced = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always")
     assert (replaced.written, replaced.failed) == (100, 0)
-    assert set(files(tmp_path / "out").values()) == {b"new"}
+    assert set(tree_of_raw_names(tmp_path / "out").values()) == {b"new"}
 
 
 def test_of_a_name_that_comes_twice_the_second_is_a_failure_unless_it_is_the_same(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_of_a_name_that_comes_twice_the_second_is_a_failure_unless_it_is_the_sam
     report = package.save(items, tmp_path / "out", workers=1)
     assert (report.written, report.skipped, report.duplicates, report.failed) == (2, 1, 1, 1)
     assert [(failure.name, failure.kind) for failure in report.failures] == [("twice", "name-conflict")]
-    assert files(tmp_path / "out") == {b"twice": b"1", b"same": b"3"}
+    assert tree_of_raw_names(tmp_path / "out") == {b"twice": b"1", b"same": b"3"}
 
 
 def test_a_complete_source_id_is_not_asked_for_items_again(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_killed_save_with_a_source_id_writes_nothing_committed_again(interpret
     assert done.returncode == 0, done.stderr
     _, written, _, failed, total = map(int, done.stdout.split())
     assert (written, failed, total) == (3000 - committed, 0, 3000)
-    assert files(out) == {b"%06d" % n: b"%d" % n for n in range(3000)}
+    assert tree_of_raw_names(out) == {b"%06d" % n: b"%d" % n for n in range(3000)}
     same = sum(before[name] == (out / name).stat().st_ino for name in before)
     assert same >= committed
 

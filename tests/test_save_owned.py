@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shoal as package
-from destination import files
+from trees import tree_of_raw_names
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -31,7 +31,9 @@ def test_results_of_duckdb_follow_each_other_and_each_has_its_rows(tmp_path: Pat
 
     report = package.save(items(), tmp_path / "out")
     assert report.ok
-    assert files(tmp_path / "out") == {b"%d.csv" % number: b"v\n" + b"%d\n" % number * 3 for number in range(COUNT)}
+    assert tree_of_raw_names(tmp_path / "out") == {
+        b"%d.csv" % number: b"v\n" + b"%d\n" % number * 3 for number in range(COUNT)
+    }
 
 
 def test_numpy_scalars_are_saved_with_their_values(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_a_mapped_file_that_is_cut_short_afterwards_is_saved_as_it_was(tmp_path:
             mapped.write_bytes(b"")
 
     assert package.save(items(), tmp_path / "out").ok
-    assert files(tmp_path / "out") == {b"%d" % number: bytes([number]) * 500_000 for number in range(10)}
+    assert tree_of_raw_names(tmp_path / "out") == {b"%d" % number: bytes([number]) * 500_000 for number in range(10)}
 
 
 def test_masked_arrays_are_refused_whatever_the_ending(tmp_path: Path) -> None:
@@ -151,4 +153,4 @@ def test_what_generate_calls_may_fill_its_memory_again(tmp_path: Path) -> None:
     for number in range(100):
         assert set((tmp_path / f"out/{number}.csv").read_text().split()) == {"x", f"{number}.0"}
     assert package.generate(queried, range(100), tmp_path / "sql", name="{}.csv", workers=1).ok
-    assert files(tmp_path / "sql") == {b"%d.csv" % number: b"v\n%d\n" % number for number in range(100)}
+    assert tree_of_raw_names(tmp_path / "sql") == {b"%d.csv" % number: b"v\n%d\n" % number for number in range(100)}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import shoal as package
-from destination import files
+from trees import tree_of_raw_names
 
 numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -290,7 +290,7 @@ class Saying:
 
 def check(directory: Path, checks: dict[str, Callable[[bytes], None] | str], reasons: dict[str, str]) -> None:
     """Compares what a run has left with what each item must have become."""
-    found = files(directory)
+    found = tree_of_raw_names(directory)
     wrong = []
     for name, wanted in checks.items():
         data = found.pop(name.encode(), None)
@@ -374,6 +374,6 @@ def test_a_pipe_of_frames_that_all_fail_leaves_no_file_and_every_reason(tmp_path
 
     report = package.save(items(), tmp_path / "out", durability="none")
     (run,) = package.status(tmp_path / "out", failures=None).runs
-    assert (report.written, report.failed, files(tmp_path / "out")) == (0, 200, {})
+    assert (report.written, report.failed, tree_of_raw_names(tmp_path / "out")) == (0, 200, {})
     for failure in run.failures:
         assert failure.reason.endswith(f"reason {failure.name.removesuffix('.parquet')}")

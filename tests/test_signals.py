@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal as package
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,19 +30,14 @@ HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"  # what a terminal is told
 
 def wait_for_objects(destination: Path, count: int) -> None:
     """Waits until a run has written something."""
-    deadline = time.monotonic() + 30
-    while not destination.is_dir() or len(os.listdir(destination)) < count:  # noqa: PTH208  # quicker than a list of paths
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    # A list of names is quicker than one of paths.
+    wait_until(lambda: destination.is_dir() and len(os.listdir(destination)) >= count, 30)  # noqa: PTH208
 
 
 def wait_for_commit(destination: Path) -> None:
     """Waits until something is in the journal."""
     wait_for_objects(destination, 100)
-    deadline = time.monotonic() + 30
-    while not any(run.total.written for run in package.status(destination).runs):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: any(run.total.written for run in package.status(destination).runs), 30)
 
 
 def stop(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, str]:

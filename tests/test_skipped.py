@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal as package
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,15 +47,12 @@ def listed(run: package.RunStatus) -> dict[str, str]:
 
 
 def wait_until_more_is_skipped(destination: Path, skipped: int) -> None:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        if (destination / ".shoal/journal.db").exists():
-            runs = package.status(destination).runs
-            if runs and runs[0].total.skipped > skipped:
-                time.sleep(0.2)  # into what is not committed
-                return
-        time.sleep(0.05)
-    raise AssertionError("nothing was committed within 20 s")
+    def more() -> bool:
+        runs = package.status(destination).runs if (destination / ".shoal/journal.db").exists() else []
+        return bool(runs) and runs[0].total.skipped > skipped
+
+    wait_until(more)
+    time.sleep(0.2)  # into what is not committed
 
 
 def test_links_and_special_files_are_listed_and_the_excluded_only_counted(shoal: Command, odd: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
+from trees import tree
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -60,16 +61,6 @@ def make_tar(path: Path, entries: Mapping[str, bytes], mode: Any = "w", **how: A
     return path
 
 
-def files(root: Path) -> dict[str, bytes]:
-    """Every file below a directory but shoal's own."""
-    found = {}
-    for path in root.rglob("*"):
-        name = path.relative_to(root)
-        if name.parts[0] != ".shoal" and path.is_file() and not path.is_symlink():
-            found[str(name)] = path.read_bytes()
-    return found
-
-
 def balanced(report: package.Report) -> bool:
     return all(
         one.listed == one.written + one.skipped + one.failed + one.unfinished for one in (report.run, report.total)
@@ -86,7 +77,7 @@ def test_a_zip_comes_out_as_it_went_in(tmp_path: Path, method: str) -> None:
     make_zip(tmp_path / "one.zip", entries, METHODS[method])
     report = package.unzip(tmp_path / "one.zip", tmp_path / "out")
     assert (report.written, report.failed, report.bytes) == (len(entries), 0, sum(map(len, entries.values())))
-    assert files(tmp_path / "out") == entries
+    assert tree(tmp_path / "out") == entries
     assert report.complete
     assert balanced(report)
 
@@ -101,7 +92,7 @@ def test_a_tar_comes_out_as_it_went_in(tmp_path: Path, ending: str, form: int) -
     make_tar(tmp_path / f"one.{ending}", entries, TARS[ending], format=form)
     report = package.unzip(str(tmp_path / f"one.{ending}"), tmp_path / "out")
     assert (report.written, report.failed) == (len(entries), 0), report.failures
-    assert files(tmp_path / "out") == entries
+    assert tree(tmp_path / "out") == entries
 
 
 def test_what_an_archive_is_is_told_by_its_bytes_and_not_by_its_ending(tmp_path: Path) -> None:
@@ -109,7 +100,7 @@ def test_what_an_archive_is_is_told_by_its_bytes_and_not_by_its_ending(tmp_path:
     make_tar(tmp_path / "wrong.zip", {"tar": b"2"})
     make_tar(tmp_path / "none", {"tar.gz": b"3"}, "w:gz")
     package.unzip([tmp_path / "wrong.tar", tmp_path / "wrong.zip", tmp_path / "none"], tmp_path / "out")
-    assert files(tmp_path / "out") == {"zip": b"1", "tar": b"2", "tar.gz": b"3"}
+    assert tree(tmp_path / "out") == {"zip": b"1", "tar": b"2", "tar.gz": b"3"}
 
 
 def test_a_glob_of_many_archives_is_one_job(tmp_path: Path) -> None:
@@ -121,7 +112,7 @@ def test_a_glob_of_many_archives_is_one_job(tmp_path: Path) -> None:
         make(tmp_path / f"in/{number % 3}/{number}.archive", entries)
     report = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4)
     assert (report.written, report.failed) == (len(wanted), 0)
-    assert files(tmp_path / "out") == wanted
+    assert tree(tmp_path / "out") == wanted
     again = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4)
     assert again.completed_before is not None
     assert again.listed == 0
@@ -136,7 +127,7 @@ def test_one_giant_among_many_small_ones_is_all_there(tmp_path: Path) -> None:
         make_zip(tmp_path / f"in/{number}.zip", entries)
     report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out")
     assert (report.written, report.failed) == (len(wanted), 0)
-    assert files(tmp_path / "out") == wanted
+    assert tree(tmp_path / "out") == wanted
 
 
 def test_each_archive_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
@@ -145,11 +136,11 @@ def test_each_archive_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
     make_tar(tmp_path / "in/letters.tar.gz", {"same": b"letters"}, "w:gz")
     report = package.unzip(f"{tmp_path}/in/**", tmp_path / "out", into_subdirectories=True)
     assert report.failed == 0, report.failures
-    assert files(tmp_path / "out") == {"a/photos/same": b"a", "b/photos/same": b"b", "letters/same": b"letters"}
+    assert tree(tmp_path / "out") == {"a/photos/same": b"a", "b/photos/same": b"b", "letters/same": b"letters"}
     listed = [tmp_path / "in/a/photos.zip", tmp_path / "in/b/photos.zip"]
     report = package.unzip(listed, tmp_path / "listed", into_subdirectories=True)
     assert report.failed == 0, report.failures
-    assert files(tmp_path / "listed") == {"a/photos/same": b"a", "b/photos/same": b"b"}
+    assert tree(tmp_path / "listed") == {"a/photos/same": b"a", "b/photos/same": b"b"}
 
 
 def test_files_have_the_permissions_of_their_entries_within_the_umask(tmp_path: Path) -> None:
@@ -225,12 +216,12 @@ def test_a_name_that_a_second_archive_has_too_is_a_failure_and_the_first_stays(t
     report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1)
     assert (report.written, report.failed) == (23, 1)
     assert kinds(report) == {"same": "repeated"}
-    there = files(tmp_path / "out")
+    there = tree(tmp_path / "out")
     assert there["same"] == b"of a", "the larger archive is taken first"
     assert balanced(report)
     again = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, retry_failed=True)
     assert (again.written, again.failed, again.ok) == (0, 1, False)
-    assert files(tmp_path / "out") == there
+    assert tree(tmp_path / "out") == there
 
 
 def encrypted(path: Path, entries: Mapping[str, bytes], which: str) -> None:
@@ -252,7 +243,7 @@ def test_an_encrypted_entry_is_a_clear_failure_and_its_bytes_are_never_written(t
     report = package.unzip(tmp_path / "one.zip", tmp_path / "out")
     assert kinds(report) == {"secret": "unsupported"}
     assert "encrypted" in report.failures[0].reason
-    assert files(tmp_path / "out") == {"open": b"open"}
+    assert tree(tmp_path / "out") == {"open": b"open"}
     with pytest.raises(package.ObjectError, match=r"secret.*encrypted"):
         package.unzip(tmp_path / "one.zip", tmp_path / "raised", on_error="raise")
 
@@ -271,11 +262,11 @@ def test_a_damaged_entry_is_not_kept_and_once_mended_it_alone_is_tried_again(tmp
     whole = damage(path, entries["hurt"])
     report = package.unzip(path, tmp_path / "out")
     assert kinds(report) == {"hurt": "integrity"}
-    assert "hurt" not in files(tmp_path / "out")
+    assert "hurt" not in tree(tmp_path / "out")
     path.write_bytes(whole)
     again = package.unzip(path, tmp_path / "out", retry_failed=True)
     assert (again.written, again.failed, again.ok) == (1, 0, True)
-    assert files(tmp_path / "out") == entries
+    assert tree(tmp_path / "out") == entries
 
 
 def test_a_truncated_archive_or_none_is_one_failure_and_the_others_come(tmp_path: Path) -> None:
@@ -286,7 +277,7 @@ def test_a_truncated_archive_or_none_is_one_failure_and_the_others_come(tmp_path
     (tmp_path / "in/empty.zip").write_bytes(b"")
     report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out")
     assert kinds(report) == {"cut.zip": "archive", "text.zip": "archive", "empty.zip": "archive"}
-    assert files(tmp_path / "out") == small()
+    assert tree(tmp_path / "out") == small()
     assert balanced(report)
 
 
@@ -304,7 +295,7 @@ def test_an_archive_that_is_mended_is_listed_anew_and_a_retry_says_so(tmp_path: 
     assert kinds(again) == {"late.zip": "archive"}
     assert "have not been listed" in again.failures[0].reason
     assert package.unzip(f"{tmp_path}/in/*.zip", out, again=True).total.failed == 0
-    assert set(files(out)) == {"good", "late", "later"}
+    assert set(tree(out)) == {"good", "late", "later"}
 
 
 def test_a_tar_that_breaks_off_gives_what_came_before(tmp_path: Path) -> None:
@@ -312,7 +303,7 @@ def test_a_tar_that_breaks_off_gives_what_came_before(tmp_path: Path) -> None:
     path = make_tar(tmp_path / "one.tar.gz", entries, "w:gz")
     path.write_bytes(path.read_bytes()[:100_000])
     report = package.unzip(path, tmp_path / "out")
-    found = files(tmp_path / "out")
+    found = tree(tmp_path / "out")
     assert report.failed >= 1
     assert 5 <= len(found) < 20
     assert all(entries[name] == data for name, data in found.items())
@@ -338,7 +329,7 @@ def test_names_that_are_not_utf_8_are_read_as_what_they_are(tmp_path: Path) -> N
         [b"gr\xfc\xdfe", b".shoal"],
     )
     package.unzip(tmp_path / "raw.tar", tmp_path / "said", encoding="latin1")
-    assert set(files(tmp_path / "said")) == {"gr\u00fc\u00dfe"}
+    assert set(tree(tmp_path / "said")) == {"gr\u00fc\u00dfe"}
     # Python writes such a name as UTF-8 and says so; without the flag it is of code page 437, or what is said here.
     for folder, encoding, wanted in (
         ("437", "auto", "\u00e9"),
@@ -353,7 +344,7 @@ def test_names_that_are_not_utf_8_are_read_as_what_they_are(tmp_path: Path) -> N
         data[data.index(b"PK\1\2") + 5] = 0
         (tmp_path / "one.zip").write_bytes(data)
         package.unzip(tmp_path / "one.zip", tmp_path / folder, encoding=encoding)
-        assert set(files(tmp_path / folder)) == {wanted}
+        assert set(tree(tmp_path / folder)) == {wanted}
 
 
 def test_no_name_leads_out_and_backslashes_are_what_is_said(tmp_path: Path) -> None:
@@ -361,11 +352,11 @@ def test_no_name_leads_out_and_backslashes_are_what_is_said(tmp_path: Path) -> N
     report = package.unzip(tmp_path / "one.zip", tmp_path / "deep/out")
     assert set(kinds(report).values()) == {"unsafe-name"}
     assert len(report.failures) == 3
-    assert files(tmp_path / "deep") == {"out/fine": b"4"} | {
-        name: data for name, data in files(tmp_path / "deep").items() if ".shoal" in name
+    assert tree(tmp_path / "deep") == {"out/fine": b"4"} | {
+        name: data for name, data in tree(tmp_path / "deep").items() if ".shoal" in name
     }
     package.unzip(tmp_path / "one.zip", tmp_path / "split", backslashes="separator")
-    assert files(tmp_path / "split") == {"a/b": b"3", "fine": b"4"}
+    assert tree(tmp_path / "split") == {"a/b": b"3", "fine": b"4"}
 
 
 def test_links_and_devices_are_counted_and_never_made(tmp_path: Path) -> None:
@@ -404,7 +395,7 @@ def test_a_limit_is_named_with_what_raises_it(tmp_path: Path, option: str, value
     assert report.failed == (14 if option == "max_depth" else 1)
     if option != "max_depth":
         assert kinds(report) == {"one.zip": "archive"}
-    assert files(tmp_path / "out") == {}
+    assert tree(tmp_path / "out") == {}
 
 
 def test_null_checks_everything_and_keeps_nothing(tmp_path: Path) -> None:
@@ -422,7 +413,7 @@ def test_include_and_exclude_choose_entries_and_their_directories(tmp_path: Path
             archive.writestr(name, name)
     report = package.unzip(tmp_path / "one.zip", tmp_path / "out", include="**/*.csv", exclude="other/**")
     assert (report.written, report.skipped) == (1, 3)
-    assert files(tmp_path / "out") == {"keep/a.csv": b"keep/a.csv"}
+    assert tree(tmp_path / "out") == {"keep/a.csv": b"keep/a.csv"}
     assert not (tmp_path / "out/skipped").exists()
 
 
@@ -463,14 +454,14 @@ def test_archives_take_options_wherever_a_source_is_taken(tmp_path: Path) -> Non
     assert {obj.name: bytes(obj) for obj in package.read(source)} == {"a/x": b"a", "b/x": b"b"}
     report = package.copy(source, tmp_path / "out", layout="partition")
     assert (report.written, report.failed) == (2, 0)
-    assert sorted(files(tmp_path / "out").values()) == [b"a", b"b"]
+    assert sorted(tree(tmp_path / "out").values()) == [b"a", b"b"]
 
 
 def test_other_options_that_change_names_are_another_run(tmp_path: Path) -> None:
     path = make_zip(tmp_path / "one.zip", {"x": b"x"})
     package.unzip(path, tmp_path / "out")
     package.unzip(path, tmp_path / "out", into_subdirectories=True)
-    assert files(tmp_path / "out") == {"x": b"x", "one/x": b"x"}
+    assert tree(tmp_path / "out") == {"x": b"x", "one/x": b"x"}
     with pytest.raises(package.JournalError, match="layout"):
         package.unzip(path, tmp_path / "out", layout="partition")
     assert package.unzip(path, tmp_path / "out", keep_times=False, overwrite="always").completed_before
@@ -500,4 +491,4 @@ def test_an_archive_that_was_added_to_a_glob_is_found_with_again(tmp_path: Path)
     assert package.unzip(f"{tmp_path}/*.zip", tmp_path / "out").completed_before
     report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", again=True)
     assert report.failed == 0, report.failures
-    assert files(tmp_path / "out") == {"one": b"1", "two": b"2"}
+    assert tree(tmp_path / "out") == {"one": b"1", "two": b"2"}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trees import tree
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,22 +39,13 @@ def downloads(tmp_path: Path) -> dict[str, bytes]:
     return entries
 
 
-def there(root: Path) -> dict[str, bytes]:
-    found = {}
-    for path in root.rglob("*"):
-        name = path.relative_to(root)
-        if name.parts[0] != ".shoal" and path.is_file():
-            found[str(name)] = path.read_bytes()
-    return found
-
-
 def test_all_archives_are_unpacked_and_the_same_command_does_nothing_more(
     shoal: Command, downloads: dict[str, bytes]
 ) -> None:
     done = shoal.run("unzip", "downloads/*.zip", "-d", "out")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("wrote 300 objects, ")
-    assert there(shoal.directory / "out") == downloads
+    assert tree(shoal.directory / "out") == downloads
     again = shoal.run("unzip", "downloads/*.zip", "-d", "out")
     assert again.returncode == 0
     assert again.stderr.startswith("complete, 300 objects")
@@ -66,7 +59,7 @@ def test_archives_may_be_many_arguments_of_which_some_are_globs(shoal: Command, 
     assert done.returncode == 0, done.stderr
     report = shoal.last_json(done)
     assert (report["type"], report["written"], report["failed"]) == ("report", 300, 0)
-    assert there(shoal.directory / "out") == downloads
+    assert tree(shoal.directory / "out") == downloads
 
 
 @pytest.mark.parametrize("arguments", [[], ["-d", "out", "--test"]])
@@ -131,7 +124,7 @@ def test_a_failure_is_named_and_tried_again_when_its_archive_was_mended(
     assert '"b.zip": ' in done.stderr
     assert "1 object failed" in done.stderr
     assert "--retry-failed tries them again" in done.stderr
-    assert there(shoal.directory / "out") == {
+    assert tree(shoal.directory / "out") == {
         name: data for name, data in downloads.items() if not name.startswith("b/")
     }
     same = shoal.run("unzip", "downloads/*.zip", "-d", "out")
@@ -140,14 +133,14 @@ def test_a_failure_is_named_and_tried_again_when_its_archive_was_mended(
     broken.write_bytes(whole)
     again = shoal.run("unzip", "downloads/*.zip", "-d", "out", "--again", "--json")
     assert again.returncode == 0, again.stderr
-    assert there(shoal.directory / "out") == downloads
+    assert tree(shoal.directory / "out") == downloads
 
 
 def test_options_reach_the_source_from_every_command(shoal: Command, downloads: dict[str, bytes]) -> None:
     flags = ["--into-subdirectories", "--include", "a/**/1.txt"]
     done = shoal.run("unzip", "downloads/a.zip", "-d", "out", *flags[:1], "--include", "a/a/**/1.txt")
     assert done.returncode == 0, done.stderr
-    assert set(there(shoal.directory / "out")) == {"a/a/1/1.txt"}
+    assert set(tree(shoal.directory / "out")) == {"a/a/1/1.txt"}
     done = shoal.run("copy", "zip:downloads/a.zip", "copied", *flags[:1])
     assert done.returncode == 0, done.stderr
     assert (shoal.directory / "copied/a/a/1/1.txt").read_bytes() == downloads["a/1/1.txt"]
@@ -197,13 +190,13 @@ def test_a_killed_run_goes_on_and_loses_at_most_a_batch(shoal: Command, tmp_path
         wait_for_files(process, tmp_path / "out", count)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert len(there(tmp_path / "out")) < MANY
+        assert len(tree(tmp_path / "out")) < MANY
     done = shoal.run(*command)
     assert done.returncode == 0, done.stderr
     report = shoal.last_json(done)
     assert (report["total"]["written"], report["total"]["failed"], report["total"]["unfinished"]) == (MANY, 0, 0)
     assert report["resumed_from"] > 0, "something was committed before"
-    assert there(tmp_path / "out") == entries
+    assert tree(tmp_path / "out") == entries
     assert list((tmp_path / "out/.shoal/tmp").iterdir()) == []
 
 
@@ -217,7 +210,7 @@ def test_an_interrupted_run_goes_on(shoal: Command, tmp_path: Path) -> None:
     assert "the same command goes on from here" in said
     done = shoal.run("unzip", "in/*.zip", "-d", "out")
     assert done.returncode == 0, done.stderr
-    assert there(tmp_path / "out") == entries
+    assert tree(tmp_path / "out") == entries
 
 
 def test_a_test_that_is_interrupted_does_not_promise_to_go_on(shoal: Command, tmp_path: Path) -> None:
@@ -246,7 +239,7 @@ def test_archives_whose_long_paths_begin_alike_are_two_sources(shoal: Command, t
         make_zip(long / f"{name}.zip", {f"{name}.txt": name.encode()})
         done = shoal.run("unzip", long / f"{name}.zip", "-d", "out")
         assert done.returncode == 0, done.stderr
-    assert there(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}
+    assert tree(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}
 
 
 @pytest.mark.parametrize("globs", [["*.zip"], ["*.zip", "*.none"]])
@@ -256,4 +249,4 @@ def test_long_globs_that_begin_alike_are_two_sources(shoal: Command, tmp_path: P
         make_zip(directory / "x.zip", {f"{name}.txt": name.encode()})
         done = shoal.run("unzip", *(directory / glob for glob in globs), "-d", "out")
         assert done.returncode == 0, done.stderr
-    assert there(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}
+    assert tree(tmp_path / "out") == {"a.txt": b"a", "b.txt": b"b"}

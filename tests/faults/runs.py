@@ -8,7 +8,7 @@ from typing import Any
 
 import shoal as package
 from conftest import Command
-from destination import files
+from trees import tree_of_raw_names
 
 SMALL, LARGE = 2_000, 20
 RATE = "4MB"  # a second: the job takes two seconds, and so several batches
@@ -41,7 +41,7 @@ def committed(destination: Path) -> int:
 
 def assert_no_entry_without_its_file(destination: Path, wanted: dict[bytes, bytes]) -> int:
     """Fails if the journal counts more objects than are whole; returns its count."""
-    found = files(destination) if destination.exists() else {}
+    found = tree_of_raw_names(destination) if destination.exists() else {}
     whole = sum(wanted.get(name) == data for name, data in found.items())
     done = committed(destination)
     assert done <= whole, f"the journal says {done:,} are done, {whole:,} are whole"
@@ -57,6 +57,6 @@ def assert_resumes(
     assert again.returncode == 0, again.stderr
     report = shoal.last_json(again)
     assert report["written"] == len(wanted) - done, "what is committed is not fetched again, and nothing is left out"
-    assert files(destination) == wanted
+    assert tree_of_raw_names(destination) == wanted
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
     return report

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from trees import tree
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -77,9 +79,7 @@ def unzip_with_bad_reads(
     report = shoal.last_json(done)
     assert done.returncode == (1 if report["failed"] else 0), done.stderr
     assert "panicked" not in done.stderr
-    out = directory / "out"
-    there = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    there = {name: data for name, data in there.items() if not name.startswith(".shoal/")}
+    there = tree(directory / "out")
     assert len(there) == report["written"]
     assert {failure["kind"] for failure in report["failures"]} <= {"read-failed"}, report["failures"]
     return report, there

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Command
-from destination import files
 from servers.fixtures import MakeServer, fault_server
+from trees import tree_of_raw_names
 
 pytest.importorskip("mfusepy", reason="needs the development tools", exc_type=ImportError)
 
@@ -53,7 +53,7 @@ def assert_one_of_two(shoal: Command, out: Path, *command: str | Path) -> None:
         assert done.returncode == 1, done.stderr
         report = shoal.last_json(done)
         assert [failure["kind"] for failure in report["failures"]] == ["name-conflict"], report
-        found = files(out)
+        found = tree_of_raw_names(out)
         assert found.pop(b"other") == TWO["other"]
         [(first, data)] = found.items()
         assert data == TWO[first.decode()]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import forked
 from forked import Forked
 from servers.fault_server import FaultServer
+from trees import tree
 
 # Quick limits for a loopback service; a test names its own after them, and the last one given counts.
 # verbose: stderr names every failure of the report, not only the first five.
@@ -182,21 +183,6 @@ def is_name(text: str, name: str) -> bool:
     return text in (name, shown(name)) or (len(name) > SHOWN_MAX and text.startswith(shown(name)[:SHOWN_MAX]))
 
 
-def tree(root: Path) -> dict[str, bytes]:
-    """Returns every file below a directory but shoal's own, name to bytes; a link counts as a file."""
-    found = {}
-    for folder, folders, files in os.walk(root):
-        if Path(folder) == root and ".shoal" in folders:
-            folders.remove(".shoal")
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in files + links:
-            path = Path(folder) / name
-            found[str(path.relative_to(root))] = (
-                os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
-            )
-    return found
-
-
 def left_over(root: Path) -> list[Path]:
     """Returns the temporary files in a destination."""
     return [path for path in (root / ".shoal" / "tmp").rglob("*") if not path.is_dir()]
@@ -296,11 +282,3 @@ def numbered(count: int, size: int = 100, prefix: str = "plain") -> dict[str, by
     return {
         f"{prefix}-{number:04}": (b"%06d " % number + bytes([number % 251]) * size)[:size] for number in range(count)
     }
-
-
-def until(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    """Waits until something holds; fails after `limit` seconds."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.005)

@@ -8,11 +8,12 @@ import time
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, until
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import AwayKind, Exchange, Fault, head
 from servers.fixtures import MakeServer, with_and_without_echo
 from servers.ports import black_hole, closed_port
+from waiting import wait_until
 
 BROKEN = {"disconnected", "short-body"}  # a close inside an announced body is both
 BODY = bytes(range(250)) * 4
@@ -274,7 +275,7 @@ def test_a_copy_that_is_stopped_for_a_while_goes_on_exactly_though_its_connectio
     server.start()
     # Longer than every limit: the times out while stopped are none of the service's.
     running = shoal_command.start_copy(server, "--limit-rate", "1MB", "--max-retries", "2", "--timeout", "1")
-    until(lambda: len(server.fetched()) >= 6)
+    wait_until(lambda: len(server.fetched()) >= 6)
     running.process.send_signal(signal.SIGSTOP)
     try:
         before = len(server.connections)

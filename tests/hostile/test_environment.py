@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Command
-from hostile.oracle import numbered, tree
+from hostile.oracle import numbered
 from servers.fault_server import FaultServer
 from servers.fixtures import MakeServer
+from trees import tree
 
 OBJECTS = numbered(20)
 LOGIN, PASSWORD = "reader", "sesame-41c9"

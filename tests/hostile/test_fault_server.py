@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import numbered, until
+from hostile.oracle import numbered
 from servers import faults
 from servers.client import all_bytes, asking, connect, get
 from servers.fault_server import Exchange, FaultServer
 from servers.fixtures import MakeServer
 from servers.ports import black_hole, closed_port, reset_on_close
+from waiting import wait_until
 
 
 def test_left_alone_it_lists_and_serves_every_object(fault_server: MakeServer) -> None:
@@ -184,7 +185,7 @@ def test_a_client_that_resets_its_connection_is_no_mistake_of_a_fault(
     server.start()
     with connect(server) as sock:
         sock.sendall(asking("a"))
-        until(lambda: len(server.asked("a")) == 1)
+        wait_until(lambda: len(server.asked("a")) == 1)
         reset_on_close(sock)
     assert over.wait(5)
     server.stop()  # raises what went wrong

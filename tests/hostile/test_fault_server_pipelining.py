@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from hostile.oracle import numbered, until
+from hostile.oracle import numbered
 from servers import faults, pipeline_faults
 from servers.client import asking, connect, get
 from servers.fault_server import CLOSE_GRACE, Exchange, Fault, FaultServer
 from servers.fixtures import MakeServer, with_and_without_echo
+from waiting import wait_until
 
 
 def ahead(server: FaultServer, *names: str, ends: bytes | None = None) -> bytes:
@@ -110,7 +111,7 @@ def test_an_object_asked_for_again_after_a_close_is_not_asked_for_twice_at_once(
     for _ in range(2):
         with connect(server) as sock:
             sock.sendall(asking("a", "b"))
-            until(lambda: bool(server.asked("a")))
+            wait_until(lambda: bool(server.asked("a")))
     assert get(server, "/get/b") == (200, b"2")
     time.sleep(2 * CLOSE_GRACE)
     assert server.twice_at_once == []

@@ -7,10 +7,12 @@ import json
 import pytest
 
 import shoal as package
-from hostile.oracle import LIBRARIES, Shoal, assert_arrived, assert_balanced, assert_stopped, numbered, tree, until
+from hostile.oracle import LIBRARIES, Shoal, assert_arrived, assert_balanced, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
+from trees import tree
+from waiting import wait_until
 
 LOOP_LIMIT = 200  # requests: a loop of a few pages is found long before; a listing that is believed goes on for ever
 # Long enough that what came before the broken page is committed: a batch closes after 0.5 s.
@@ -388,7 +390,7 @@ def test_a_page_that_shrank_meanwhile_is_done_again_as_it_is_now(
     server.on_object(stuck, faults.cut_head(0, "hold"))
     server.start()
     running = shoal_command.start_copy(server, "--timeout", "60")
-    until(lambda: len(server.fetched()) >= 280)
+    wait_until(lambda: len(server.fetched()) >= 280)
     running.interrupt()
     assert running.wait(10).code == 130
     assert all(objects[name] == data for name, data in tree(shoal_command.out).items())

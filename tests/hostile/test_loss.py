@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, until
+from hostile.oracle import Shoal, assert_arrived
 from servers.lossy_network import LossyNetwork
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.root,
@@ -81,7 +82,7 @@ def test_where_every_third_packet_is_lost_everything_arrives_exactly_and_in_time
     objects = lossy.serve(small=300, large=3)
     # Slow enough to be under way when the loss begins: a host that never answered is given up after 10 s, and may not.
     running = shoal_command.start_copy(lossy.url, *OPTIONS, "--pipeline", pipeline, "--limit-rate", "200kB")
-    until(lambda: any(shoal_command.out.glob("*-*")))
+    wait_until(lambda: any(shoal_command.out.glob("*-*")))
     lossy.network.lose(30)
     outcome = running.wait(280)
     assert_arrived(outcome, objects)

@@ -28,11 +28,11 @@ from hostile.oracle import (
     is_name,
     numbered,
     shown,
-    tree,
 )
 from servers import faults
 from servers.fault_server import FaultServer, head
 from servers.fixtures import MakeServer
+from trees import tree
 
 TABLE = Path(__file__).parent.parent / "names.json"
 REFUSED = ("unsafe-name", "name-too-long")

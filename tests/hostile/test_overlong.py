@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import pytest
 
-from hostile.oracle import Outcome, Shoal, assert_arrived, numbered, tree
+from hostile.oracle import Outcome, Shoal, assert_arrived, numbered
 from hostile.pipelining import MANY, assert_pipelined, service
 from servers import pipeline_faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
+from trees import tree
 
 BIG = bytes(range(251)) * 1200  # 301,200 bytes: streamed to disk
 

@@ -9,13 +9,14 @@ from collections import Counter
 
 import pytest
 
-from hostile.oracle import Shoal, assert_balanced, numbered, tree
+from hostile.oracle import Shoal, assert_balanced, numbered
 from hostile.pipelining import MANY, assert_one_at_a_time, assert_pipelined, service
 from servers import faults, pipeline_faults
 from servers.conversation import ID_HEADER, Request
 from servers.fault_server import Exchange, head
 from servers.fixtures import MakeServer
 from servers.pipeline_faults import Ids, ahead
+from trees import tree
 
 FREE = (*MANY, "--max-retries", "0")  # nothing of what goes wrong here may cost a try
 GUESSED = "0123456789abcdef0123456789abcdef-"

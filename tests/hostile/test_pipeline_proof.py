@@ -9,11 +9,12 @@ import asyncio
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_balanced, numbered, tree
+from hostile.oracle import Shoal, assert_arrived, assert_balanced, numbered
 from hostile.pipelining import assert_pipelined, service
 from servers import pipeline_faults
 from servers.fault_server import Exchange
 from servers.fixtures import MakeServer
+from trees import tree
 
 WORKERS = ("--workers", "64", "--timeout", "10")
 MORE = ("--workers", "512", "--timeout", "10")  # room for the deepest pipelines

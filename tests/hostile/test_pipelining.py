@@ -8,11 +8,12 @@ from collections import defaultdict
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_balanced, numbered, tree
+from hostile.oracle import Shoal, assert_arrived, assert_balanced, numbered
 from hostile.pipelining import MANY, assert_one_at_a_time, assert_pipelined, service
 from servers import faults, pipeline_faults
 from servers.fault_server import Exchange
 from servers.fixtures import MakeServer, with_and_without_echo
+from trees import tree
 
 OK = b"HTTP/1.1 200 OK"
 BIG = bytes(range(251)) * 1200  # 301,200 bytes: above the 64 KiB that end sending ahead on a connection

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, until
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Exchange, FaultServer
 from servers.fixtures import MakeServer
+from waiting import wait_until
 
 WRAPPER = Path(__file__).parent.parent / "servers" / "private_names.py"
 
@@ -109,7 +110,7 @@ def test_a_run_follows_its_name_to_another_address_when_the_first_one_dies(
     hosts = Hosts(shoal_command, first.address)
     with FaultServer(dict(objects), address="127.0.0.2", port=first.port) as second:
         running = shoal_command.start_copy(f"http://{HOST}:{first.port}", "--max-retries", "10")
-        until(lambda: len(first.fetched()) >= 150)
+        wait_until(lambda: len(first.fetched()) >= 150)
         time.sleep(0.3)  # for the client to see that nothing is there any more
         assert second.connections == []
         hosts.become(second.address)
@@ -133,7 +134,7 @@ def test_a_name_that_cannot_be_resolved_for_a_while_is_waited_for(
     hosts = Hosts(shoal_command, server.address)
     options = ("--max-retries", "10", "--limit-rate", "20kB")
     running = shoal_command.start_copy(f"http://{HOST}:{server.port}", *options)
-    until(lambda: len(server.fetched()) >= 20)
+    wait_until(lambda: len(server.fetched()) >= 20)
     hosts.become()
     time.sleep(0.3)  # for connections that were under way
     before = len(server.connections)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Outcome, Shoal, assert_arrived, assert_stopped, numbered, until
+from hostile.oracle import Outcome, Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fixtures import MakeServer
+from waiting import wait_until
 
 USER, PASSWORD = "reader", "sesame-7d1f"  # what the tests look for, and nothing else has
 TOKEN, COOKIE = "bearer-token-93ac", "cookie-value-5e02"
@@ -91,7 +92,7 @@ def test_secrets_stay_secret_when_the_run_is_interrupted_or_cannot_go_on(
     server.on_object("plain-0150", faults.cut_head(0, "hold"))
     server.start()
     running = shoal_command.start_copy(server, *HEADERS, "--timeout", "60")
-    until(lambda: len(server.asked("plain-0150")) > 0)
+    wait_until(lambda: len(server.asked("plain-0150")) > 0)
     running.interrupt()
     assert_no_secret(running.wait(10), shoal_command.directory)
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Outcome, Shoal, assert_same_tree, numbered, tree, until
+from hostile.oracle import Outcome, Shoal, assert_same_tree, numbered
 from servers import faults
 from servers.fault_server import Exchange, FaultServer
 from servers.fixtures import MakeServer
+from trees import tree
+from waiting import wait_until
 
 # Where each stands; no two have a part in common.
 SECRETS = {
@@ -144,7 +146,7 @@ def test_no_secret_is_said_or_kept_however_a_run_ends_and_when_it_is_resumed(
 
     running = shoal_command.start_copy(url, *options)
     if stopped_by:
-        until(lambda: len(server.asked("plain-0050")) > 0)
+        wait_until(lambda: len(server.asked("plain-0050")) > 0)
         running.process.send_signal(stopped_by)
     judge(shoal_command, running.wait(30), code)
     if stopped_by == signal.SIGKILL:

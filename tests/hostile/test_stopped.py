@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, numbered, until
+from hostile.oracle import Shoal, assert_arrived, numbered
 from servers.fixtures import MakeServer
+from waiting import wait_until
 
 # The limits of a user who names none. (The last one given counts.)
 DEFAULTS = ("--timeout", "30", "--connect-timeout", "10", "--max-retries", "10", "--retry-timeout", "180")
@@ -29,7 +30,7 @@ def test_a_copy_that_is_stopped_for_ninety_seconds_loses_nothing_and_wastes_no_t
     server.idle = 5
     server.start()
     running = shoal_command.start_copy(server, *DEFAULTS, "--limit-rate", "1MB")
-    until(lambda: len(server.fetched()) >= 6)
+    wait_until(lambda: len(server.fetched()) >= 6)
     running.process.send_signal(signal.SIGSTOP)
     try:
         time.sleep(90)
@@ -59,10 +60,10 @@ def test_a_service_that_is_stopped_for_longer_than_the_timeout_is_waited_for(
         (tmp_path / "source" / name).write_bytes(data)
     serving = shoal_command.start("serve", tmp_path / "source", "--port", "0")
     try:
-        until(lambda: serving.logs[0].read_text().endswith("\n"))
+        wait_until(lambda: serving.logs[0].read_text().endswith("\n"))
         url = serving.logs[0].read_text().strip()
         running = shoal_command.start_copy(url, *options, "--pipeline", pipeline, "--limit-rate", "1MB")
-        until(lambda: any(shoal_command.out.glob("*1")))
+        wait_until(lambda: any(shoal_command.out.glob("*1")))
         serving.process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         assert running.process.poll() is None, "it is under way"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, tree
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Exchange, Fault, FaultServer
 from servers.fixtures import MakeServer, with_and_without_echo
+from trees import tree
 
 PAGE = b"<html><form action='/login'>Please sign in</form></html>"
 HTML = {"Content-Type": "text/html; charset=utf-8"}

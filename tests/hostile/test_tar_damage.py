@@ -13,7 +13,9 @@ import pytest
 from hostile.archives import damage, streams
 from hostile.archives.judge import OPTIONS, Unzip
 from hostile.archives.tars import BLOCK, Member, build
-from hostile.oracle import assert_balanced, left_over, tree, until
+from hostile.oracle import assert_balanced, left_over
+from trees import tree
+from waiting import wait_until
 
 NOISE = random.Random(5).randbytes(1 << 20)
 BROKEN_OFF = {"changed", "archive", "read-failed", "integrity"}
@@ -105,7 +107,7 @@ def test_an_archive_cut_while_it_is_unpacked_is_an_error(unzip: Unzip, form: str
         archive = gzip.compress(archive, 1) if form == "tar.gz" else streams.zstd(archive)
     [path] = unzip.put({f"x.{form}": archive})
     running = unzip.shoal.start("unzip", path, "-d", unzip.out, *OPTIONS, "--limit-rate", "16MiB", "--memory", "16MiB")
-    until(lambda: unzip.out.exists() and any(item.is_file() for item in unzip.out.rglob("*")))
+    wait_until(lambda: unzip.out.exists() and any(item.is_file() for item in unzip.out.rglob("*")))
     os.truncate(path, path.stat().st_size // 4)
     outcome = running.wait(60.0)
     assert outcome.code == 1, outcome

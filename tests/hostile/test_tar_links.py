@@ -26,7 +26,8 @@ from hostile.archives.tars import (
     pax,
     plain,
 )
-from hostile.oracle import assert_same_tree, tree
+from hostile.oracle import assert_same_tree
+from trees import tree
 
 GOOD = {"good-1": b"good 1", "sub/good-2": b"good 2"}
 FILE = "x.tar"

@@ -8,7 +8,7 @@ from hostile.archives import names
 from hostile.archives.case import COLLIDES, UNSAFE, Expected, either
 from hostile.archives.judge import Unzip, empty_directories
 from hostile.archives.tars import DIRECTORY, Member, build, named, plain
-from hostile.oracle import tree
+from trees import tree
 
 GOOD = {"good-1": b"good 1", "sub/good-2": b"good 2"}
 FILE = "x.tar"

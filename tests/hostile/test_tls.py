@@ -13,12 +13,14 @@ import pytest
 import trustme
 
 import shoal
-from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered, tree, until
+from hostile.oracle import Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Fault, head
 from servers.fixtures import MakeServer
 from servers.ports import bound_socket
 from servers.tls_server import TlsFront
+from trees import tree
+from waiting import wait_until
 
 HERE = "127.0.0.1"
 BIG = bytes(range(251)) * 1200  # 301,200 bytes: above what is handed on whole (64 KiB), so it is streamed to disk
@@ -205,7 +207,7 @@ def test_a_certificate_that_is_replaced_by_a_bad_one_stops_the_run_which_then_re
     front = TlsFront(good(authority), server.port)
 
     def rotate() -> None:
-        until(lambda: len(server.fetched()) > 500)
+        wait_until(lambda: len(server.fetched()) > 500)
         front.context = unknown_authority(authority)
         front.drop_connections()
 

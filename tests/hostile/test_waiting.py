@@ -7,9 +7,10 @@ import re
 import time
 from typing import Any
 
-from hostile.oracle import Running, Shoal, tree
+from hostile.oracle import Running, Shoal
 from servers import faults
 from servers.fixtures import MakeServer
+from trees import tree
 
 LIMIT = 60  # s; a wait of more than a second comes after some five tries
 OBJECTS = {"plain": b"p"}

@@ -12,7 +12,9 @@ from conftest import Interpreter
 from hostile.archives import damage
 from hostile.archives.judge import OPTIONS, Unzip
 from hostile.archives.zips import DEFLATED, STORED, Entry, build, deflate
-from hostile.oracle import assert_balanced, left_over, tree, until
+from hostile.oracle import assert_balanced, left_over
+from trees import tree
+from waiting import wait_until
 
 BLOCK = random.Random(5).randbytes(1 << 20)
 BROKEN_OFF = {"changed", "archive", "read-failed", "integrity"}
@@ -72,7 +74,7 @@ def test_an_archive_cut_while_it_is_unpacked_is_an_error(unzip: Unzip, method: i
     [path] = unzip.put({"x.zip": long_archive(method, count, size)})
     # Slow enough that the archive is surely cut before its second half is read.
     running = unzip.shoal.start("unzip", path, "-d", unzip.out, *OPTIONS, "--limit-rate", "16MiB", "--memory", "16MiB")
-    until(lambda: unzip.out.exists() and any(item.is_file() for item in unzip.out.rglob("*")))
+    wait_until(lambda: unzip.out.exists() and any(item.is_file() for item in unzip.out.rglob("*")))
     os.truncate(path, path.stat().st_size // 4)
     outcome = running.wait(60.0)
     assert outcome.code == 1, outcome

@@ -10,7 +10,7 @@ from hostile.archives import zip_directory as corpus
 from hostile.archives.case import Case
 from hostile.archives.judge import OPTIONS, Unzip
 from hostile.archives.zips import build
-from hostile.oracle import tree
+from trees import tree
 
 
 @pytest.mark.parametrize("case", corpus.refused_directories(), ids=str)

@@ -11,7 +11,8 @@ import pytest
 from hostile.archives.case import COLLIDES, Expected, either
 from hostile.archives.judge import Unzip
 from hostile.archives.zips import DEFLATED, Entry, build, described, plain
-from hostile.oracle import assert_same_tree, tree
+from hostile.oracle import assert_same_tree
+from trees import tree
 
 GOOD = {"good-1": b"good 1", "sub/good-2": b"good 2"}
 KINDS = {

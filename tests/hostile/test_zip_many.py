@@ -12,7 +12,7 @@ from hostile.archives import zip_directory, zip_entries, zip_names
 from hostile.archives.case import REFUSED, Case
 from hostile.archives.judge import Unzip
 from hostile.archives.zips import ALL_16, ALL_32, DATE, END64_FIELDS, LOCATOR_FIELDS, end_of, record
-from hostile.oracle import tree
+from trees import tree
 
 CORPUS: list[Callable[[], list[Case]]] = [
     zip_directory.refused_directories,

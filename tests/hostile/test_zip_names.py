@@ -10,7 +10,7 @@ from hostile.archives import names, zip_names
 from hostile.archives.case import DAMAGED, UNSAFE, Case, Expected, either
 from hostile.archives.judge import Unzip, empty_directories
 from hostile.archives.zips import STORED, UTF8, Entry, build, plain
-from hostile.oracle import tree
+from trees import tree
 
 GOOD = {"good-1": b"good 1", "sub/good-2": b"good 2"}
 

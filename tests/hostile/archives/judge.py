@@ -25,8 +25,8 @@ from hostile.oracle import (
     is_name,
     left_over,
     shown,
-    tree,
 )
+from trees import tree
 
 # verbose: stderr names every failure. durability none: a sync would be most of the time, and has its tests elsewhere.
 OPTIONS = ("--json", "--verbose", "--durability", "none", "--workers", "4")
