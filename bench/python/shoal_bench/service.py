@@ -1,30 +1,17 @@
 """The list/get service of made-up objects that the contestants of `copy` are set on."""
 
 import json
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import quote
 
-from shoal import RunError
+import shoal
 
 START_LIMIT = 10.0  # seconds in which the service must answer
 
 
-@contextmanager
-def service(count: int, size: int) -> Iterator[str]:
-    """A service of made-up objects in a process of its own; the text is its URL."""
-    command = [sys.executable, "-m", "shoal", "serve", "--synthetic", f"{count}:{size}", "--port", "0", "--quiet"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-        try:
-            line = process.stdout.readline().strip() if process.stdout else ""
-            if not line.startswith("http://"):
-                raise RunError(f"shoal serve did not start: {line!r}")
-            yield line
-        finally:
-            process.terminate()
+def service(count: int, size: int) -> shoal.Server:
+    """Starts a service of made-up objects, in threads of this process, which only waits meanwhile; for a `with`."""
+    return shoal.serve(synthetic=f"{count}:{size}")
 
 
 def first_names(url: str, count: int) -> tuple[str, ...]:

@@ -200,11 +200,13 @@ class Copying(Arena):
         files, each = self.files, int(self.size)
         everything = self.count * (1 if files else one.null_times)
         count = max(1, min(round(everything * one.share), everything))
-        with service(count if one.kind == "shoal" else everything, each) as url:
-            names = first_names(url, count if files else 1)
+        with service(count if one.kind == "shoal" else everything, each) as server:
+            names = first_names(server.url, count if files else 1)
             directory = self.fresh(one, number) if files else None
             size = count * each if files else 0
-            yield Task(directory=directory, count=count, scratch=scratch, url=url, names=names, size=size, fills=files)
+            yield Task(
+                directory=directory, count=count, scratch=scratch, url=server.url, names=names, size=size, fills=files
+            )
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
         """Compares every file; into nowhere, the bytes that were counted."""
