@@ -6,10 +6,12 @@ Here: the choice, and the removal of what was in memory. Not here: `tmp_path_fac
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import pytest
 SHARED_MEMORY = Path("/dev/shm")  # only its own directories below it are used
 ROOM = 4 << 30  # bytes that must be free; the largest test takes 2 GiB
 PREFIX = "shoal-tests-"
+YOUNG = 60  # s: a directory that was made just now may not be locked yet
 ON_DISK = "SHOAL_TESTS_ON_DISK"  # set to put all tests on disk
 FAILED = pytest.StashKey[bool]()
 
@@ -36,11 +39,23 @@ def has_room(place: Path) -> bool:
 
 def remove_leftovers(place: Path) -> None:
     """Removes directories of earlier runs, which are kept for a look at what failed, unless that run goes on."""
-    for left in place.glob(f"{PREFIX}[0-9]*"):
+    for left in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another worker removes them, too
-            process = left.name.removeprefix(PREFIX)
-            if left.stat().st_uid == os.getuid() and not Path("/proc", process).exists():
-                shutil.rmtree(left, ignore_errors=True)
+            told = left.stat()
+            if told.st_uid == os.getuid() and time.time() - told.st_ctime > YOUNG:
+                with locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Locks a directory; fails with OSError if another process has. A process id says nothing in another container."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -50,9 +65,9 @@ def directory_in_memory() -> Iterator[Path | None]:
         yield None
         return
     remove_leftovers(SHARED_MEMORY)
-    place = SHARED_MEMORY / f"{PREFIX}{os.getpid()}"
-    place.mkdir(mode=0o700)
-    yield place
+    place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHARED_MEMORY))
+    with locked(place):
+        yield place
     with contextlib.suppress(OSError):  # what a failed test has left stays until the next run
         place.rmdir()
 
