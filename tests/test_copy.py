@@ -286,6 +286,7 @@ def test_progress_is_told_what_is_true_and_not_too_often(service: Service, tmp_p
     assert states[-1].done <= report.written
 
 
+@pytest.mark.timing
 def test_an_exception_in_the_progress_function_stops_the_run_and_comes_out(service: Service, tmp_path: Path) -> None:
     class OfMyOwnError(Exception):
         pass

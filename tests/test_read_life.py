@@ -108,6 +108,7 @@ def test_ctrl_c_in_the_loop_ends_it_within_two_seconds(interpreter: Interpreter,
 
 
 @pytest.mark.parametrize("of", ["", ".batches()"])
+@pytest.mark.timing
 def test_ctrl_c_ends_a_loop_that_is_not_the_interpreters(interpreter: Interpreter, many: Path, of: str) -> None:
     script = f"""
         import collections, shoal, sys
@@ -117,6 +118,7 @@ def test_ctrl_c_ends_a_loop_that_is_not_the_interpreters(interpreter: Interprete
     interpreter.interrupt(script, many, after=0.5)
 
 
+@pytest.mark.timing
 def test_ctrl_c_while_waiting_for_a_service_ends_it(interpreter: Interpreter) -> None:
     script = """
         import shoal, socket

@@ -203,6 +203,7 @@ def test_threads_that_share_an_iterator_get_every_record_once(path: Path, kind: 
         "collections.deque(records.scan(), maxlen=0)",
     ],
 )
+@pytest.mark.timing
 def test_ctrl_c_ends_all_that_takes_long(interpreter: Interpreter, tmp_path: Path, use: str) -> None:
     # As large as makes the slowest of them take longer than this test; sparse, so that it takes no room.
     with (tmp_path / "large").open("wb") as file:
@@ -450,6 +451,7 @@ def test_an_append_that_fails_in_the_middle_leaves_the_file_as_it_was(interprete
     assert (done.stdout, done.stderr) == ("True True\n60000 1\n", "")
 
 
+@pytest.mark.timing
 def test_ctrl_c_while_waiting_for_the_lock_of_an_append(interpreter: Interpreter, path: Path) -> None:
     script = """
         import fcntl, shoal, sys

@@ -115,6 +115,7 @@ def test_a_file_cut_short_meanwhile_leaves_nothing(records: package.Records, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
+@pytest.mark.timing
 def test_ctrl_c_while_writing_leaves_nothing(interpreter: Interpreter, tmp_path: Path) -> None:
     with (tmp_path / "f").open("wb") as file:
         file.truncate(64 << 30)

@@ -153,6 +153,7 @@ def test_a_listing_cut_short_once_is_asked_for_again(shoal_command: Shoal, fault
 
 
 @pytest.mark.parametrize("place", ["before", "head", "body", "large body"])
+@pytest.mark.timing
 def test_a_stalled_answer_times_out_and_holds_nobody_else_up(
     shoal_command: Shoal, fault_server: MakeServer, place: str
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_stalled_answer_times_out_and_holds_nobody_else_up(
 
 
 @with_and_without_echo
+@pytest.mark.timing
 def test_the_slots_of_stalled_answers_are_freed(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = fault_server({"stall-1": BODY, "stall-2": BODY, **numbered(30)})
     for name in ("stall-1", "stall-2"):

@@ -152,6 +152,7 @@ def test_answers_cut_at_every_byte_all_arrive_in_the_end(
 
 
 @pytest.mark.parametrize("place", ["before", "head", "body"])
+@pytest.mark.timing
 def test_a_stall_is_charged_to_its_object_alone(shoal_command: Shoal, fault_server: MakeServer, place: str) -> None:
     objects = numbered(600)
     server = service(fault_server, {**objects, "stall": b"0123456789"})

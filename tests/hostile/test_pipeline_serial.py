@@ -23,6 +23,7 @@ def rate(directory: Path, server: FaultServer, objects: dict[str, bytes]) -> flo
 
 
 @pytest.mark.parametrize("close", [False, True], ids=["kept", "closed"])
+@pytest.mark.timing
 def test_an_echo_alone_makes_a_service_no_slower(fault_server: MakeServer, tmp_path: Path, close: bool) -> None:
     objects = numbered(OBJECTS)
 

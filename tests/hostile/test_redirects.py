@@ -199,6 +199,7 @@ def test_an_allowed_host_is_that_host_and_port_alone(
         ("[fe80::1]", "fe80::1"),
     ],
 )
+@pytest.mark.timing
 def test_no_server_leads_to_where_machines_keep_their_credentials_even_if_allowed(
     shoal_command: Shoal, fault_server: MakeServer, host: str, allowed: str
 ) -> None:

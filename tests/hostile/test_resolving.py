@@ -44,6 +44,7 @@ def privately(shoal: Shoal, *what: str, options: tuple[str, ...] = ("--mount",))
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::a9fe:a9fe", "fd00:ec2::254", "0.0.0.0"])
+@pytest.mark.timing
 def test_no_server_leads_to_a_name_that_stands_for_where_machines_keep_their_credentials(
     shoal_command: Shoal, fault_server: MakeServer, address: str
 ) -> None:
