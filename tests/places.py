@@ -19,7 +19,7 @@ import pytest
 
 SHARED_MEMORY = Path("/dev/shm")  # only its own directories below it are used
 ROOM = 4 << 30  # bytes that must be free; the largest test takes 2 GiB
-PREFIX = "shoal-tests-"
+PREFIX = "shoal-pytest-"
 YOUNG = 60  # s: a directory that was made just now may not be locked yet
 ON_DISK = "SHOAL_TESTS_ON_DISK"  # set to put all tests on disk
 FAILED = pytest.StashKey[bool]()
