@@ -554,6 +554,6 @@ class Display:
             live, self._live = self._live, None
             try:
                 live.stop()
-            except OSError:
-                # The terminal went away (SIGHUP): there is nothing left to tidy.
+            except (OSError, IndexError):
+                # The terminal went away (SIGHUP), or a signal came in the midst of its start: there is nothing to tidy.
                 self.progress = None
