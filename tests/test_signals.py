@@ -7,6 +7,7 @@ import pty
 import signal
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -123,6 +124,48 @@ def test_ctrl_c_on_a_terminal_stops_and_leaves_the_terminal_as_it_was(shoal: Com
     assert process.wait(timeout=10) == 130
     assert seen.rindex(SHOW_CURSOR) > seen.rindex(HIDE_CURSOR)
     assert b"stopped after" in seen[seen.rindex(SHOW_CURSOR) :]
+
+
+@pytest.mark.parametrize("step", ["set_live", "show_cursor", "push_render_hook"])
+def test_ctrl_c_while_the_progress_begins_leaves_the_terminal_as_it_was(
+    shoal: Command, service: Service, step: str
+) -> None:
+    script = """
+import os, signal, sys
+from rich.console import Console
+from shoal.cli import main
+step, *sys.argv[1:] = sys.argv[1:]
+before = getattr(Console, step)
+def interrupted(self, *given):
+    setattr(Console, step, before)
+    if step == "show_cursor":
+        before(self, *given)
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
+        return before(self, *given)
+setattr(Console, step, interrupted)
+main()
+"""
+    leader, terminal = pty.openpty()
+    command = [sys.executable, "-c", script, step, "copy", service(synthetic=MANY).url, "out", "--limit-rate", "50kB"]
+    process = subprocess.Popen(
+        command, cwd=shoal.directory, stdin=terminal, stdout=subprocess.DEVNULL, stderr=terminal, start_new_session=True
+    )
+    shoal.started.append(process)  # type: ignore[arg-type]  # killed at the end, if it still runs
+    os.close(terminal)
+    seen = b""
+    try:
+        while piece := os.read(leader, 4096):
+            seen += piece
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    os.close(leader)
+
+    assert process.wait(timeout=10) == 130, seen.decode()
+    assert b"stopped after" in seen
+    assert b"defect" not in seen
+    assert seen.rfind(SHOW_CURSOR) >= seen.rfind(HIDE_CURSOR), "the cursor is shown again"
 
 
 def test_an_ignored_signal_stays_ignored(shoal: Command, service: Service) -> None:

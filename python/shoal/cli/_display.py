@@ -554,6 +554,9 @@ class Display:
             live, self._live = self._live, None
             try:
                 live.stop()
-            except (OSError, IndexError):
-                # The terminal went away (SIGHUP), or a signal came in the midst of its start: there is nothing to tidy.
+            except OSError:
+                # The terminal went away (SIGHUP): there is nothing left to tidy.
                 self.progress = None
+            except IndexError:
+                # A signal came in the midst of its start: rich takes back a step that was not made, and does no more.
+                live.console.show_cursor()
