@@ -73,5 +73,5 @@ def directory_in_memory() -> Iterator[Path | None]:
 
 
 def directory_of(test: pytest.Item, place: Path) -> Path:
-    """Makes a directory whose name begins as the test's does."""
+    """Makes a directory with a name that begins as the test's does."""
     return Path(tempfile.mkdtemp(prefix=re.sub(r"\W", "_", test.name)[:30] + "-", dir=place))

@@ -1,4 +1,4 @@
-"""The lab: who takes part, what is compared, what a wrong answer costs."""
+"""The lab: which contestants take part, what is compared, what a wrong answer costs."""
 
 from __future__ import annotations
 
@@ -172,6 +172,6 @@ def test_trials_are_compared_pair_by_pair() -> None:
 
     rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
     nothing: Any = {}
-    results = shoal_bench.Results("copy", nothing, {}, rows, "a", Scale(1, "one", "nobody's"), "not at all")
+    results = shoal_bench.Results("copy", nothing, {}, rows, "a", Scale(1, "one", "made up"), "not at all")
     assert results.ratio("a", "b") == 2
     assert results.noisy == ["a", "b"], "a machine that becomes four times as slow is said to be noisy"

@@ -90,7 +90,7 @@ def test_the_page_allows_its_own_style_and_nothing_else(contest: Contest) -> Non
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert html.unescape(policy).startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
-    assert text.count("<style") == 1, "one style sheet, whose hash the policy has"
+    assert text.count("<style") == 1, "one style sheet, and the policy has its hash"
     assert " style=" not in text
     assert "url(" not in text
     assert "@import" not in text

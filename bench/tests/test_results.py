@@ -1,4 +1,4 @@
-"""Results of the lab as files: their form, who reads which version, and two of them side by side."""
+"""Results of the lab as files: their form, which versions are read, and two of them side by side."""
 
 from __future__ import annotations
 

@@ -236,3 +236,11 @@ def test_the_command_says_the_jobs_and_their_defaults() -> None:
     assert {name: parse_size(size, "size") for size, name in sizes} == {
         name: one.SIZE for name, one in jobs.JOBS.items() if one.SIZE is not None
     }
+
+
+def test_a_size_is_exact_or_refused() -> None:
+    assert parse_size("9007199254740993", "size") == 9007199254740993  # no double is this number
+    assert parse_size("1.1GB", "size") == 1_100_000_000
+    for wrong in (1.5, True, 0, "0", "-1", "1e3", "10 parsecs", str(1 << 63)):
+        with pytest.raises(package.ConfigError, match="size is not a size above 0"):
+            parse_size(wrong, "size")  # type: ignore[arg-type]

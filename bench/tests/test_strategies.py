@@ -40,7 +40,7 @@ def script_of(one: Contestant) -> Path:
 COPIERS, SAVERS, READERS = rows("copy"), rows("save"), rows("read")
 SAVERS["limit"] = next(one for one in jobs.named("save").contestants() if one.key == "limit")
 ALL = [(job, one) for job in jobs.JOBS for one in rows(job).values()]
-# Those whose program knows no other number of workers.
+# Their programs know no other number of workers.
 ONE_WORKER = {"synchronous", "session", "sequential", "serial"}
 
 

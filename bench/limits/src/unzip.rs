@@ -39,7 +39,7 @@ const LOCAL: usize = 30;
 /// What to unpack, and how.
 #[derive(Clone, Debug)]
 pub struct Unzip {
-    /// Archives without comments, of stored and deflated entries, made by nobody else than the lab.
+    /// Archives without comments, of stored and deflated entries, made by the lab alone.
     pub archives: Vec<PathBuf>,
     /// An empty directory; `None`: what is unpacked is dropped.
     pub directory: Option<PathBuf>,

@@ -1,4 +1,4 @@
-"""Runs one command and looks at what it took. Not here: what it wrote (`verify.py`), whose turn it is."""
+"""Runs one command and looks at what it took. Not here: what it wrote (`verify.py`), which contestant is next."""
 
 import json
 import mmap

@@ -1,7 +1,7 @@
 """Reports of results, HTML or Markdown, from the two templates in `templates/`.
 
 Whatever was measured is escaped: by Jinja in HTML, by `escaped` in Markdown. An HTML report is one file that runs no
-script and loads nothing; its charts are Matplotlib's SVG, whose styles become rules of the page, so that they are light
+script and loads nothing; its charts are Matplotlib's SVG. Their styles become rules of the page, so that they are light
 or dark as the page is. Not here: what is said (`figures.py`, `recommendation.py`), what is drawn (`plot.py`).
 """
 
@@ -176,7 +176,7 @@ def _markdown(collection: Collection, title: str, path: Path) -> str:
 
 @functools.cache
 def _template(name: str, shown: Callable[[str], str], *, autoescape: bool) -> Template:
-    """Returns a template whose values are shown as a function returns them, unless they are markup already."""
+    """Returns a template that shows values as a function returns them, unless they are markup already."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=autoescape,  # noqa: S701  # not in Markdown, where `shown` escapes

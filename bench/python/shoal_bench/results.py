@@ -228,13 +228,13 @@ class Results:
 
     @property
     def unsteady(self) -> list[str]:
-        """The titles of rows whose ratio to the base may change by more than 10 % if all is run again."""
+        """The titles of rows with a ratio to the base that may change by more than 10 % if all is run again."""
         doubts = {row.title: self.doubt(row.key, self.base) for row in self.rows if row.trials}
         return [title for title, doubt in doubts.items() if doubt is not None and doubt > AGREE]
 
     @property
     def noisy(self) -> list[str]:
-        """The titles of rows whose trials differ by more than 30 %."""
+        """The titles of rows with trials that differ by more than 30 %."""
         return [row.title for row in self.rows if row.spread > NOISY]
 
     @property

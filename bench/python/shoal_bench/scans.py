@@ -72,7 +72,7 @@ def families(contestants: Sequence[Contestant], given: tuple[Point, ...]) -> lis
                 continue
             # Those that differ by their number alone are one program.
             plain = tuple(one.command_at(task, 1))
-            # Of those, the one whose own is above 1 says best what it is.
+            # Of those, the one with a number of its own above 1 says best what it is.
             if plain not in found or _own(found[plain].contestant) == 1:
                 title = one.title if one.told.inner and not grid_only else NUMBER.sub("N", one.title)
                 found[plain] = Family(one.family, title, one)

@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from shoal import ConfigError
 
@@ -20,8 +21,9 @@ def parse_size(value: int | str, option: str) -> int:
     Raises:
         ConfigError: It is not a size, or not above 0; `option` is named.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value))
-    size = float(found[1]) * UNITS.get(found[2].lower(), 0) if found else 0
+    text = str(value) if type(value) is int else value if isinstance(value, str) else ""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    size = Fraction(found[1]) * UNITS.get(found[2].lower(), 0) if found else 0
     if not 1 <= size < 1 << 63:
         raise ConfigError(
             f"{option} is not a size above 0: {value!r}", hint='write bytes as a number, or "64MiB", "1.5GB"'

@@ -2,7 +2,7 @@
 
 Nothing is deleted before the last run of a contest ends, so all runs share the disk. With `--full` each contestant gets
 about a second's worth of the study's objects: the round that does not count measures a tenth of what that is on two
-cores. Not here: how many objects are made for a job (`jobs/`), whose turn it is (`contest.py`).
+cores. Not here: how many objects are made for a job (`jobs/`), which contestant is next (`contest.py`).
 """
 
 import os

@@ -136,7 +136,7 @@ def _wget2(task: Task) -> list[str]:
 
 
 def _rclone(task: Task) -> list[str]:
-    # An HTTP remote made up here, whose directories are not listed: the names are given, the directory is empty.
+    # An HTTP remote made up here; its directories are not listed: the names are given, the directory is empty.
     remote = [":http:", f"--http-url={task.url}/get", "--http-no-head", f"--files-from-raw={_names(task)}"]
     told = ["-q", "--config=", "--no-traverse", "--no-check-dest", "--transfers=64", "--checkers=64"]
     return ["rclone", "copy", *remote, str(task.directory), *told]
