@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -188,12 +187,10 @@ def place_in_memory() -> Iterator[Path | None]:
 def tmp_path(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, place_in_memory: Path | None
 ) -> Iterator[Path]:
-    """The test's own directory: in memory unless the test is marked `disk`, and then removed unless it fails."""
+    """The test's own directory: in memory unless the test is marked `disk`, and removed unless it fails."""
     test = request.node
-    if place_in_memory is None or test.get_closest_marker("disk"):
-        yield tmp_path_factory.mktemp(re.sub(r"\W", "_", test.name)[:30])
-        return
-    path = places.directory_of(test, place_in_memory)
+    place = None if test.get_closest_marker("disk") else place_in_memory
+    path = places.directory_of(test, place or tmp_path_factory.getbasetemp())
     yield path
     if not test.stash.get(places.FAILED, False):
         shutil.rmtree(path, ignore_errors=True)
