@@ -60,7 +60,7 @@ tools:
 	scripts/make_venv.sh
 	@touch $@
 
-.venv/.tools: pyproject.toml bench/pyproject.toml scripts/install_dev_tools.sh .venv/.made
+.venv/.tools: pyproject.toml bench/pyproject.toml scripts/install_dev_tools.sh .venv/.bench
 	scripts/install_dev_tools.sh
 	@touch $@
 

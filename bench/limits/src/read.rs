@@ -1,4 +1,4 @@
-//! The job `read`: open, read into one buffer, close, on as many threads as asked for. Nobody gets the contents.
+//! The job `read`: open, read into one buffer, close, on as many threads as asked for. The contents go nowhere.
 
 use std::ffi::CString;
 use std::io;

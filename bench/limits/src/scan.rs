@@ -33,7 +33,7 @@ pub struct Scan {
 /// Adds up the field of every whole record of a file, as fast as a loop can; returns the sum, too.
 ///
 /// # Errors
-/// Whatever goes wrong ends it, a file that somebody shortens meanwhile too.
+/// Whatever goes wrong ends it, also a file that is cut short meanwhile.
 pub fn scan(job: &Scan) -> io::Result<(Outcome, u64)> {
     let began = Instant::now();
     let file = open(&job.file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def apart(self) -> list[Pair]:
-        """Those whose ratios differ by more than 10 %."""
+        """The rows in which the two ratios differ by more than 10 %."""
         return [pair for pair in self.pairs if not pair.agrees]
 
     @property
