@@ -137,7 +137,7 @@ def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
     paths = two_of_one_name(tmp_path, monkeypatch)
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=40_000)
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000)
     report = package.copy(paths, tmp_path / "out")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert [(failure.kind, failure.name) for failure in report.failures] == [("name-conflict", "x")]

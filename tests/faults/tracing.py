@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -55,7 +56,8 @@ def tracee(tracer: subprocess.Popen[str]) -> int:
     end = time.monotonic() + 20
     while time.monotonic() < end:
         for child in children.read_text().split():
-            if Path(f"/proc/{child}/cmdline").read_bytes().startswith(sys.executable.encode()):
-                return int(child)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a child in which strace tries a call
+                if Path(f"/proc/{child}/cmdline").read_bytes().startswith(sys.executable.encode()):
+                    return int(child)
         time.sleep(0.01)
     raise AssertionError("strace started nothing")
