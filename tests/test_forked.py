@@ -27,7 +27,7 @@ STARTED = (sys.executable, "-m", "shoal")
 QUICK = ("--durability", "none", "--workers", "1")
 LINES = {
     "copy": ["copy tree out", "copy tree/a.txt none --json", "copy absent out"],
-    "read": ["read tree --checksum crc32", "read tree --json --quiet", "read tree --workers many"],
+    "read": ["read tree --checksum crc32 --order given", "read tree --json --quiet", "read tree --workers many"],
     "unzip": ["unzip x.zip -d unpacked", "unzip x.zip --test", "unzip tree/a.txt -d bad"],
     "records": ["records index --format <QII", "records index --count --format <QII", "records index --format 9"],
     "status": ["status copied", "status copied --json", "status tree"],

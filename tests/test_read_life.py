@@ -46,6 +46,14 @@ def many(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A file of 10 kB: a thousand of them take no time, and are more than a budget of 1 MiB."""
+    path = tmp_path / "small"
+    path.write_bytes(os.urandom(10_000))
+    return path
+
+
 @pytest.mark.parametrize("order", ["None", "'given'"])
 def test_a_consumer_that_sleeps_does_not_make_memory_grow(interpreter: Interpreter, many: Path, order: str) -> None:
     script = f"""
@@ -197,11 +205,11 @@ def test_a_stream_of_batches_begins_with_what_an_exception_interrupted(
     assert (done.returncode, done.stdout, done.stderr) == (0, "100 1\n", "")
 
 
-def test_a_forked_child_is_told_and_new_readers_work_there(interpreter: Interpreter, many: Path) -> None:
+def test_a_forked_child_is_told_and_new_readers_work_there(interpreter: Interpreter, small: Path) -> None:
     script = """
         import gc, os, shoal, signal, sys
-        paths = [sys.argv[1]] * 5_000
-        begun, fresh = shoal.read(paths), shoal.read(paths[:100])
+        paths = [sys.argv[1]] * 2_000
+        begun, fresh = shoal.read(paths, memory="1MiB"), shoal.read(paths[:100])
         next(begun)
         for attempt in range(20):
             child = os.fork()
@@ -220,13 +228,13 @@ def test_a_forked_child_is_told_and_new_readers_work_there(interpreter: Interpre
                 del begun
                 gc.collect()
                 assert sum(1 for _ in fresh) == 100
-                assert sum(1 for _ in shoal.read(paths)) == 5_000
+                assert sum(1 for _ in shoal.read(paths)) == 2_000
                 sys.exit(7)  # through the interpreter's own exit
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7, attempt
         print(1 + sum(1 for _ in begun), sum(1 for _ in fresh))
     """
-    done = interpreter.run(script, many)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "5000 100\n", "")
+    done = interpreter.run(script, small)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2000 100\n", "")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -276,12 +284,12 @@ def test_the_interpreter_exits_with_a_reader_under_way(interpreter: Interpreter,
         assert time.monotonic() - began < 4
 
 
-def test_a_hundred_readers_dropped_half_way_leave_nothing(interpreter: Interpreter, many: Path) -> None:
+def test_a_hundred_readers_dropped_half_way_leave_nothing(interpreter: Interpreter, small: Path) -> None:
     script = """
         import gc, os, shoal, sys, time
         files = len(os.listdir("/proc/self/fd"))
         for attempt in range(100):
-            reader = shoal.read([sys.argv[1]] * 1000)
+            reader = shoal.read([sys.argv[1]] * 1000, memory="1MiB")
             for at, obj in enumerate(reader):
                 if at == attempt: break
             if attempt % 2: cycle = [reader]; cycle.append(cycle); del cycle
@@ -291,7 +299,7 @@ def test_a_hundred_readers_dropped_half_way_leave_nothing(interpreter: Interpret
         while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline: time.sleep(0.01)
         print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - files)
     """
-    done = interpreter.run(script, many)
+    done = interpreter.run(script, small)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 0\n", "")
 
 
