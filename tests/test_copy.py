@@ -20,6 +20,7 @@ import pytest
 import shoal as package
 from destination import balanced
 from shoal import _shoal
+from terminal import rest_of
 from trees import tree_of_raw_names
 
 if TYPE_CHECKING:
@@ -435,13 +436,7 @@ def read_terminal(arguments: list[str], directory: Path) -> tuple[int, bytes]:
     if process == 0:  # pragma: no cover  # the child becomes the command
         os.chdir(directory)
         os.execvpe(arguments[0], arguments, os.environ | {"TERM": "xterm", "COLUMNS": "100"})
-    seen = b""
-    try:
-        while piece := os.read(terminal, 4096):
-            seen += piece
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    os.close(terminal)
+    seen = rest_of(terminal)
     _, status = os.waitpid(process, 0)
     return os.waitstatus_to_exitcode(status), seen
 

@@ -32,7 +32,7 @@ def test_only_a_test_that_fails_leaves_its_directory(tmp_path: Path, on_disk: bo
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)} | ({places.ON_DISK: "1"} if on_disk else {}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,  # on a busy machine
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     place = tmp_path / "base"

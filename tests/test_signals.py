@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal as package
+from terminal import rest_of
 from waiting import wait_until
 
 if TYPE_CHECKING:
@@ -114,12 +115,7 @@ def test_ctrl_c_on_a_terminal_stops_and_leaves_the_terminal_as_it_was(shoal: Com
         seen += os.read(leader, 4096)
     wait_for_objects(shoal.directory / "out", 1000)
     process.send_signal(signal.SIGINT)
-    try:
-        while piece := os.read(leader, 4096):
-            seen += piece
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    os.close(leader)
+    seen += rest_of(leader)
 
     assert process.wait(timeout=10) == 130
     assert seen.rindex(SHOW_CURSOR) > seen.rindex(HIDE_CURSOR)
@@ -154,13 +150,7 @@ main()
     )
     shoal.started.append(process)  # type: ignore[arg-type]  # killed at the end, if it still runs
     os.close(terminal)
-    seen = b""
-    try:
-        while piece := os.read(leader, 4096):
-            seen += piece
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    os.close(leader)
+    seen = rest_of(leader)
 
     assert process.wait(timeout=10) == 130, seen.decode()
     assert b"stopped after" in seen
