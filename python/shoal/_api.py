@@ -117,7 +117,7 @@ def list_get(
         'data[].id'
     """
     return ListGet(
-        url,
+        url=url,
         list_path=list_path,
         get_path=get_path,
         names_field=names_field,
@@ -157,8 +157,8 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
         files('photos/**/*.jpg', follow_links=True)
     """
     if isinstance(paths, str | os.PathLike):
-        return Files(_path_text(paths), follow_links=bool(follow_links))
-    return Files(tuple(_path_text(path) for path in paths), follow_links=bool(follow_links))
+        return Files(paths=_path_text(paths), follow_links=bool(follow_links))
+    return Files(paths=tuple(_path_text(path) for path in paths), follow_links=bool(follow_links))
 
 
 def archives(
@@ -213,7 +213,7 @@ def archives(
         max_depth=max_depth,
         allow_overlap=allow_overlap,
     )
-    return Archives(given, **options)
+    return Archives(paths=given, **options)
 
 
 def _path_text(path: Path) -> str:

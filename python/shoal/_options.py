@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypedDict, get_args
-from urllib.parse import urlsplit, urlunsplit
+from typing import Literal, TypedDict, get_args
 
 from shoal._errors import ConfigError
 from shoal._report import Progress
+from shoal._value import Value
 
 Workers = Literal["auto"] | int
 Pipeline = Literal["auto", "off"] | int
@@ -120,7 +120,7 @@ class ListGetOptions(TypedDict):
     pipeline: Pipeline
 
 
-class ListGet(NamedTuple):
+class ListGet(Value):
     """A list/get service and how it is spoken to; made by `shoal.list_get`. Its text form shows no secrets."""
 
     url: str
@@ -165,7 +165,7 @@ class ListGet(NamedTuple):
         )
 
 
-class Files(NamedTuple):
+class Files(Value):
     """Files and how they are looked for; made by `shoal.files`."""
 
     paths: str | tuple[str, ...]
@@ -177,7 +177,7 @@ class Files(NamedTuple):
         return f"files({what}, follow_links={self.follow_links})"
 
 
-class Archives(NamedTuple):
+class Archives(Value):
     """Archives and how they are unpacked; made by `shoal.archives`."""
 
     paths: str | tuple[str, ...]
@@ -215,6 +215,8 @@ Source = Path | ListGet | Files | Archives | Iterable[Path]
 
 def without_secrets(url: str) -> str:
     """Returns a URL that may be shown: without user, password, query and fragment."""
+    from urllib.parse import urlsplit, urlunsplit  # only now: it is a tenth of the time of `import shoal`
+
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,18 +1,19 @@
 """What a run hands back: `Report`, its parts, `Progress` while it runs, and `Status` of a journal.
 
-Filled by the binding. Named tuples: data classes would nearly double the time of `import shoal`. Not here: how they
-are shown (`cli/_display.py`).
+Filled by the binding. Not here: how the command line shows them (`cli/_display.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from shoal._value import Value
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 
-class Counts(NamedTuple):
+class Counts(Value):
     """Counts of objects. They balance: listed = written + skipped + failed + unfinished.
 
     Attributes:
@@ -33,7 +34,7 @@ class Counts(NamedTuple):
     bytes: int
 
 
-class Failure(NamedTuple):
+class Failure(Value):
     """One object that failed.
 
     Attributes:
@@ -49,7 +50,7 @@ class Failure(NamedTuple):
     tries: int
 
 
-class Report(NamedTuple):
+class Report(Value):
     """What a run did. `ok` is the one thing to look at: whether everything arrived.
 
     The counts are those of this run, but for `failed`: it has the failures that stand, those of earlier runs included,
@@ -106,13 +107,15 @@ class Report(NamedTuple):
     failures: tuple[Failure, ...]
     notes: tuple[str, ...]
 
+    _shown = ("ok", "written", "failed", "skipped", "unfinished", "bytes", "seconds")
+
     @property
     def ok(self) -> bool:
         """Whether the job is complete, and everything listed over all runs is written or was skipped on purpose."""
         return self.complete and not self.total.failed and not self.total.unfinished
 
 
-class Progress(NamedTuple):
+class Progress(Value):
     """Where a run stands, as a progress function sees it.
 
     Attributes:
@@ -141,6 +144,8 @@ class Progress(NamedTuple):
     paused: bool
     seconds: float
 
+    _shown = ("done", "listed", "listing_done", "in_flight", "workers", "retries", "paused", "seconds")
+
     @property
     def done(self) -> int:
         """Objects that need no more work, over all runs."""
@@ -152,7 +157,7 @@ class Progress(NamedTuple):
         return self.before.listed + self.run.listed
 
 
-class ServerStats(NamedTuple):
+class ServerStats(Value):
     """What a service has done so far.
 
     Attributes:
@@ -181,8 +186,10 @@ class ServerStats(NamedTuple):
     walks: int
     lost_log_lines: int
 
+    _shown = ("requests", "bytes", "connections")
 
-class Owner(NamedTuple):
+
+class Owner(Value):
     """The process that works on a destination right now.
 
     Attributes:
@@ -196,7 +203,7 @@ class Owner(NamedTuple):
     since: datetime
 
 
-class Sample(NamedTuple):
+class Sample(Value):
     """How far a run was at a moment.
 
     Attributes:
@@ -210,7 +217,7 @@ class Sample(NamedTuple):
     bytes: int
 
 
-class Skipped(NamedTuple):
+class Skipped(Value):
     """An object that was left out without being asked for.
 
     Attributes:
@@ -223,7 +230,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class RunStatus(NamedTuple):
+class RunStatus(Value):
     """One run in a journal: one source with the same options, however often it was resumed.
 
     Attributes:
@@ -259,8 +266,10 @@ class RunStatus(NamedTuple):
     failures: tuple[Failure, ...]
     samples: tuple[Sample, ...]
 
+    _shown = ("source", "started", "completed", "total", "deferred")
 
-class Status(NamedTuple):
+
+class Status(Value):
     """What the journal of a destination says.
 
     Attributes:

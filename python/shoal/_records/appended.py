@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from shoal._value import Value
 
 
-class Appended(NamedTuple):
+class Appended(Value):
     """What an append has done.
 
     Attributes:

@@ -500,9 +500,9 @@ class Records:
             [(1, b'start'), (2, b'ended')]
         """
         layout = Layout(format, names)
-        start, cut = whole_number(offset, 0, "offset"), cuts_tail(tail)
-        done = _shoal.append_records(os.fspath(path), layout.encode(rows), layout.engine, start, bool(durable), cut)
-        return Appended(*done)
+        start, cuts, data = whole_number(offset, 0, "offset"), cuts_tail(tail), layout.encode(rows)
+        records, first, cut = _shoal.append_records(os.fspath(path), data, layout.engine, start, bool(durable), cuts)
+        return Appended(records=records, first=first, cut=cut)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as what to open: another process opens the files by their paths, and wants as many records."""

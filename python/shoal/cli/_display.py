@@ -296,7 +296,7 @@ def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
             if count:
                 talk(f"note: {count:,} {what}")
     if as_json:
-        out_json({"type": "served", **stats._asdict()})
+        out_json({"type": "served", **vars(stats)})
 
 
 def failures_as_text(failures: Iterable[Failure]) -> None:
