@@ -121,10 +121,10 @@ def test_a_complete_run_run_again_fetches_nothing_and_says_so(shoal: Command, se
 
     assert again.returncode == 0
     assert "complete, 1,000 objects, 20" in again.stderr
-    assert "--again lists anew" in again.stderr
+    assert "--update" in again.stderr
     assert server.stats.requests == before
 
-    anew = shoal.run("copy", server.url, "out", "--again", "--json")
+    anew = shoal.run("copy", server.url, "out", "--restart", "--json")
     assert anew.returncode == 0
     assert shoal.last_json(anew)["listed"] == 1000
     assert server.stats.requests > before
@@ -255,12 +255,12 @@ def test_a_journal_elsewhere_lets_null_resume(service: Service, tmp_path: Path) 
     assert package.status(tmp_path / "journal").runs[-1].total.written == 10
 
 
-def test_on_error_raise_raises_the_first_failure(service: Service, tmp_path: Path) -> None:
+def test_on_error_stop_ends_at_the_first_failure(service: Service, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "object-000000000").write_text("mine")
 
     with pytest.raises(package.ObjectError) as caught:
-        package.copy(service(synthetic="10:10").url, tmp_path / "out", on_error="raise")
+        package.copy(service(synthetic="10:10").url, tmp_path / "out", on_error="stop")
 
     assert caught.value.kind == "exists"
     assert caught.value.name == "object-000000000"

@@ -115,7 +115,9 @@ def test_a_second_run_on_one_destination_is_refused_with_the_owner(shoal: Comman
     assert reached[0].kind == "journal-locked"
 
 
-def test_other_options_are_refused_with_the_difference_and_can_be_forced(service: Service, tmp_path: Path) -> None:
+def test_other_options_are_refused_with_the_difference_unless_all_is_listed_anew(
+    service: Service, tmp_path: Path
+) -> None:
     url = service(synthetic="10:10").url
     package.copy(url, tmp_path / "out")
 
@@ -124,8 +126,8 @@ def test_other_options_are_refused_with_the_difference_and_can_be_forced(service
 
     assert caught.value.kind == "journal-mismatch"
     assert "include" in str(caught.value)
-    assert "force" in str(caught.value)
-    assert package.copy(url, tmp_path / "out", include="*1", force_resume=True).complete
+    assert "update" in str(caught.value)
+    assert package.copy(url, tmp_path / "out", include="*1", resume="restart").complete
 
 
 def test_too_many_failures_stop_the_run(service: Service, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_what_failed_can_be_made_again_after_mending(job: Job) -> None:
     assert job.run("range(12)")[0][:3] == [9, 0, 3]
     job.module("def make(number): note('calls', number); return plain(number)")
 
-    assert job.run("range(12)", retry_failed=True)[0][:3] == [3, 0, 0]
+    assert job.run("range(12)", resume="failed")[0][:3] == [3, 0, 0]
 
     assert job.contents() == expected(12)
     assert sorted(job.lines("calls")[12:]) == ["0", "10", "5"]
@@ -178,7 +178,7 @@ def test_what_failed_can_be_made_again_after_mending(job: Job) -> None:
 
 def test_the_first_failure_is_raised_on_request(job: Job) -> None:
     job.module("def make(number): raise LookupError('nothing')")
-    said = job.refused("range(10)", on_error="raise")
+    said = job.refused("range(10)", on_error="stop")
     assert "ObjectError" in said
     assert "LookupError: nothing" in said
 
@@ -210,7 +210,7 @@ def test_a_complete_job_is_not_done_again_unless_asked(job: Job) -> None:
     assert len(job.lines("calls")) == 10
 
     job.module("def make(number): return 'new'")
-    assert job.run("range(10)", again=True)[0][0] == 10
+    assert job.run("range(10)", resume="restart")[0][0] == 10
     assert set(job.contents().values()) == {"new"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import shoal as package
+from shoal._options import Resume
 from trees import tree_of_raw_names
 
 
@@ -41,16 +42,14 @@ class Make:
     ids=["partial", "instance", "method", "partial of partial"],
 )
 def test_other_arguments_are_not_the_same_job(tmp_path: Path, bound: Callable[[int], Callable[[int], str]]) -> None:
-    def call(year: int, *, force_resume: bool = False) -> package.Report:
-        return package.generate(
-            bound(year), range(5), tmp_path / "out", name="{}.txt", workers=1, force_resume=force_resume
-        )
+    def call(year: int, *, resume: Resume = "auto") -> package.Report:
+        return package.generate(bound(year), range(5), tmp_path / "out", name="{}.txt", workers=1, resume=resume)
 
     assert call(2023).written == 5
     assert call(2023).completed_before
     with pytest.raises(package.JournalError, match="arguments"):
         call(2024)
-    assert call(2024, force_resume=True).written == 5
+    assert call(2024, resume="restart").written == 5
     assert tree_of_raw_names(tmp_path / "out") == {b"%d.txt" % number: b"2024: %d" % number for number in range(5)}
 
 

@@ -25,6 +25,9 @@ ENGINE = _shoal.default_options()
 SIZES = {"memory", "limit_rate", "max_size"}
 # What only Python knows: how it tells of failures and of progress.
 OWN = {"on_error", "progress"}
+OUTPUT = {"as_json", "quiet", "verbose", "log_format", "progress"}
+# One flag for each way to resume.
+RESUME = {"update", "retry_failed", "relist", "restart"}
 
 
 def defaults(function: Any) -> dict[str, Any]:
@@ -57,8 +60,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
     own = {"order", "chunk_size", "shard"}
     of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal"}
-    of_a_journal = {"retry_failed", "again", "relist", "force_resume"}
-    assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - of_a_journal
+    assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume"}
     for name, default in defaults(_read.read).items():
         assert name in own or default == defaults(_api.copy)[name]
 
@@ -82,10 +84,10 @@ def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_wi
 
 def test_the_command_generate_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in generate_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(defaults(_generate.generate)) | {"as_json", "quiet", "verbose", "log_format", "progress"}
+    assert set(flags) == set(defaults(_generate.generate)) - {"resume"} | OUTPUT | {"retry_failed", "restart"}
     given = generate_command.make_context("generate", ["make:it", "3", "DST"]).params
     for name, value in defaults(_generate.generate).items():
-        if name != "progress":
+        if name not in ("progress", "resume"):
             assert flags[name].opts[0] == "--" + name.replace("_", "-")
             assert given[name] == value
 
@@ -98,11 +100,10 @@ def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_w
 
 def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in unzip_command.params if isinstance(one, click.Option)}
-    output = {"as_json", "quiet", "verbose", "log_format", "progress"}
-    assert set(flags) == set(defaults(_unzip.unzip)) | output | {"directory", "test"}
+    assert set(flags) == set(defaults(_unzip.unzip)) - {"resume"} | OUTPUT | RESUME | {"directory", "test"}
     given = unzip_command.make_context("unzip", ["a.zip", "-d", "DIR"]).params
     for name, value in defaults(_unzip.unzip).items():
-        if name != "progress":
+        if name not in ("progress", "resume"):
             assert flags[name].opts[0] == "--" + name.replace("_", "-")
             assert given[name] == value
 
@@ -116,10 +117,9 @@ def test_the_binding_is_given_every_option() -> None:
 
 def test_the_command_line_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in copy_command.params if isinstance(one, click.Option)}
-    output = {"as_json", "quiet", "verbose", "log_format", "progress"}
-    assert set(flags) == set(PYTHON) | output
+    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME
     given = copy_command.make_context("copy", ["SRC", "DST"]).params
-    for name in set(PYTHON) - {"progress"}:
+    for name in set(PYTHON) - {"progress", "resume"}:
         flag = flags[name]
         assert flag.opts[0] == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
         assert given[name] == PYTHON[name]
@@ -130,7 +130,6 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         ("durability", _options.Durability),
         ("overwrite", _options.Overwrite),
         ("layout", _options.Layout),
-        ("on_error", _options.OnError),
         ("backslashes", _options.Backslashes),
     ):
         flag = next(one for one in copy_command.params if one.name == name)
@@ -203,6 +202,7 @@ WRONG: list[tuple[str, Any]] = [
     ("limit_rate", 0),
     ("max_failures", -1),
     ("on_error", "ignore"),
+    ("resume", "again"),
 ]
 
 
@@ -286,3 +286,32 @@ def test_a_header_value_is_never_in_a_message(shoal: Command) -> None:
 def test_a_source_of_another_type_is_a_config_error(source: Any, tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="source"):
         package.copy(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("flags", "resume"),
+    [
+        ([], "auto"),
+        (["--update"], "update"),
+        (["--retry-failed"], "failed"),
+        (["--relist"], "relist"),
+        (["--restart"], "restart"),
+    ],
+)
+def test_each_way_to_resume_has_a_flag(flags: list[str], resume: str) -> None:
+    assert copy_command.make_context("copy", ["SRC", "DST", *flags]).params["resume"] == resume
+    assert unzip_command.make_context("unzip", ["a.zip", "-d", "DIR", *flags]).params["resume"] == resume
+
+
+def test_two_ways_to_resume_exclude_each_other(shoal: Command) -> None:
+    done = shoal.run("copy", "there", "out", "--relist", "--update")
+    assert done.returncode == 2
+    assert "--update" in done.stderr
+    assert "--relist" in done.stderr
+    assert "exclude each other" in done.stderr
+
+
+@pytest.mark.parametrize("resume", ["failed", "relist", "update"])
+def test_items_that_are_given_once_can_be_saved_anew_or_gone_on_with_only(resume: Any, tmp_path: Path) -> None:
+    with pytest.raises(package.ConfigError, match="resume"):
+        package.save([("a", b"1")], tmp_path / "out", resume=resume)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import shoal as package
+from shoal._options import Resume
 
 pytestmark = pytest.mark.disk
 
@@ -50,7 +51,7 @@ def test_an_archive_that_is_refused_when_it_is_resumed_is_a_failure(tmp_path: Pa
     assert package.status(tmp_path / "out").runs[0].total.written >= 10_000, "the place to go on lies in the archive"
     report = package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", max_entries=1000)
     assert (report.failed, report.ok) == (1, False), report
-    assert package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", again=True).written == 40_000
+    assert package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", resume="restart").written == 40_000
 
 
 def test_a_link_that_has_become_a_file_is_copied_when_it_is_listed_again(tmp_path: Path) -> None:
@@ -61,17 +62,17 @@ def test_a_link_that_has_become_a_file_is_copied_when_it_is_listed_again(tmp_pat
     assert package.copy(source, tmp_path / "out").written == 1
     (source / "link").unlink()
     (source / "link").write_text("a file now")
-    assert package.copy(source, tmp_path / "out", relist=True).written == 2
+    assert package.copy(source, tmp_path / "out", resume="relist").written == 2
     assert (tmp_path / "out/link").read_text() == "a file now"
 
 
-def test_what_other_options_had_left_out_is_copied_when_they_are_forced(tmp_path: Path) -> None:
+def test_what_other_options_had_left_out_is_copied_with_new_ones(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     for name in ("a.jpg", "b.jpg", "c.png"):
         (source / name).write_text(name)
     assert package.copy(source, tmp_path / "out", include="*.jpg").written == 2
-    assert package.copy(source, tmp_path / "out", force_resume=True).written == 3
+    assert package.copy(source, tmp_path / "out", resume="restart").written == 3
     assert (tmp_path / "out/c.png").read_text() == "c.png"
 
 
@@ -112,11 +113,12 @@ def made(one: str) -> bytes:
 
 
 def test_two_ids_with_one_name_are_a_failure_also_when_they_are_made_again(tmp_path: Path) -> None:
-    for again in (False, True):
+    resumes: list[Resume] = ["auto", "restart"]
+    for resume in resumes:
         report = package.generate(
-            made, ["aaaa1", "bbbb1", "aaaa2"], tmp_path / "out", name="{:.4}.txt", workers=1, again=again
+            made, ["aaaa1", "bbbb1", "aaaa2"], tmp_path / "out", name="{:.4}.txt", workers=1, resume=resume
         )
-        assert (report.written, report.failed, report.ok) == (2, 1, False), again
+        assert (report.written, report.failed, report.ok) == (2, 1, False), resume
     assert (tmp_path / "out/aaaa.txt").read_bytes() in {b"object aaaa1", b"object aaaa2"}
 
 
@@ -150,11 +152,9 @@ def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Pat
     (source / "a").write_text("a")
     journal = tmp_path / "journal.db"
     package.copy(source, tmp_path / "one", journal=journal)
-    with pytest.raises(package.JournalError, match="destination"):
-        package.copy(source, tmp_path / "two", journal=journal)
-    assert not (tmp_path / "two/a").exists()
-    assert package.copy(source, tmp_path / "two", journal=journal, force_resume=True).written == 1
+    assert package.copy(source, tmp_path / "two", journal=journal).written == 1
     assert (tmp_path / "two/a").read_text() == "a"
+    assert package.copy(source, tmp_path / "one", journal=journal).completed_before, "each is a run of its own"
 
 
 def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_after_a_stop(
@@ -182,6 +182,6 @@ def test_listing_again_that_was_stopped_leaves_no_run_complete(tmp_path: Path) -
     for number in range(3_000):
         (source / f"n{number}").write_text("x")
     with pytest.raises(StopError):
-        package.copy(source, tmp_path / "out", relist=True, progress=stop_behind(-1), limit_rate=1_000)
+        package.copy(source, tmp_path / "out", resume="relist", progress=stop_behind(-1), limit_rate=1_000)
     assert package.status(tmp_path / "out").runs[0].completed is None
     assert package.copy(source, tmp_path / "out").total.written == 3_250

@@ -412,7 +412,7 @@ def test_an_empty_directory_whose_place_is_taken_is_a_failure_that_can_be_tried_
     report = package.copy(tree, out)
     assert [(failure.name, failure.kind) for failure in report.failures] == [("empty", "name-conflict")]
     (out / "empty").unlink()
-    report = package.copy(tree, out, retry_failed=True)
+    report = package.copy(tree, out, resume="failed")
     assert (report.total.failed, report.total.skipped) == (0, 1)
     assert modes(out) == {"empty/": 0o700, "file": 0o644}
 

@@ -210,7 +210,7 @@ def test_a_failed_object_is_recorded_and_the_others_come(tmp_path: Path) -> None
 
 def test_the_first_failure_is_raised_on_request_with_the_report(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
-    reader = package.read([tmp_path / "there", tmp_path / "gone"], on_error="raise")
+    reader = package.read([tmp_path / "there", tmp_path / "gone"], on_error="stop")
     with pytest.raises(package.NotFoundError, match="gone") as raised:
         list(reader)
     assert raised.value.report is not None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Command, Service
+    from shoal._options import Resume
 
 GENERATE = """
 import os
@@ -25,7 +26,7 @@ def text(number):
 """
 
 
-def copy(place: Path, *, retry_failed: bool = False) -> package.Report:
+def copy(place: Path, *, resume: Resume = "auto") -> package.Report:
     """Copies 10 files, one of which has its place taken by a directory."""
     tree = place / "tree"
     if not tree.exists():
@@ -33,14 +34,14 @@ def copy(place: Path, *, retry_failed: bool = False) -> package.Report:
         for number in range(10):
             (tree / f"{number}").write_text(f"{number}")
         (place / "out" / "3").mkdir(parents=True)
-    return package.copy(tree, place / "out", retry_failed=retry_failed)
+    return package.copy(tree, place / "out", resume=resume)
 
 
 def mend_copy(place: Path) -> None:
     (place / "out" / "3").rmdir()
 
 
-def unzip(place: Path, *, retry_failed: bool = False) -> package.Report:
+def unzip(place: Path, *, resume: Resume = "auto") -> package.Report:
     """Unpacks 10 entries, with the same in the way."""
     archive = place / "a.zip"
     if not archive.exists():
@@ -48,7 +49,7 @@ def unzip(place: Path, *, retry_failed: bool = False) -> package.Report:
             for number in range(10):
                 made.writestr(f"{number}", f"{number}")
         (place / "out" / "3").mkdir(parents=True)
-    return package.unzip(archive, place / "out", retry_failed=retry_failed)
+    return package.unzip(archive, place / "out", resume=resume)
 
 
 RUNS = {"copy": copy, "unzip": unzip}
@@ -60,12 +61,12 @@ def test_a_resumed_run_reports_the_failures_that_stand(tmp_path: Path, run: str)
     first = again(tmp_path)
     assert (first.ok, first.failed, first.run.failed, first.written) == (False, 1, 1, 9)
     second = again(tmp_path)
-    assert (second.ok, second.failed, second.run.failed, second.written) == (False, 1, 0, 0)
+    assert (second.ok, second.failed, second.run.failed, second.written) == (False, 1, 1, 0)
     assert [failure.name for failure in second.failures] == ["3"]
-    retried = again(tmp_path, retry_failed=True)
+    retried = again(tmp_path, resume="failed")
     assert (retried.ok, retried.failed, retried.run.failed) == (False, 1, 1)
     mend_copy(tmp_path)
-    mended = again(tmp_path, retry_failed=True)
+    mended = again(tmp_path, resume="failed")
     assert (mended.ok, mended.failed, mended.run.written, mended.total.written) == (True, 0, 1, 10)
     for report in (first, second, retried, mended):
         for counts in (report.run, report.total):

@@ -48,15 +48,17 @@ def test_a_second_run_on_one_destination_is_refused_although_its_journal_is_anot
     assert first.wait(timeout=PATIENCE) == 130
 
 
-def test_other_options_are_refused_with_the_difference_unless_forced(shoal: Command, service: Service) -> None:
+def test_other_options_are_refused_with_the_difference_unless_all_is_listed_anew(
+    shoal: Command, service: Service
+) -> None:
     url = service(synthetic="300:10").url
     assert shoal.run("copy", url, "out").returncode == 0
     refused = shoal.run("copy", url, "out", "--exclude", "*7")
     assert refused.returncode == 3
     assert "exclude" in refused.stderr
     assert "*7" in refused.stderr
-    assert "--force-resume" in refused.stderr
-    assert shoal.run("copy", url, "out", "--exclude", "*7", "--force-resume").returncode == 0
+    assert "update" in refused.stderr
+    assert shoal.run("copy", url, "out", "--exclude", "*7", "--update").returncode == 0
 
 
 def test_another_layout_is_refused(shoal: Command, service: Service) -> None:
@@ -78,9 +80,7 @@ def test_another_source_is_another_run_and_never_replaces_what_is_there(shoal: C
     assert (shoal.directory / "out" / "object-000000000").stat().st_size == 10
 
 
-def test_again_lists_and_fetches_anew_and_replaces_what_it_wrote(
-    shoal: Command, tmp_path: Path, service: Service
-) -> None:
+def test_update_replaces_what_it_wrote(shoal: Command, tmp_path: Path, service: Service) -> None:
     (tmp_path / "source").mkdir()
     for number in range(50):
         (tmp_path / "source" / f"file-{number}").write_text("old")
@@ -90,14 +90,14 @@ def test_again_lists_and_fetches_anew_and_replaces_what_it_wrote(
         (tmp_path / "source" / f"file-{number}").write_text("newer")
     unchanged = shoal.run("copy", url, "out")
     assert "complete" in unchanged.stderr
-    assert "--again" in unchanged.stderr
-    again = shoal.run("copy", url, "out", "--again", "--json")
+    assert "--update" in unchanged.stderr
+    again = shoal.run("copy", url, "out", "--update", "--json")
     assert again.returncode == 0, again.stderr
     assert shoal.last_json(again)["total"]["written"] == 60
     assert {path.read_text() for path in (tmp_path / "out").glob("file-*")} == {"newer"}
 
 
-def test_again_after_names_came_in_before_all_others_still_replaces_everything(
+def test_update_after_names_came_in_before_all_others_still_replaces_everything(
     shoal: Command, tmp_path: Path, service: Service
 ) -> None:
     # Far more new names than the journal's mark runs ahead: the old ones move to partitions never handed out before.
@@ -111,7 +111,7 @@ def test_again_after_names_came_in_before_all_others_still_replaces_everything(
         (source / f"z-{number}").write_text("newer")
     for number in range(1500):
         (source / f"a-{number}").write_text("new")
-    again = shoal.run("copy", url, "out", "--again", "--json")
+    again = shoal.run("copy", url, "out", "--update", "--json")
     assert again.returncode == 0, again.stderr
     assert shoal.last_json(again)["written"] == 1600
     assert {path.read_text() for path in (tmp_path / "out").glob("z-*")} == {"newer"}

@@ -110,7 +110,7 @@ def test_text_without_utf_8_is_a_failure_of_its_object(tmp_path: Path) -> None:
     assert "surrogate" in report.failures[0].reason
 
 
-def test_on_error_raise_ends_it_with_the_objects_own_exception(tmp_path: Path) -> None:
+def test_on_error_stop_ends_it_with_the_objects_own_exception(tmp_path: Path) -> None:
     asked = 0
 
     def endless() -> Iterator[tuple[str, bytes]]:
@@ -121,7 +121,7 @@ def test_on_error_raise_ends_it_with_the_objects_own_exception(tmp_path: Path) -
             yield f"{asked}", b""
 
     with pytest.raises(package.UnsafeNameError) as raised:
-        package.save(endless(), tmp_path / "out", on_error="raise")
+        package.save(endless(), tmp_path / "out", on_error="stop")
     assert raised.value.name == "../up"
     assert asked < 1_000_000
 

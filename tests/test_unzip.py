@@ -219,7 +219,7 @@ def test_a_name_that_a_second_archive_has_too_is_a_failure_and_the_first_stays(t
     there = tree(tmp_path / "out")
     assert there["same"] == b"of a", "the larger archive is taken first"
     assert balanced(report)
-    again = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, retry_failed=True)
+    again = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, resume="failed")
     assert (again.written, again.failed, again.ok) == (0, 1, False)
     assert tree(tmp_path / "out") == there
 
@@ -245,7 +245,7 @@ def test_an_encrypted_entry_is_a_clear_failure_and_its_bytes_are_never_written(t
     assert "encrypted" in report.failures[0].reason
     assert tree(tmp_path / "out") == {"open": b"open"}
     with pytest.raises(package.ObjectError, match=r"secret.*encrypted"):
-        package.unzip(tmp_path / "one.zip", tmp_path / "raised", on_error="raise")
+        package.unzip(tmp_path / "one.zip", tmp_path / "raised", on_error="stop")
 
 
 def damage(path: Path, data: bytes) -> bytes:
@@ -264,7 +264,7 @@ def test_a_damaged_entry_is_not_kept_and_once_mended_it_alone_is_tried_again(tmp
     assert kinds(report) == {"hurt": "integrity"}
     assert "hurt" not in tree(tmp_path / "out")
     path.write_bytes(whole)
-    again = package.unzip(path, tmp_path / "out", retry_failed=True)
+    again = package.unzip(path, tmp_path / "out", resume="failed")
     assert (again.written, again.failed, again.ok) == (1, 0, True)
     assert tree(tmp_path / "out") == entries
 
@@ -289,12 +289,12 @@ def test_an_archive_that_is_mended_is_listed_anew_and_a_retry_says_so(tmp_path: 
     out = tmp_path / "out"
     done = shoal.run("unzip", f"{tmp_path}/in/*.zip", "-d", out)
     assert done.returncode == 1
-    assert "--again" in done.stderr
+    assert "--update" in done.stderr
     mended.write_bytes(whole)
-    again = package.unzip(f"{tmp_path}/in/*.zip", out, retry_failed=True)
+    again = package.unzip(f"{tmp_path}/in/*.zip", out, resume="failed")
     assert kinds(again) == {"late.zip": "archive"}
     assert "have not been listed" in again.failures[0].reason
-    assert package.unzip(f"{tmp_path}/in/*.zip", out, again=True).total.failed == 0
+    assert package.unzip(f"{tmp_path}/in/*.zip", out, resume="update").total.failed == 0
     assert set(tree(out)) == {"good", "late", "later"}
 
 
@@ -484,11 +484,11 @@ def test_progress_is_told_and_an_exception_of_its_function_ends_the_run(tmp_path
     assert package.unzip(tmp_path / "one.zip", tmp_path / "out2").total.written == 2_000
 
 
-def test_an_archive_that_was_added_to_a_glob_is_found_with_again(tmp_path: Path) -> None:
+def test_an_archive_that_was_added_to_a_glob_is_found_with_update(tmp_path: Path) -> None:
     make_zip(tmp_path / "1.zip", {"one": b"1"})
     package.unzip(f"{tmp_path}/*.zip", tmp_path / "out")
     make_zip(tmp_path / "2.zip", {"two": b"2"})
     assert package.unzip(f"{tmp_path}/*.zip", tmp_path / "out").completed_before
-    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", again=True)
+    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", resume="update")
     assert report.failed == 0, report.failures
     assert tree(tmp_path / "out") == {"one": b"1", "two": b"2"}

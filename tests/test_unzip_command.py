@@ -123,7 +123,7 @@ def test_a_failure_is_named_and_tried_again_when_its_archive_was_mended(
     assert done.returncode == 1
     assert '"b.zip": ' in done.stderr
     assert "1 object failed" in done.stderr
-    assert "--retry-failed tries them again" in done.stderr
+    assert "the same command tries them again" in done.stderr
     assert tree(shoal.directory / "out") == {
         name: data for name, data in downloads.items() if not name.startswith("b/")
     }
@@ -131,7 +131,7 @@ def test_a_failure_is_named_and_tried_again_when_its_archive_was_mended(
     assert same.returncode == 1, "what failed is missing still"
     # The archive as a whole had failed, so what it holds is listed anew.
     broken.write_bytes(whole)
-    again = shoal.run("unzip", "downloads/*.zip", "-d", "out", "--again", "--json")
+    again = shoal.run("unzip", "downloads/*.zip", "-d", "out", "--update", "--json")
     assert again.returncode == 0, again.stderr
     assert tree(shoal.directory / "out") == downloads
 

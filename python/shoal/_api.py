@@ -25,6 +25,7 @@ from shoal._options import (
     Patterns,
     Pipeline,
     ProgressOption,
+    Resume,
     Size,
     Source,
     SourceOptions,
@@ -287,10 +288,7 @@ def copy(
     max_failures: int | None = None,
     on_error: OnError = "record",
     ignore_vanished: bool = False,
-    retry_failed: bool = False,
-    again: bool = False,
-    relist: bool = False,
-    force_resume: bool = False,
+    resume: Resume = "auto",
     progress: ProgressOption = None,
 ) -> Report:
     """Copies every object of a source into a sink, and goes on where an earlier call was stopped.
@@ -328,23 +326,23 @@ def copy(
         exclude: No name that matches one of these globs; looked at after `include`.
         limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
-        retry_failed: Try the failures in the journal again, and nothing else.
-        again: List anew although the journal says that the job is complete. Of a directory tree, a file is not fetched
-            again that an earlier call wrote and that still has its source's size and time; all else is.
-        relist: List from the start instead of from the journal's place, and skip what is committed.
-        force_resume: Continue although the options differ from those in the journal; everything is listed anew.
+        resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
+            but for failures, tries those again; when nothing is left, returns at once without a look at the source.
+            `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
+            place, and skips what is committed. `"update"` lists everything and copies what is new or differs.
+            `"restart"` copies everything anew. The last two may have other filters and another layout.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
         `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong.
-        ObjectError: An object failed and `on_error` is `"raise"`.
+        ObjectError: An object failed and `on_error` is `"stop"`.
         RunError: The run cannot go on (destination full, credentials, source unreachable); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
@@ -374,10 +372,7 @@ def copy(
         max_failures=max_failures,
         on_error=on_error,
         ignore_vanished=ignore_vanished,
-        retry_failed=retry_failed,
-        again=again,
-        relist=relist,
-        force_resume=force_resume,
+        resume=resume,
     )
     where = source_options(source)
     target = os.fspath(sink)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, TypeVar, get_args
 
 from shoal._errors import ConfigError
 from shoal._report import Progress
@@ -21,7 +21,8 @@ Size = int | str
 Durability = Literal["none", "batch", "file"]
 Overwrite = Literal["never", "always"]
 Layout = Literal["names", "partition"]
-OnError = Literal["record", "raise"]
+OnError = Literal["raise", "record", "stop"]
+Resume = Literal["auto", "failed", "relist", "update", "restart"]
 Order = Literal["given"]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Backslashes = Literal["refuse", "separator"]
@@ -50,10 +51,7 @@ class Options(TypedDict):
     max_failures: int | None
     on_error: OnError
     ignore_vanished: bool
-    retry_failed: bool
-    again: bool
-    relist: bool
-    force_resume: bool
+    resume: Resume
 
 
 class ReadOptions(TypedDict):
@@ -279,9 +277,18 @@ def _seconds(value: float, option: str) -> float:
     return float(value)
 
 
-def _choice(value: str, choices: tuple[str, ...], option: str) -> None:
+Word = TypeVar("Word", bound=str)
+
+
+def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
+    """Returns a word that the option takes.
+
+    Raises:
+        ConfigError: It is none of `choices`.
+    """
     if value not in choices:
         raise ConfigError(f"{option} is not one of {', '.join(map(repr, choices))}: {value!r}")
+    return value
 
 
 def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
@@ -345,7 +352,7 @@ def archive_options(
     Raises:
         ConfigError: A value is not one that the option takes. Which encodings there are, the engine says.
     """
-    _choice(backslashes, get_args(Backslashes), "backslashes")
+    one_of(backslashes, get_args(Backslashes), "backslashes")
     if type(encoding) is not str or not encoding:
         raise ConfigError(f"encoding is not 'auto' or the name of an encoding: {encoding!r}")
     return ArchiveOptions(
@@ -379,20 +386,18 @@ def engine_options(
     max_failures: int | None,
     on_error: OnError,
     ignore_vanished: bool,
-    retry_failed: bool,
-    again: bool,
-    relist: bool,
-    force_resume: bool,
+    resume: Resume,
 ) -> Options:
     """Checks what a user gave and returns it in the form that the binding takes.
 
     Raises:
         ConfigError: A value is not one that the option takes.
     """
-    _choice(durability, get_args(Durability), "durability")
-    _choice(overwrite, get_args(Overwrite), "overwrite")
-    _choice(layout, get_args(Layout), "layout")
-    _choice(on_error, get_args(OnError), "on_error")
+    one_of(durability, get_args(Durability), "durability")
+    one_of(overwrite, get_args(Overwrite), "overwrite")
+    one_of(layout, get_args(Layout), "layout")
+    one_of(on_error, get_args(OnError), "on_error")
+    one_of(resume, get_args(Resume), "resume")
     return Options(
         workers=_workers(workers),
         memory=parse_size(memory, "memory"),
@@ -411,10 +416,7 @@ def engine_options(
         max_failures=None if max_failures is None else _at_least(max_failures, 0, "max_failures"),
         on_error=on_error,
         ignore_vanished=bool(ignore_vanished),
-        retry_failed=bool(retry_failed),
-        again=bool(again),
-        relist=bool(relist),
-        force_resume=bool(force_resume),
+        resume=resume,
     )
 
 
@@ -427,9 +429,9 @@ def read_options(
         ConfigError: A value is not one that the option takes.
     """
     if order is not None:
-        _choice(order, get_args(Order), "order")
+        one_of(order, get_args(Order), "order")
     if checksum is not None:
-        _choice(checksum, get_args(Checksum), "checksum")
+        one_of(checksum, get_args(Checksum), "checksum")
     size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")
     if shard is not None:
         part = tuple(shard)

@@ -154,10 +154,7 @@ def reader(
         max_failures=max_failures,
         on_error=on_error,
         ignore_vanished=ignore_vanished,
-        retry_failed=False,
-        again=False,
-        relist=False,
-        force_resume=False,
+        resume="auto",
     )
     function, end = drawing(progress)
     return _shoal.Reader(source_options(source), options, own, function, end)

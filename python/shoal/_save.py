@@ -20,9 +20,11 @@ from shoal._options import (
     Path,
     Patterns,
     ProgressOption,
+    Resume,
     Size,
     Workers,
     engine_options,
+    one_of,
 )
 from shoal._progress import drawing
 
@@ -38,8 +40,6 @@ UNUSED = (
     "timeout",
     "connect_timeout",
     "ignore_vanished",
-    "retry_failed",
-    "relist",
 )
 
 
@@ -61,8 +61,7 @@ def save(
     limit_rate: Size | None = None,
     max_failures: int | None = None,
     on_error: OnError = "record",
-    again: bool = False,
-    force_resume: bool = False,
+    resume: Resume = "auto",
     progress: ProgressOption = None,
 ) -> Report:
     """Saves `(name, data)` pairs as objects of a sink: `shoal.copy` with the items of this process as its source.
@@ -118,20 +117,20 @@ def save(
         exclude: No name that matches one of these globs; looked at after `include`.
         limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
-        again: Save anew although the journal says that the items of this `source_id` are done.
-        force_resume: Continue although the options differ from those in the journal.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
+        resume: `"auto"` goes on behind what is committed under this `source_id`; `"restart"` saves everything anew,
+            also with other options.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second, between items. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
         `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong.
         TypeError: `items` is not iterable, or an item is not a pair of a name and data that can be saved.
-        ObjectError: An object failed and `on_error` is `"raise"`.
+        ObjectError: An object failed and `on_error` is `"stop"`.
         RunError: The run cannot go on (destination full, other items under the same `source_id`).
         KeyboardInterrupt: Ctrl-C. The journal is intact.
 
@@ -155,8 +154,7 @@ def save(
         limit_rate=limit_rate,
         max_failures=max_failures,
         on_error=on_error,
-        again=again,
-        force_resume=force_resume,
+        resume=one_of(resume, ("auto", "restart"), "resume"),
         **{name: defaults[name] for name in UNUSED},
     )
     if source_id is not None and (type(source_id) is not str or not source_id.isprintable() or not source_id):

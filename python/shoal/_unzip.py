@@ -20,6 +20,7 @@ from shoal._options import (
     Path,
     Patterns,
     ProgressOption,
+    Resume,
     Size,
     Workers,
 )
@@ -56,10 +57,7 @@ def unzip(
     max_failures: int | None = None,
     on_error: OnError = "record",
     ignore_vanished: bool = False,
-    retry_failed: bool = False,
-    again: bool = False,
-    relist: bool = False,
-    force_resume: bool = False,
+    resume: Resume = "auto",
     progress: ProgressOption = None,
 ) -> Report:
     """Unpacks archives as one job: `shoal.copy(shoal.archives(archives, …), directory, …)`.
@@ -104,22 +102,23 @@ def unzip(
         journal: Where the journal lives, instead of inside the directory.
         limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
         ignore_vanished: Count what was listed but is gone as skipped, not as failed.
-        retry_failed: Try the failures in the journal again, and nothing else.
-        again: Unpack anew although the journal says that the job is complete.
-        relist: List from the start instead of from the journal's place, and skip what is committed.
-        force_resume: Continue although the options differ from those in the journal.
+        resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
+            but for failures, tries those again; when nothing is left, returns at once without a look at the source.
+            `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
+            place, and skips what is committed. `"update"` lists everything and unpacks what is new or differs.
+            `"restart"` unpacks everything anew. The last two may have other filters and another layout.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed entries do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        The report. Failed entries do not raise (unless `on_error="stop"`): look at `report.ok`, and at
         `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong, or no archive has that name.
-        ObjectError: An entry failed and `on_error` is `"raise"`.
+        ObjectError: An entry failed and `on_error` is `"stop"`.
         RunError: The run cannot go on (directory full); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
@@ -161,10 +160,7 @@ def unzip(
         max_failures=max_failures,
         on_error=on_error,
         ignore_vanished=ignore_vanished,
-        retry_failed=retry_failed,
-        again=again,
-        relist=relist,
-        force_resume=force_resume,
+        resume=resume,
         progress=progress,
         **{name: defaults[name] for name in UNUSED},
     )

@@ -48,7 +48,7 @@ def folding(tmp_path: Path) -> Iterator[Path]:
 
 
 def assert_one_of_two(shoal: Command, out: Path, *command: str | Path) -> None:
-    for again in ([], ["--again"]):
+    for again in ([], ["--update"]):
         done = shoal.run(*command, "--json", *again)
         assert done.returncode == 1, done.stderr
         report = shoal.last_json(done)

@@ -91,7 +91,7 @@ def test_a_service_that_begins_to_reorder_later_never_ends_in_a_run_without_fail
     for options in ([], ["--retry-failed"], []):
         again = shoal_command.copy(server, *WORKERS, *options)
         assert (again.code, again.report["failed"]) == (1, 1), again
-    mended = shoal_command.copy(server, *WORKERS, "--again", "--pipeline", "off")
+    mended = shoal_command.copy(server, *WORKERS, "--restart", "--pipeline", "off")
     assert (mended.code, tree(mended.out)) == (0, objects), mended
 
 

@@ -57,6 +57,40 @@ impl Overwrite {
     }
 }
 
+/// What is done about what earlier sessions of the same run have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Resume {
+    /// An unfinished run goes on; of a finished one the failures are tried again, if there are any.
+    #[default]
+    Auto,
+    /// The recorded failures are tried again, and nothing else.
+    Failed,
+    /// The listing starts over in place of going on from the journal's place; what is committed is skipped.
+    Relist,
+    /// Everything is listed anew and compared with the destination; what is new or differs is copied.
+    Update,
+    /// Everything is listed and fetched anew: nothing that is there is believed.
+    Restart,
+}
+
+impl Resume {
+    /// The word a user types.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Resume::Auto => "auto",
+            Resume::Failed => "failed",
+            Resume::Relist => "relist",
+            Resume::Update => "update",
+            Resume::Restart => "restart",
+        }
+    }
+
+    /// Whether what is committed is forgotten, so that everything is listed anew.
+    pub fn is_anew(self) -> bool {
+        matches!(self, Resume::Update | Resume::Restart)
+    }
+}
+
 /// Where objects lie in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Layout {
@@ -108,14 +142,8 @@ pub struct TransferOptions {
     pub exclude: Vec<String>,
     /// Most bytes a second, over all workers.
     pub limit_rate: Option<u64>,
-    /// Run the recorded failures again, and nothing else.
-    pub retry_failed: bool,
-    /// List anew although the journal says that the run is complete.
-    pub again: bool,
-    /// List from the start instead of the journal's place, and skip what is committed.
-    pub relist: bool,
-    /// Go on although the options differ from those in the journal; everything is listed anew under the new ones.
-    pub force_resume: bool,
+    /// What is done about what earlier sessions have done.
+    pub resume: Resume,
 }
 
 impl Default for TransferOptions {
@@ -135,10 +163,7 @@ impl Default for TransferOptions {
             include: Vec::new(),
             exclude: Vec::new(),
             limit_rate: None,
-            retry_failed: false,
-            again: false,
-            relist: false,
-            force_resume: false,
+            resume: Resume::Auto,
         }
     }
 }

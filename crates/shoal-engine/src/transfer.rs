@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
-use crate::options::{Durability, TransferOptions};
+use crate::options::{Durability, Resume, TransferOptions};
 use crate::report::{Progress, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
@@ -103,41 +103,42 @@ impl Transfer {
             (None, Some(directory)) => Place::Directory(directory),
             (None, None) => Place::Memory,
         };
-        if options.retry_failed && matches!(place, Place::Memory) {
+        if options.resume == Resume::Failed && matches!(place, Place::Memory) {
             let why = "there are no recorded failures to try again: this destination keeps no journal";
-            return Err(Error::new(Kind::Config, why).hint("name one with journal=PATH"));
+            return Err(Error::new(Kind::Config, why).hint("name one with `journal`"));
         }
-        if let (Some(directory), Some(bits), false) = (sink.journal_dir(), source.root_mode(), options.retry_failed) {
+        if let (Some(directory), Some(bits), false) =
+            (sink.journal_dir(), source.root_mode(), options.resume == Resume::Failed)
+        {
             // Before the journal makes it, open to all. What goes wrong here goes wrong again there, and is told.
             let _ = crate::fs::dir::make_path_with(&directory, bits);
         }
         let key = run_key(&*source, &*sink, &options, bound);
-        let open = OpenOptions {
-            again: options.again,
-            relist: options.relist,
-            retry_failed: options.retry_failed,
-            force_resume: options.force_resume,
-            machine,
-        };
-        let (mut journal, mut resume) = Journal::open(&place, &key, &open)?;
-        if options.journal.is_some() && !resume.sessions.is_empty() && !options.again && !sink.has_begun() {
+        let open = OpenOptions { resume: options.resume, machine };
+        let (mut journal, mut standing) = Journal::open(&place, &key, &open)?;
+        if options.journal.is_some() && !standing.sessions.is_empty() && !options.resume.is_anew() && !sink.has_begun()
+        {
             let why = "the journal knows this destination, but nothing of an earlier session is there";
             return Err(Error::new(Kind::JournalMismatch, why)
                 .on(&crate::display::escape(sink.identity().as_bytes()))
-                .hint("was it deleted, or is its disk not mounted? to begin anew: --again, or another journal"));
+                .hint("was it deleted, or is its disk not mounted? to begin anew: `resume=\"restart\"`, or another journal"));
         }
-        if resume.completed_at.is_some() && resume.deferred == 0 && !options.again && !options.retry_failed {
+        if standing.completed_at.is_some() && options.resume == Resume::Auto && source.gives_again() {
+            journal.retry_all_failed()?;
+            (standing.deferred, standing.totals) = (journal.deferred(), journal.totals());
+        }
+        if standing.completed_at.is_some() && standing.deferred == 0 && options.resume == Resume::Auto {
             if !journal.is_durable() && options.durability != Durability::None {
-                let note = "what is committed was written without a barrier, so that a power cut can take it: --again writes it durably, where the file system can";
-                resume.notes.push(note.to_owned());
+                let note = "what is committed was written without a barrier, so that a power cut can take it: `resume=\"restart\"` writes it durably, where the file system can";
+                standing.notes.push(note.to_owned());
             }
             let report = Report {
                 total: journal.totals(),
                 complete: true,
-                completed_before: resume.completed_at,
-                resumed_from: resume.totals.written,
+                completed_before: standing.completed_at,
+                resumed_from: standing.totals.written,
                 failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
-                notes: resume.notes,
+                notes: standing.notes,
                 ..Report::default()
             };
             return Ok(Prepared::Complete(Box::new(report)));
@@ -145,7 +146,7 @@ impl Transfer {
         let lease = Arc::new(Lease::new());
         let local = local_clock();
         let started = sink.start(&Start {
-            sessions: std::mem::take(&mut resume.sessions),
+            sessions: std::mem::take(&mut standing.sessions),
             twice: source.twice(),
             keep_times: options.keep_times.unwrap_or(source.has_times()),
             lease: lease.clone(),
@@ -157,7 +158,7 @@ impl Transfer {
             sink,
             options,
             journal,
-            resume,
+            standing,
             started,
             lease,
             local,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
@@ -236,7 +236,7 @@ fn directories_count_as_skipped_and_unsafe_or_taken_ones_have_failed() {
 
     // Once what is in the way is gone, that one alone is made.
     std::fs::remove_file(out.join("taken")).unwrap();
-    let outcome = copy(source(), &out, TransferOptions { retry_failed: true, ..options() });
+    let outcome = copy(source(), &out, TransferOptions { resume: Resume::Failed, ..options() });
     let total = outcome.report.total;
     assert_eq!((total.written, total.skipped, total.failed), (2, 4, 1), "{:?}", outcome.report);
     assert!(out.join("taken").is_dir());
@@ -313,11 +313,11 @@ fn a_repeated_name_tried_again_leaves_the_first_where_it_is() {
     };
     let options = || TransferOptions { workers: Workers::Fixed(1), ..TransferOptions::default() };
     assert_eq!(copy(source(2), &out, options()).report.run.failed, 1);
-    let again = copy(source(1), &out, TransferOptions { retry_failed: true, ..options() });
+    let again = copy(source(1), &out, TransferOptions { resume: Resume::Failed, ..options() });
     assert_eq!((again.report.run.written, again.report.total.failed), (0, 1), "{:?}", again.report);
     assert_eq!(std::fs::read(out.join("a")).unwrap(), b"bytes of a");
     // Unless it is gone.
     std::fs::remove_file(out.join("a")).unwrap();
-    let again = copy(source(1), &out, TransferOptions { retry_failed: true, ..options() });
+    let again = copy(source(1), &out, TransferOptions { resume: Resume::Failed, ..options() });
     assert_eq!((again.report.run.written, again.report.total.failed), (1, 0), "{:?}", again.report);
 }

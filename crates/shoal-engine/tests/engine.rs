@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shoal_engine::options::{Durability, Layout, Workers};
+use shoal_engine::options::{Durability, Layout, Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::source::memory::{Answer, MemorySource};
@@ -119,9 +119,9 @@ fn an_object_that_was_written_and_withdrawn_is_a_failure_however_late() {
 fn what_was_withdrawn_stays_a_failure_until_it_is_tried_again() {
     for (at_end, layout) in [(false, Layout::Names), (true, Layout::Names), (false, Layout::Partition)] {
         let dir = tempfile::tempdir().unwrap();
-        let copy = |source: MemorySource, retry_failed: bool| {
+        let copy = |source: MemorySource, resume: Resume| {
             let sink = DirSink::new(dir.path(), DirOptions { layout, ..DirOptions::default() }).unwrap();
-            let options = TransferOptions { retry_failed, ..TransferOptions::default() };
+            let options = TransferOptions { resume, ..TransferOptions::default() };
             Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()))
         };
         let counts = |outcome: &Outcome| {
@@ -134,10 +134,14 @@ fn what_was_withdrawn_stays_a_failure_until_it_is_tried_again() {
         let size: usize = all.iter().map(|(_, bytes)| bytes.len()).sum();
         let lost: usize = all.iter().step_by(7).map(|(_, bytes)| bytes.len()).sum();
         let kept = (size - lost) as u64;
-        assert_eq!(counts(&copy(withdrawing(at_end, 70), false)), (60, 10, kept));
-        assert_eq!(counts(&copy(withdrawing(at_end, 70), false)), (60, 10, kept), "the same command says so again");
-        assert_eq!(counts(&copy(withdrawing(at_end, 70), true)), (60, 10, kept), "and if it happens again");
-        assert_eq!(counts(&copy(MemorySource::new(pages(70, 100), 30), true)), (70, 0, size as u64));
+        assert_eq!(counts(&copy(withdrawing(at_end, 70), Resume::Auto)), (60, 10, kept));
+        assert_eq!(
+            counts(&copy(withdrawing(at_end, 70), Resume::Auto)),
+            (60, 10, kept),
+            "the same command says so again"
+        );
+        assert_eq!(counts(&copy(withdrawing(at_end, 70), Resume::Failed)), (60, 10, kept), "and if it happens again");
+        assert_eq!(counts(&copy(MemorySource::new(pages(70, 100), 30), Resume::Failed)), (70, 0, size as u64));
     }
 }
 

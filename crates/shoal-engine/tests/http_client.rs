@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scripted::*;
-use shoal_engine::options::Workers;
+use shoal_engine::options::{Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::Transfer;
@@ -315,23 +315,23 @@ fn what_comes_on_an_idle_connection_blames_its_object_before_the_run_is_stopped(
         }
     });
     let dir = tempfile::tempdir().unwrap();
-    let copy = |retry_failed: bool, stop_at: Duration| {
+    let copy = |resume: Resume, stop_at: Duration| {
         let sink = DirSink::new(dir.path(), DirOptions::default()).unwrap();
         let source = ListGet::new(&url, ListGetOptions::default()).unwrap();
-        let options = TransferOptions { retry_failed, workers: Workers::Fixed(1), ..TransferOptions::default() };
+        let options = TransferOptions { resume, workers: Workers::Fixed(1), ..TransferOptions::default() };
         Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |progress| match progress.elapsed < stop_at {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         })
     };
-    let stopped = copy(false, Duration::from_millis(1_500));
+    let stopped = copy(Resume::Auto, Duration::from_millis(1_500));
     assert_eq!(stopped.error.map(|error| error.kind()), Some(Kind::Interrupted));
     healed.store(true, Relaxed);
-    let resumed = copy(false, Duration::MAX);
+    let resumed = copy(Resume::Auto, Duration::MAX);
     assert_eq!((resumed.report.total.written, resumed.report.total.failed), (2, 1), "{:?}", resumed.report);
     assert_eq!((&*resumed.report.failures[0].name, &*resumed.report.failures[0].kind), (&b"last"[..], "short-body"));
     assert!(!dir.path().join("last").exists());
-    assert_eq!(copy(true, Duration::MAX).report.total.failed, 0);
+    assert_eq!(copy(Resume::Failed, Duration::MAX).report.total.failed, 0);
     assert_eq!(std::fs::read(dir.path().join("last")).unwrap(), b"well");
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shoal_engine::journal::{Commit, Done, Durable, Failed, Journal, OpenOptions, Place, RunKey};
-use shoal_engine::options::{Durability, Workers};
+use shoal_engine::options::{Durability, Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::Source;
@@ -29,7 +29,7 @@ fn options() -> TransferOptions {
 }
 
 fn retry() -> TransferOptions {
-    TransferOptions { retry_failed: true, ..options() }
+    TransferOptions { resume: Resume::Failed, ..options() }
 }
 
 fn copy(source: MemorySource, out: &Path, options: TransferOptions) -> Outcome {

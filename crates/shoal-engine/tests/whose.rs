@@ -223,7 +223,7 @@ fn the_hint_of_a_refused_name_works_when_it_is_followed() {
     let mut run = meet(There::Between, temp.path(), Twice::SameObject, Overwrite::Never, Mode::Fresh);
     let error = put(&mut run, "x", b"second one", false).unwrap_err();
     let hint = error.advice().unwrap();
-    assert!(hint.contains("--retry-failed") && hint.contains("--overwrite always"), "{hint}");
+    assert!(hint.contains("`resume=\"failed\"`") && hint.contains("`overwrite=\"always\"`"), "{hint}");
     let one = run.cut_off();
     // Moved away, and tried again; or replaced.
     std::fs::rename(temp.path().join("x"), temp.path().join("mine")).unwrap();
@@ -461,7 +461,7 @@ fn a_directory_of_a_partition_is_replaced_only_if_every_file_in_it_may_be() {
                 (Err(error), false) => {
                     assert_eq!(error.kind(), Kind::Exists, "{what}: {error}");
                     let hint = error.advice().unwrap();
-                    assert!(hint.contains("--retry-failed") && hint.contains("--overwrite always"), "{hint}");
+                    assert!(hint.contains("`resume=\"failed\"`") && hint.contains("`overwrite=\"always\"`"), "{hint}");
                 }
                 (result, _) => panic!("{what}: {result:?}"),
             }

@@ -41,7 +41,7 @@ pub struct Generation {
     /// Becomes readable when there is something to look at.
     bell: UnixStream,
     ended: Arc<AtomicBool>,
-    raises: bool,
+    stops: bool,
     /// What the report says of the workers.
     workers: (usize, String),
 }
@@ -60,7 +60,7 @@ impl Generation {
         workers: (usize, String),
     ) -> PyResult<Generation> {
         let (identity, arguments, count) = job;
-        let raises = options.raises();
+        let stops = options.stops();
         let mut engine = options.to_engine()?;
         engine.workers = Workers::Fixed(in_flight.max(1));
         let dir = DirOptions::of(&engine);
@@ -86,7 +86,7 @@ impl Generation {
             over.store(true, Ordering::Release);
             ring();
         })?;
-        Ok(Generation { run, caller, sink, bell, ended, raises, workers })
+        Ok(Generation { run, caller, sink, bell, ended, stops, workers })
     }
 
     /// What to wait for.
@@ -171,7 +171,7 @@ impl Generation {
         let report = report::report(py, &told)?;
         let Some(error) = error else { return Ok((report, None)) };
         let raised = match told.failures.first() {
-            Some(first) if self.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
+            Some(first) if self.stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, error),
         };
         let raised = raised.into_value(py).into_bound(py).into_any();

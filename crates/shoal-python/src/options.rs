@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::TransferOptions;
-use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
+use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
@@ -43,10 +43,7 @@ pub struct Options {
     max_failures: Option<u64>,
     on_error: String,
     ignore_vanished: bool,
-    retry_failed: bool,
-    again: bool,
-    relist: bool,
-    force_resume: bool,
+    resume: String,
 }
 
 /// `shoal._options.ListGetOptions`.
@@ -136,8 +133,8 @@ fn seconds(option: &str, value: f64) -> PyResult<Duration> {
 
 impl Options {
     /// Whether the first failed object ends the run with its own exception.
-    pub fn raises(&self) -> bool {
-        self.on_error == "raise"
+    pub fn stops(&self) -> bool {
+        self.on_error == "stop"
     }
 
     /// The engine's form.
@@ -165,15 +162,15 @@ impl Options {
             journal: self.journal.clone(),
             max_retries: self.max_retries,
             retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
-            max_failures: if self.raises() { Some(0) } else { self.max_failures },
+            max_failures: if self.stops() { Some(0) } else { self.max_failures },
             ignore_vanished: self.ignore_vanished,
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             limit_rate: self.limit_rate,
-            retry_failed: self.retry_failed,
-            again: self.again,
-            relist: self.relist,
-            force_resume: self.force_resume,
+            resume: [Resume::Auto, Resume::Failed, Resume::Relist, Resume::Update, Resume::Restart]
+                .into_iter()
+                .find(|choice| choice.as_str() == self.resume)
+                .ok_or_else(|| unknown("resume", &self.resume))?,
         })
     }
 
@@ -224,10 +221,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         include,
         exclude,
         limit_rate,
-        retry_failed,
-        again,
-        relist,
-        force_resume,
+        resume,
     } = TransferOptions::default();
     let all = PyDict::new(py);
     match workers {
@@ -247,10 +241,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("include", include)?;
     all.set_item("exclude", exclude)?;
     all.set_item("limit_rate", limit_rate)?;
-    all.set_item("retry_failed", retry_failed)?;
-    all.set_item("again", again)?;
-    all.set_item("relist", relist)?;
-    all.set_item("force_resume", force_resume)?;
+    all.set_item("resume", resume.as_str())?;
     let FilesOptions { follow_links } = FilesOptions::default();
     all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;

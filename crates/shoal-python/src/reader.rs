@@ -76,7 +76,7 @@ struct Recipe {
     deliver: Deliver,
     /// Hand over checksums in place of the bytes.
     checksum: Option<Checksum>,
-    raises: bool,
+    stops: bool,
 }
 
 #[derive(Default)]
@@ -98,7 +98,7 @@ pub struct Flow {
     /// `None` only in `drop`.
     delivery: Option<Delivery>,
     run: Option<Background>,
-    raises: bool,
+    stops: bool,
     /// All has been taken.
     ended: AtomicBool,
     /// An Arrow stream was told so.
@@ -125,7 +125,7 @@ impl Flow {
         Ok(Flow {
             delivery: Some(delivery),
             run: Some(run),
-            raises: recipe.raises,
+            stops: recipe.stops,
             ended: AtomicBool::new(false),
             streamed: AtomicBool::new(false),
             put_back: Mutex::default(),
@@ -244,7 +244,7 @@ impl Reader {
 
     /// Tells the end; the error that ended the run is raised once.
     pub fn end(&self, py: Python<'_>) -> PyResult<()> {
-        // Before `over` is set: where a signal handler raises in it, the next call still tells the run's error.
+        // Before `over` is set: where a signal handler stops in it, the next call still tells the run's error.
         self.tell_end(py)?;
         let was_over = {
             let mut current = self.current();
@@ -303,7 +303,7 @@ impl Reader {
             return Err(exiting);
         }
         let raised = match report.failures.first() {
-            Some(first) if flow.raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
+            Some(first) if flow.stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, error),
         };
         raised.value(py).setattr("report", report::report(py, report)?)?;
@@ -327,7 +327,7 @@ impl Reader {
         progress: Option<Py<PyAny>>,
         ended: Py<PyAny>,
     ) -> PyResult<Reader> {
-        let raises = options.raises();
+        let stops = options.stops();
         let engine = options.to_engine()?;
         let source = source.open(py, &options)?.map_err(|error| run_error(py, &error))?;
         let deliver = Deliver {
@@ -347,7 +347,7 @@ impl Reader {
                 Arc::new(Shard::new(source, part))
             }
         };
-        let recipe = Recipe { source, options: engine, deliver, checksum, raises };
+        let recipe = Recipe { source, options: engine, deliver, checksum, stops };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),
             flow: OnceLock::new(),

@@ -35,7 +35,7 @@ pub fn save<'py>(
     encode: EncodeOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let raises = options.raises();
+    let stops = options.stops();
     let iterator = items.try_iter()?;
     let mut saving = Saving::start(py, sink, &options, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
@@ -50,7 +50,7 @@ pub fn save<'py>(
         // An exception of the user's own may have no notes; it is passed on all the same.
         let _ = raised.value(py).call_method1("add_note", (note,));
     }
-    conclude(py, outcome, raised, raises)
+    conclude(py, outcome, raised, stops)
 }
 
 /// Why no further item is asked for.

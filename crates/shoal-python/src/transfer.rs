@@ -30,7 +30,7 @@ pub fn copy<'py>(
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let raises = options.raises();
+    let stops = options.stops();
     let engine = options.to_engine()?;
     let source = match source.open(py, &options)? {
         Ok(source) => source,
@@ -50,7 +50,7 @@ pub fn copy<'py>(
     let raised = raised.or_else(|| exiting(live.told_to_stop()));
     live.leave(py);
     match outcome {
-        Ok(outcome) => conclude(py, outcome, raised, raises),
+        Ok(outcome) => conclude(py, outcome, raised, stops),
         Err(error) => Err(run_error(py, &error)),
     }
 }
@@ -120,7 +120,7 @@ fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
 }
 
 /// The report, or what is raised instead, with the report attached.
-pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises: bool) -> PyResult<Bound<'_, PyAny>> {
+pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, stops: bool) -> PyResult<Bound<'_, PyAny>> {
     let report = report::report(py, &outcome.report)?;
     let error = match (raised, outcome.error) {
         (None, None) => return Ok(report),
@@ -133,7 +133,7 @@ pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, raises:
             raised
         }
         (None, Some(error)) => match outcome.report.failures.first() {
-            Some(first) if raises && error.kind() == Kind::TooManyFailures => object_error(py, first),
+            Some(first) if stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
             _ => run_error(py, &error),
         },
     };

@@ -19,9 +19,11 @@ from shoal._options import (
     Overwrite,
     Path,
     ProgressOption,
+    Resume,
     Size,
     Workers,
     engine_options,
+    one_of,
 )
 from shoal._progress import drawing
 
@@ -41,7 +43,6 @@ UNUSED = (
     "exclude",
     "limit_rate",
     "ignore_vanished",
-    "relist",
 )
 
 
@@ -60,9 +61,7 @@ def generate(
     journal: Path | None = None,
     max_failures: int | None = None,
     on_error: OnError = "record",
-    retry_failed: bool = False,
-    again: bool = False,
-    force_resume: bool = False,
+    resume: Resume = "auto",
     progress: ProgressOption = None,
 ) -> Report:
     """Calls `function(id)` for every id, in a process for each core, and saves what it returns: one file for each id.
@@ -81,7 +80,7 @@ def generate(
     that is killed, by the system for want of memory or by a crash of native code, is replaced, and what it was at is
     made again; an id over which two have died is a failure too. The journal goes by the function's name and by what it
     is bound to (arguments of `functools.partial`, an instance), not by what it does: after a change of it, call with
-    `again=True`.
+    `resume="restart"`.
 
     Args:
         function: Takes an id and returns the data of its object.
@@ -101,20 +100,19 @@ def generate(
             `"always"` replaces it.
         journal: Where the journal lives, instead of inside the destination.
         max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"raise"` stops at the first.
-        retry_failed: Make the failures in the journal again, and nothing else.
-        again: Make everything anew although the journal says that the job is complete.
-        force_resume: Continue although the options differ from those in the journal.
+        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
+        resume: `"auto"` makes what is left; when that is nothing but failures, tries those again. `"failed"` tries only
+            the failures again. `"restart"` makes everything anew, also with other options.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="raise"`): look at `report.ok`, and at
+        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
         `report.failed` for how many, those of earlier runs included.
 
     Raises:
         ConfigError: An argument is wrong, such as a function that cannot be sent to a process.
-        ObjectError: An object failed and `on_error` is `"raise"`.
+        ObjectError: An object failed and `on_error` is `"stop"`.
         RunError: The run cannot go on (destination full, no process could be started); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
@@ -134,9 +132,7 @@ def generate(
         journal=journal,
         max_failures=max_failures,
         on_error=on_error,
-        retry_failed=retry_failed,
-        again=again,
-        force_resume=force_resume,
+        resume=one_of(resume, ("auto", "failed", "restart"), "resume"),
         **{unused: defaults[unused] for unused in UNUSED},
     )
     target = os.fspath(sink)

@@ -196,7 +196,9 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
     lines = []
     if report.completed_before and not report.listed:
         when = local_time(report.completed_before)
-        lines.append(f"complete, {count_text(report.total.written)}, {when}; --again lists anew")
+        lines.append(
+            f"complete, {count_text(report.total.written)}, {when}; the source was not looked at again: --update does"
+        )
     else:
         seconds = max(report.seconds, 1e-6)
         verb = "wrote" if destination else "read"
@@ -222,9 +224,9 @@ def summary(report: Report, destination: str | None, *, verbose: bool) -> list[s
         lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN], whole=verbose)
         if destination not in (None, "null:"):
             where = shlex.quote(destination)
-            lines.append(f"hint: shoal status {where} --failures all lists them; --retry-failed tries them again")
+            lines.append(f"hint: shoal status {where} --failures all lists them; the same command tries them again")
             if any(failure.kind == "archive" for failure in report.failures):
-                lines.append("hint: the entries of an archive that could not be read at all are found with --again")
+                lines.append("hint: the entries of an archive that could not be read at all are found with --update")
     return lines
 
 
@@ -388,7 +390,7 @@ def run_status(status: Status, run: RunStatus) -> None:
     if run.until_reboot:
         out("  some of it is in the page cache only: after a reboot it is done again")
     if total.failed:
-        out(f"  {count_text(total.failed)} failed; the same command with --retry-failed tries again")
+        out(f"  {count_text(total.failed)} failed; the same command tries again")
         failures_as_text(run.failures)
         if 0 < len(run.failures) < total.failed:
             out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")

@@ -76,6 +76,46 @@ def _option(name: str, help_text: str, **extra: Any) -> tuple[str, Flag[Any]]:
     return name, click.option(flag, name, help=help_text, **extra)
 
 
+# The flag of each way to resume; without one it is "auto".
+RESUME_FLAGS = {
+    "update": "--update",
+    "failed": "--retry-failed",
+    "relist": "--relist",
+    "restart": "--restart",
+}
+
+
+def _resumes(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    """Sets `resume` to the word of the one flag that was given."""
+    word = next(word for word, flag in RESUME_FLAGS.items() if flag in param.opts)
+    ctx.params.setdefault("resume", "auto")
+    if not given:
+        return
+    before = ctx.params["resume"]
+    if before != "auto":
+        raise click.UsageError(f"{RESUME_FLAGS[before]} and {RESUME_FLAGS[word]} exclude each other")
+    ctx.params["resume"] = word
+
+
+def _resume_flags(**help_texts: str) -> Flag[Any]:
+    """One flag for each way to resume; one at most is given."""
+
+    def decorate(function: F) -> F:
+        for word, help_text in reversed(help_texts.items()):
+            flag = click.option(RESUME_FLAGS[word], is_flag=True, callback=_resumes, expose_value=False, help=help_text)
+            function = flag(function)
+        return function
+
+    return decorate
+
+
+_RESUME = _resume_flags(
+    update="List everything, compare, and copy what is new or differs.",
+    failed="Try the failures in the journal again, and nothing else.",
+    relist="List from the start instead of from the journal's place; skip what is done.",
+    restart="Copy everything anew; nothing that is there is believed.",
+)
+
 _FLAGS = dict(
     [
         _option(
@@ -130,14 +170,11 @@ _FLAGS = dict(
         _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
         _option(
             "on_error",
-            "record = note a failed object and go on, raise = stop at the first.",
-            type=click.Choice(get_args(_options.OnError)),
+            "record = note a failed object and go on, stop = end at the first.",
+            type=click.Choice(["record", "stop"]),
         ),
         _option("ignore_vanished", "Skip objects that were listed but are gone."),
-        _option("retry_failed", "Try the failures in the journal again, and nothing else."),
-        _option("again", "List anew although the job is complete; files that have their source's size and time stay."),
-        _option("relist", "List from the start instead of from the journal's place; skip what is done."),
-        _option("force_resume", "Resume although the options differ from the journal's; list everything anew."),
+        ("resume", _RESUME),
         _option(
             "order",
             "given = in the order of the listing; by default as they are ready.",
@@ -278,7 +315,12 @@ _GENERATE_OWN = dict(
             "workers", 'How many processes; "auto" is one for each core.', metavar="N|auto", callback=_number_or_word
         ),
         _option("memory", "Most bytes of finished data that wait to be written.", metavar="SIZE"),
-        _option("again", "Make everything anew although the job is complete."),
+        (
+            "resume",
+            _resume_flags(
+                failed="Try the failures in the journal again, and nothing else.", restart="Make everything anew."
+            ),
+        ),
         (
             "header",
             click.option(

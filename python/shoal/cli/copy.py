@@ -14,8 +14,7 @@ EXAMPLES = """\b
 Examples:
   shoal copy http://files.local:8080 out/              every object, one file each
   shoal copy http://files.local:8080 out/              again: goes on where it was stopped
-  shoal copy http://files.local:8080 out/ --retry-failed
-                                                       only what failed before
+  shoal copy http://files.local:8080 out/ --update     what is new or differs
   shoal copy photos/ out/ --include '**/*.jpg'          some files of a directory
   shoal copy 'zip:downloads/*.zip' out/                 what archives hold; see also shoal unzip
   shoal copy http://files.local:8080 null:             count and drop: how fast is the source?

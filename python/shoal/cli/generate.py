@@ -19,8 +19,7 @@ Examples:
   shoal generate make:table 2000 tables/               again: goes on where it was stopped
   shoal generate make:table 2000 tables/ --name 'part-{:05d}.txt'
                                                        under other names
-  shoal generate make:table 2000 tables/ --retry-failed
-                                                       only what failed, after mending make.py
+  shoal generate make:table 2000 tables/ --restart     everything anew, after a change of make.py
 """
 
 

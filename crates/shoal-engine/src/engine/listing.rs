@@ -12,7 +12,7 @@ use super::commit::{DEFERRED_MAX, Message};
 use super::frontier::Frontier;
 use super::open::{Open, Origin};
 use crate::error::{Class, Error, Kind, Result};
-use crate::journal::{MARK_ALL, Resume};
+use crate::journal::{MARK_ALL, Standing};
 use crate::partition::{Cursor, Key, Partition};
 use crate::sink::Mode;
 use crate::source::{Behind, Listing};
@@ -32,14 +32,14 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub fn new(resume: &Resume, compare: bool) -> Known {
+    pub fn new(standing: &Standing, compare: bool) -> Known {
         Known {
-            frontier: resume.frontier,
-            chain: resume.chain,
-            done: resume.done.clone(),
-            mark: resume.mark,
-            cursor: resume.cursor.clone(),
-            compare: compare && resume.frontier > 0,
+            frontier: standing.frontier,
+            chain: standing.chain,
+            done: standing.done.clone(),
+            mark: standing.mark,
+            cursor: standing.cursor.clone(),
+            compare: compare && standing.frontier > 0,
         }
     }
 
@@ -144,7 +144,7 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
     if resumed && !lists && shared.source.behind() != Behind::Trusted {
         let why = "the source lists nothing now, but objects of it were listed before: it may not be mounted";
         return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("see to it and run the same command again; --again if it is empty on purpose")
+            .hint("see to it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
             .into());
     }
     if known.compare && chain != known.chain {

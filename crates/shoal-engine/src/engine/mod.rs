@@ -37,8 +37,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Credited, Ending, Journal, Resume};
-use crate::options::{TransferOptions, Workers};
+use crate::journal::{Credited, Ending, Journal, Standing};
+use crate::options::{Resume, TransferOptions, Workers};
 use crate::report::{Counts, Failure, Progress, Report};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
@@ -161,7 +161,7 @@ pub(crate) struct Run {
     pub sink: Arc<dyn Sink>,
     pub options: TransferOptions,
     pub journal: Journal,
-    pub resume: Resume,
+    pub standing: Standing,
     pub started: Started,
     /// Until when may be written, as the sink knows it.
     pub lease: Arc<Lease>,
@@ -179,7 +179,7 @@ impl Run {
     /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
         let began = Instant::now();
-        let Run { source, sink, options, journal, resume, started, lease, local, files_max, batch, wanted } = self;
+        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted } = self;
         let lanes = lane_count(&*source, options.workers);
         let (sender, messages) = channel();
         let blocking = !source.is_network();
@@ -194,8 +194,8 @@ impl Run {
         let shared = Arc::new(Shared {
             lanes,
             blocking,
-            queue: queue::Queue::new(lanes, resume.mark),
-            frontier: Mutex::new(Frontier::new(resume.frontier, resume.chain)),
+            queue: queue::Queue::new(lanes, standing.mark),
+            frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
             retry: retry::Retry::new(options.max_retries, options.retry_timeout),
             cancel: cancel::Cancel::default(),
             budget: budget::Budget::new(options.memory),
@@ -210,7 +210,7 @@ impl Run {
             deferred: AtomicU64::new(deferred_before),
             next_due: AtomicU64::new(0),
             batch,
-            notes: Mutex::new([resume.notes.clone(), started.notes.clone(), source.notes()].concat()),
+            notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
             room: (0..lanes).map(|_| Notify::new()).collect(),
             committer: sender,
@@ -226,11 +226,11 @@ impl Run {
         }));
         // Objects that earlier runs deferred are this run's work too.
         shared.counters.listed.fetch_add(deferred_before, Relaxed);
-        let mut threads = match Threads::start(&shared, keeper.clone(), messages, &resume, started.began.is_some()) {
+        let mut threads = match Threads::start(&shared, keeper.clone(), messages, &standing, started.began.is_some()) {
             Ok(threads) => threads,
             Err(error) => return (Report::default(), Some(error)),
         };
-        threads.watch(&shared, &resume, &mut concurrency, began, observer);
+        threads.watch(&shared, &standing, &mut concurrency, began, observer);
         let (committed, ending) = threads.join(&shared, &keeper);
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
@@ -239,7 +239,7 @@ impl Run {
         let finished = if has_ended { shared.sink.finish() } else { Ok(()) };
         let error = shared.cancel.take_reason().or(finished.err()).or(ended.err());
         let mut report = report(&shared, &journal, committed, &started);
-        report.resumed_from = resume.totals.written;
+        report.resumed_from = standing.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
         report.notes.extend(shared.source.remarks());
@@ -253,12 +253,10 @@ impl Run {
             1 => concurrency.reason().to_owned(),
             depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
         };
-        let lists = resume.completed_at.is_some() || !shared.options.retry_failed;
+        let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
         report.complete = lists && error.is_none() && shared.source.is_whole() && report.total.unfinished == 0;
         if !lists && error.is_none() {
-            report.notes.push(
-                "the listing of this run is not finished: the same command without --retry-failed goes on".into(),
-            );
+            report.notes.push("the listing of this run is not finished: the same command goes on with it".into());
         }
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
@@ -282,14 +280,14 @@ impl Threads {
         shared: &Arc<Shared>,
         keeper: Arc<Keeper>,
         messages: Receiver<Message>,
-        resume: &Resume,
+        standing: &Standing,
         leased: bool,
     ) -> Result<Threads> {
         let (alive, over) = channel::<()>();
         // Of a listing that was finished, only what is deferred is left.
-        let listed = resume.completed_at.is_some();
-        let lists = listed || !shared.options.retry_failed;
-        let committer = Committer::new(shared.clone(), keeper.clone(), resume.mark, lists);
+        let listed = standing.completed_at.is_some();
+        let lists = listed || shared.options.resume != Resume::Failed;
+        let committer = Committer::new(shared.clone(), keeper.clone(), standing.mark, lists);
         let committer = spawn("shoal-commit", move || committer.run(&messages, alive))?;
         let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
         if leased {
@@ -300,12 +298,12 @@ impl Threads {
             }
         }
         threads.grow(shared);
-        if listed || shared.options.retry_failed {
+        if listed || shared.options.resume == Resume::Failed {
             shared.queue.listed_all();
             return Ok(threads);
         }
-        let compare = shared.options.relist || shared.source.behind() == Behind::Names;
-        let (known, listing) = (Known::new(resume, compare), shared.clone());
+        let compare = shared.options.resume == Resume::Relist || shared.source.behind() == Behind::Names;
+        let (known, listing) = (Known::new(standing, compare), shared.clone());
         match spawn("shoal-list", move || listing::run(&listing, known)) {
             Ok(thread) => threads.listing = Some(thread),
             Err(error) => shared.cancel.fail(error),
@@ -335,13 +333,13 @@ impl Threads {
     fn watch(
         &mut self,
         shared: &Arc<Shared>,
-        resume: &Resume,
+        standing: &Standing,
         concurrency: &mut Concurrency,
         began: Instant,
         observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) {
         loop {
-            if observer(&progress(shared, resume, concurrency, began)).is_break() {
+            if observer(&progress(shared, standing, concurrency, began)).is_break() {
                 shared.cancel.interrupt();
             }
             match self.over.recv_timeout(TICK) {
@@ -366,7 +364,7 @@ impl Threads {
             shared.target.store(concurrency.target(), Relaxed);
             self.grow(shared);
         }
-        let _ = observer(&progress(shared, resume, concurrency, began));
+        let _ = observer(&progress(shared, standing, concurrency, began));
     }
 
     fn join(self, shared: &Shared, keeper: &Keeper) -> (Credited, Ending) {
@@ -424,7 +422,7 @@ fn lane_count(source: &dyn Source, workers: Workers) -> usize {
     lanes.min(source.lanes_max().unwrap_or(lanes)).max(1)
 }
 
-fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: Instant) -> Progress {
+fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, began: Instant) -> Progress {
     let sums = shared.counters.sums();
     let listed = shared.counters.listed.load(Relaxed);
     let settled = sums.written + sums.skipped + sums.failed;
@@ -437,7 +435,7 @@ fn progress(shared: &Shared, resume: &Resume, concurrency: &Concurrency, began: 
             unfinished: listed.saturating_sub(settled),
             bytes: sums.bytes,
         },
-        before: resume.totals,
+        before: standing.totals,
         listing_done: shared.queue.is_listed_all(),
         in_flight: sums.in_flight as usize,
         workers: concurrency.target(),

@@ -66,7 +66,7 @@ impl Samples {
     pub fn disorder(&self, why: &str) -> Error {
         let since = self.good().map_or_else(String::new, |time| format!(" since {}", httpdate::fmt_http_date(time)));
         let what = format!("objects written{since} may hold the bytes of others");
-        let why = format!("{why}; {what}: fetch all of them again with --again --pipeline off");
+        let why = format!("{why}; {what}: fetch all of them again with `resume=\"restart\"` and `pipeline=\"off\"`");
         Error::new(Kind::OutOfOrder, why)
     }
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Statement, Transaction, params};
 use super::rows::{Entry, Fault, Progress};
 use super::skipped::Names;
 use super::trouble::Trouble;
-use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Resume, Retried, Settled, Withdrawn};
+use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Retried, Settled, Standing, Withdrawn};
 use crate::error::{Error, Kind, Result};
 use crate::partition::Key;
 use crate::report::{Reason, Skips};
@@ -95,7 +95,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::commit`].
-    pub fn reset_listing(&mut self) -> Result<Resume> {
+    pub fn reset_listing(&mut self) -> Result<Standing> {
         let old = &self.progress;
         let next = Progress { epoch: old.epoch + 1, mark: MARK_ALL, sessions: old.sessions, ..Progress::default() };
         self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
@@ -113,7 +113,7 @@ impl Journal {
         self.window.clear();
         self.handed.clear();
         (self.failed, self.deferred, self.left_out) = (0, 0, 0);
-        Ok(self.resume(Vec::new()))
+        Ok(self.standing(Vec::new()))
     }
 
     fn check(&self, done: &Done) -> Result<()> {

@@ -29,6 +29,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
+use crate::options::Resume;
 use crate::partition::{Cursor, Key};
 use crate::report::{Counts, Reason, Skipped, Skips};
 use crate::session::Interval;
@@ -65,17 +66,12 @@ pub enum Place {
     File(PathBuf),
 }
 
-/// How a journal is opened; see the options of the same names in [`crate::TransferOptions`].
+/// How a journal is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Forget what is committed, and list anew.
-    pub again: bool,
-    /// The listing will start from the beginning: `Resume::cursor` is `None`, and so is `completed_at`.
-    pub relist: bool,
-    /// Failures become deferred objects, due at once.
-    pub retry_failed: bool,
-    /// Go on although the options differ: the new ones are kept, and everything is listed anew.
-    pub force_resume: bool,
+    /// What is done about what earlier sessions have done. With `Relist`, `Standing::cursor` is `None`, and so is
+    /// `completed_at`; failures that are tried again become deferred objects, due at once.
+    pub resume: Resume,
     /// For tests: what this machine says of itself.
     #[doc(hidden)]
     pub machine: Machine,
@@ -118,7 +114,7 @@ pub struct RunKey {
 
 /// Where an opened run stands.
 #[derive(Clone, Debug, Default)]
-pub struct Resume {
+pub struct Standing {
     /// Every partition below this `seq` is committed.
     pub frontier: u64,
     /// Where a listing continues so that its first partition is the one numbered `frontier`; `None`: from the start.
@@ -132,7 +128,7 @@ pub struct Resume {
     /// What is committed so far (`failed` and `unfinished` = deferred included).
     pub totals: Counts,
     /// Unix seconds at which the run was complete, if it is. With `deferred` above 0 the listing is finished and only
-    /// those are left: failures that `retry_failed` took up again.
+    /// those are left: failures that are tried again.
     pub completed_at: Option<u64>,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
@@ -335,7 +331,7 @@ impl Journal {
     /// # Errors
     /// [`Kind::JournalLocked`] while another process has it, [`Kind::JournalMismatch`] for other options or another format,
     /// [`Kind::Journal`] with advice for what cannot be read.
-    pub fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
+    pub fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
         open::open(place, key, options)
     }
 

@@ -1,6 +1,6 @@
 //! Opening a journal: its lock and database, which run it is, and what of it still counts.
 //!
-//! Order: lock, ballast, database, tables, run, reset (`again`, another boot), rows one by one. A damaged partition row is
+//! Order: lock, ballast, database, tables, run, reset (`Resume::Restart`, another boot), rows one by one. A damaged partition row is
 //! dropped and its partition done again; damage that leaves open what is done is refused. Not here: where the files are (`files.rs`), SQL of the tables (`schema.rs`).
 
 use std::cell::OnceCell;
@@ -14,13 +14,14 @@ use super::files::Files;
 use super::rows::{Entry, Fault, Header, Progress, Sample, Secrets};
 use super::schema::{self, Log};
 use super::trouble::Trouble;
-use super::{Journal, OpenOptions, Place, Rate, Resume, RunKey, SPACING_MS, Store, skipped};
+use super::{Journal, OpenOptions, Place, Rate, RunKey, SPACING_MS, Standing, Store, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
+use crate::options::Resume;
 
-pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Resume)> {
+pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
     let mut notes = Vec::new();
     let files = Files::create(place)?;
     let (connection, lock) = match &files {
@@ -47,25 +48,25 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         broken: false,
     };
     if journal.files.is_none() {
-        return Ok((journal, Resume { notes, ..Resume::default() }));
+        return Ok((journal, Standing { notes, ..Standing::default() }));
     }
     journal.connection().and_then(schema::make_or_check).map_err(|trouble| journal.explain(trouble))?;
     journal.choose_run(key, options, &mut notes)?;
     journal.reset_where_needed(options, &mut notes)?;
     journal.load(&mut notes)?;
     journal.forget_tries_of_deferred()?;
-    if options.retry_failed {
+    if options.resume == Resume::Failed {
         journal.retry_all_failed()?;
     }
     let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(Trouble::Sql(error)))?;
-    if options.relist {
+    if options.resume == Resume::Relist {
         journal.progress.completed = None; // stored when the session begins: a kill must not leave the run complete
     }
-    let mut resume = Resume { sessions, ..journal.resume(notes) };
-    if options.relist {
-        resume.cursor = None;
+    let mut standing = Standing { sessions, ..journal.standing(notes) };
+    if options.resume == Resume::Relist {
+        standing.cursor = None;
     }
-    Ok((journal, resume))
+    Ok((journal, standing))
 }
 
 /// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail. It
@@ -126,33 +127,33 @@ impl Journal {
     /// Finds the run of this source, or begins one.
     fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
         let headers = self.connection().and_then(headers).map_err(|trouble| self.explain(trouble))?;
-        let Some(mut header) = headers.into_iter().find(|header| header.source == key.source) else {
+        let destination = |options: &[(String, String)]| options.iter().find(|(name, _)| name == DESTINATION).cloned();
+        let is_it =
+            |header: &Header| header.source == key.source && destination(&header.options) == destination(&key.options);
+        let Some(mut header) = headers.into_iter().find(is_it) else {
             return self.begin_run(key);
         };
         self.run = header.id;
-        let (mut forced, mut moved) = (None, false);
+        let mut replaced = None;
         let differences = differences(&header.options, &key.options);
         if !differences.is_empty() {
             let differences = differences.join(", ");
-            if !options.force_resume {
+            if !options.resume.is_anew() {
                 let why = format!("a run from this source was begun with other options: {differences}");
                 return Err(Trouble::Ours(
                     Error::new(Kind::JournalMismatch, why)
-                        .hint("use the same options, or --force-resume to go on with the new ones"),
+                        .hint("use the same options, or `resume=\"update\"` to go on with the new ones"),
                 )
                 .explain(self.files.as_ref(), None));
             }
-            let destination =
-                |options: &[(String, String)]| options.iter().find(|(name, _)| name == DESTINATION).cloned();
-            moved = destination(&header.options) != destination(&key.options);
             header.options = key.options.clone();
-            forced = Some((header.clone(), differences));
+            replaced = Some((header.clone(), differences));
         }
         if !header.secrets.are(&key.secrets) {
-            if !options.relist && !options.again {
+            if !options.resume.is_anew() && options.resume != Resume::Relist {
                 let why = "a parameter in the address of the source has another value than when this run began";
                 return Err(Trouble::Ours(Error::new(Kind::JournalMismatch, why).hint(
-                    "use the same value, or --relist to list anew with the new one and skip what is committed",
+                    "use the same value, or `resume=\"relist\"` to list anew with the new one and skip what is committed",
                 ))
                 .explain(self.files.as_ref(), None));
             }
@@ -165,16 +166,11 @@ impl Journal {
             .map_err(|error| self.explain(error))?;
         self.progress =
             progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
-        if let Some((header, differences)) = forced {
+        if let Some((header, differences)) = replaced {
             // Before the options: a kill in between must not leave what was done under the old ones as done.
             self.reset_listing()?;
-            self.write(|journal, transaction| {
-                if moved {
-                    journal.forget_sessions(transaction)?;
-                }
-                Ok(header.write(transaction)?)
-            })?;
-            notes.push(format!("resumed although options differ, so that everything is listed anew: {differences}"));
+            self.write(|_, transaction| Ok(header.write(transaction)?))?;
+            notes.push(format!("options differ from those of earlier sessions: {differences}"));
         }
         Ok(())
     }
@@ -209,7 +205,7 @@ impl Journal {
                 "the machine was restarted after a run with --durability none: everything is done again".to_owned(),
             );
         }
-        if rebooted || options.again {
+        if rebooted || options.resume.is_anew() {
             self.reset_listing()?;
         }
         Ok(())
@@ -227,7 +223,7 @@ impl Journal {
                 expected.unwrap_or(0).abs_diff(found.prefix.total())
             );
             let error = Trouble::damaged(&why).explain(self.files.as_ref(), None);
-            return Err(error.hint("--again lists everything anew"));
+            return Err(error.hint("`resume=\"restart\"` lists everything anew"));
         }
         let unbalanced: Vec<u64> = found
             .window
@@ -340,8 +336,8 @@ impl Journal {
         Ok(rate)
     }
 
-    pub(super) fn resume(&self, notes: Vec<String>) -> Resume {
-        Resume {
+    pub(super) fn standing(&self, notes: Vec<String>) -> Standing {
+        Standing {
             frontier: self.progress.frontier,
             cursor: self.progress.cursor.clone(),
             chain: self.progress.chain,

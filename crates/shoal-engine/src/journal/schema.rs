@@ -26,7 +26,7 @@ const BUSY: Duration = Duration::from_secs(1);
 
 /// The tables. Each row ends with a checksum over its table, run, epoch and fields.
 ///
-/// - `run` binds a run: never changed but by `force_resume`. Ids are random, so that a row that outlived its run never counts for another.
+/// - `run` binds a run: changed only where everything is listed anew with other options. Ids are random, so that a row that outlived its run never counts for another.
 /// - `progress` is the committed prefix in one row, and all else that changes.
 /// - `session` says when each session may have written; one row each.
 /// - `done` holds the partitions at or above the frontier: at most a window. No index: they are all in memory too, and a
@@ -151,7 +151,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
     if format != FORMAT {
         let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
         return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the destination) and run again with --overwrite always: everything is fetched anew")
+            .hint("finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the destination) and run again with `overwrite=\"always\"`: everything is fetched anew")
             .into());
     }
     let mut statement = connection

@@ -3,7 +3,7 @@
 //! Every transaction extends the lease of the session that runs. Not here: what follows from intervals (`session.rs`), when
 //! a lease is extended without a commit (`engine/lease.rs`).
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Journal;
 use super::rows::{Sum, int, nullable, text};
@@ -239,12 +239,6 @@ impl Journal {
             session.high = session.seen;
         }
         self.put_progress(self.progress.clone())
-    }
-
-    /// Forgets when earlier sessions ran: it was at another destination.
-    pub(super) fn forget_sessions(&self, transaction: &Transaction<'_>) -> Result<(), Trouble> {
-        transaction.execute("DELETE FROM session WHERE run = ?1", [self.run])?;
-        Ok(())
     }
 
     /// The sessions that have ended. A damaged row is left out: the files of that session count as another program's.

@@ -201,7 +201,7 @@ impl Source for Ids {
                 .filter(|at| at % PAGE_IDS == 0 && *at <= self.count)
                 .ok_or_else(|| {
                     Error::new(Kind::CursorRefused, "the journal's place in the ids is damaged")
-                        .hint("start over with again=True")
+                        .hint("start over with `resume=\"restart\"`")
                 })?,
         };
         Ok(Box::new(Pages { shared: self.shared.clone(), count: self.count, at, page: Vec::new().into_iter() }))

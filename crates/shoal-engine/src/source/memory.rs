@@ -171,9 +171,8 @@ impl Source for MemorySource {
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         let first = self.partitions().iter().position(|p| after.as_ref().is_none_or(|after| p.after == *after));
         if after.is_some() && first.is_none() && !self.pages.is_empty() {
-            return Err(
-                Error::new(Kind::CursorRefused, "no page has this cursor").hint("--relist lists from the start")
-            );
+            return Err(Error::new(Kind::CursorRefused, "no page has this cursor")
+                .hint("`resume=\"relist\"` lists from the start"));
         }
         let rest: Vec<Partition> = self.partitions().split_off(first.unwrap_or(0));
         Ok(Box::new(MemoryListing(rest.into_iter())))

@@ -44,7 +44,7 @@ pub use crate::object::WHOLE_MAX;
 /// What is known of the part of a listing that lies behind a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// The service's own token says where to go on; `relist` checks it.
+    /// The service's own token says where to go on; `Resume::Relist` checks it.
     Trusted,
     /// Names are listed from the start and compared with the chain in the journal.
     Names,
@@ -98,6 +98,10 @@ pub trait Source: Send + Sync {
     /// How a resumed listing knows that what lies behind its cursor is still what was committed.
     fn behind(&self) -> Behind {
         Behind::Trusted
+    }
+    /// Whether an object that has failed can be had again in a later session. Of items, which are given once, it stays failed.
+    fn gives_again(&self) -> bool {
+        true
     }
     /// Values that make it the same source, but must not be stored or shown (of parameters in addresses).
     fn secrets(&self) -> Vec<u8> {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shoal_engine::journal::{Commit, Durable, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled, status};
+use shoal_engine::journal::{Commit, Durable, Journal, MARK_ALL, OpenOptions, Retried, Settled, Standing, status};
+use shoal_engine::options::Resume;
 use shoal_engine::{Error, Key, Kind};
 use tempfile::TempDir;
 
@@ -26,7 +27,7 @@ pub(crate) fn execute(dir: &Path, sql: &str) {
     assert_eq!(database.execute(sql, []).unwrap(), 1, "{sql}");
 }
 
-fn damaged(sql: &str) -> (TempDir, Result<(Journal, Resume), Error>) {
+fn damaged(sql: &str) -> (TempDir, Result<(Journal, Standing), Error>) {
     let dir = fast_dir();
     sample_journal(dir.path());
     execute(dir.path(), sql);
@@ -80,8 +81,9 @@ fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
         let error = refused(opened);
         assert_eq!(error.kind(), Kind::Journal);
         assert!(error.line().contains("1 records of failed objects"), "{error}");
-        assert!(error.advice().unwrap().contains("--again"), "{error}");
-        let (journal, resume) = open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap();
+        assert!(error.advice().unwrap().contains("restart"), "{error}");
+        let (journal, resume) =
+            open_with(dir.path(), &OpenOptions { resume: Resume::Restart, ..OpenOptions::default() }).unwrap();
         assert_eq!((resume.frontier, resume.mark, resume.totals.listed), (0, MARK_ALL, 0));
         drop(journal);
         open(dir.path());

@@ -1,6 +1,7 @@
 //! Objects that failed: deferred, taken, answered, taken up again.
 
 use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Retried, Settled};
+use shoal_engine::options::Resume;
 use shoal_engine::{Counts, Reason};
 
 use crate::{commit, done, failed, fast_dir, fold, open, open_with};
@@ -111,7 +112,7 @@ fn a_later_try_that_is_an_hour_ahead_was_planned_before_the_clock_was_set_back_a
 }
 
 #[test]
-fn retry_failed_takes_every_failure_up_again() {
+fn resume_failed_takes_every_failure_up_again() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
     const FAILURES: usize = 4_321; // more than one transaction takes
@@ -123,7 +124,7 @@ fn retry_failed_takes_every_failure_up_again() {
     drop(journal);
 
     let (mut journal, resume) =
-        open_with(dir.path(), &OpenOptions { retry_failed: true, ..OpenOptions::default() }).unwrap();
+        open_with(dir.path(), &OpenOptions { resume: Resume::Failed, ..OpenOptions::default() }).unwrap();
     assert_eq!((resume.deferred, resume.totals.failed), (FAILURES as u64, 0));
     assert_eq!(resume.completed_at, Some(1_800_000_000), "the listing is finished all the same");
     assert!(journal.complete(1).is_err(), "not while objects wait");

@@ -15,7 +15,7 @@ use crate::{commit, done, failed, fast_dir, fold, open, open_with, refused, run_
 /// What tells the test binary that it was started as the other process, and where.
 const CHILD: &str = "SHOAL_JOURNAL_TEST_CHILD";
 
-fn open_file(path: &Path) -> Result<(Journal, shoal_engine::journal::Resume), Error> {
+fn open_file(path: &Path) -> Result<(Journal, shoal_engine::journal::Standing), Error> {
     Journal::open(&Place::File(path.to_owned()), &run_key(), &OpenOptions::default())
 }
 

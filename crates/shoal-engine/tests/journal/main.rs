@@ -16,8 +16,9 @@ mod support;
 use std::path::Path;
 
 use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, Machine, OpenOptions, Place, Resume, RunKey,
+    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, Machine, OpenOptions, Place, RunKey, Standing,
 };
+use shoal_engine::options::Resume;
 use shoal_engine::{Counts, Cursor, Error, Key, Kind, Reason, Skips};
 use tempfile::TempDir;
 
@@ -34,16 +35,16 @@ fn run_key() -> RunKey {
     }
 }
 
-fn open(dir: &Path) -> (Journal, Resume) {
+fn open(dir: &Path) -> (Journal, Standing) {
     open_with(dir, &OpenOptions::default()).unwrap()
 }
 
-fn open_with(dir: &Path, options: &OpenOptions) -> Result<(Journal, Resume), Error> {
+fn open_with(dir: &Path, options: &OpenOptions) -> Result<(Journal, Standing), Error> {
     Journal::open(&Place::Directory(dir.to_owned()), &run_key(), options)
 }
 
 /// `Journal` shows nothing of itself, so `unwrap_err` cannot be used.
-fn refused(result: Result<(Journal, Resume), Error>) -> Error {
+fn refused(result: Result<(Journal, Standing), Error>) -> Error {
     match result {
         Ok(_) => panic!("opened"),
         Err(error) => error,
@@ -201,9 +202,9 @@ fn other_options_are_refused_with_the_difference() {
     let error = refused(Journal::open(&place, &other, &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::JournalMismatch);
     assert!(error.line().ends_with("other options: layout: names -> partition\\x1b[31m"), "{error}");
-    assert!(error.advice().unwrap().contains("--force-resume"), "{error}");
+    assert!(error.advice().unwrap().contains("`resume=\"update\"`"), "{error}");
 
-    let force = OpenOptions { force_resume: true, ..OpenOptions::default() };
+    let force = OpenOptions { resume: Resume::Update, ..OpenOptions::default() };
     let (journal, resume) = Journal::open(&place, &other, &force).unwrap();
     assert_eq!((resume.done.len(), resume.mark), (0, MARK_ALL), "it was done under other options");
     assert!(resume.notes[0].contains("layout: names -> partition"), "{:?}", resume.notes);
@@ -239,7 +240,7 @@ fn another_source_is_another_run() {
 }
 
 #[test]
-fn again_forgets_everything_but_the_sessions() {
+fn a_restart_forgets_everything_but_the_sessions() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
     journal.begin_session(Some(42), false).unwrap();
@@ -255,7 +256,8 @@ fn again_forgets_everything_but_the_sessions() {
         )
         .unwrap();
     drop(journal);
-    let (journal, resume) = open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap();
+    let (journal, resume) =
+        open_with(dir.path(), &OpenOptions { resume: Resume::Restart, ..OpenOptions::default() }).unwrap();
     assert_eq!((resume.frontier, resume.cursor, resume.chain), (0, None, Key::default()));
     assert_eq!((resume.totals, resume.done.len(), resume.deferred), (Counts::default(), 0, 0));
     assert_eq!((resume.mark, resume.sessions[0].low), (MARK_ALL, 42));
@@ -272,7 +274,7 @@ fn a_complete_run_says_when() {
     journal.complete(1_800_000_000).unwrap();
     drop(journal);
     assert_eq!(open(dir.path()).1.completed_at, Some(1_800_000_000));
-    let relist = OpenOptions { relist: true, ..OpenOptions::default() };
+    let relist = OpenOptions { resume: Resume::Relist, ..OpenOptions::default() };
     let (mut journal, resume) = open_with(dir.path(), &relist).unwrap();
     assert_eq!((resume.completed_at, resume.cursor, resume.frontier), (None, None, 1));
     journal.commit(&commit(vec![done(1, vec![])]), Durable::All).unwrap();

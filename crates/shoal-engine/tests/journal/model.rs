@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, OpenOptions, Resume, Retried, Settled, Withdrawn,
+    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, OpenOptions, Retried, Settled, Standing, Withdrawn,
 };
+use shoal_engine::options::Resume;
 use shoal_engine::{Counts, Cursor, Key, Reason};
 
 use crate::{booted, failed, fast_dir, open_with};
@@ -137,7 +138,7 @@ impl Model {
         assert_eq!(names, expected, "{what}");
     }
 
-    fn check_resume(&self, resume: &Resume, what: &str) {
+    fn check_resume(&self, resume: &Standing, what: &str) {
         assert_eq!(
             (resume.frontier, &resume.cursor, resume.chain),
             (self.frontier, &self.cursor, self.chain),
@@ -267,10 +268,10 @@ impl Pair {
         let (journal, resume) = open_with(&place, &options).unwrap();
         self.journal = journal;
         self.model.handed.clear();
-        if options.again || self.model.boot.is_some_and(|boot| boot != self.boot) {
+        if options.resume.is_anew() || self.model.boot.is_some_and(|boot| boot != self.boot) {
             self.model.reset();
         }
-        if options.retry_failed {
+        if options.resume == Resume::Failed {
             self.retry();
         }
         self.model.check_resume(&resume, "reopened");
@@ -303,7 +304,7 @@ impl Pair {
                 "reopen"
             }
             35 => {
-                self.reopen(OpenOptions { retry_failed: true, ..OpenOptions::default() });
+                self.reopen(OpenOptions { resume: Resume::Failed, ..OpenOptions::default() });
                 "reopen to retry"
             }
             36 => {
@@ -312,7 +313,7 @@ impl Pair {
                 "retry"
             }
             37 if self.random.bool() => {
-                self.reopen(OpenOptions { again: true, ..OpenOptions::default() });
+                self.reopen(OpenOptions { resume: Resume::Restart, ..OpenOptions::default() });
                 "reopen again"
             }
             38 => {

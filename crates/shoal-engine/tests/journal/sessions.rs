@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use shoal_engine::journal::{Commit, DESTINATION, Durable, Ending, Journal, MARK_ALL, OpenOptions, Place, RunKey};
+use shoal_engine::options::Resume;
 use shoal_engine::session::{Interval, LEASE};
 use shoal_engine::{Error, Kind};
 
@@ -218,19 +219,19 @@ fn a_changed_secret_is_refused_until_the_listing_is_checked_and_no_byte_of_it_is
         let key = RunKey { secrets: other.as_bytes().to_vec(), ..run_key() };
         let error = refused(Journal::open(&place, &key, &plain));
         assert_eq!(error.kind(), Kind::JournalMismatch, "{error}");
-        assert!(error.advice().unwrap().contains("--relist"), "{error}");
+        assert!(error.advice().unwrap().contains("relist"), "{error}");
         let text = error.to_string();
         assert!(!text.contains("correct-horse") && !text.contains("battery-staple"), "{text}");
-        let force = OpenOptions { force_resume: true, ..plain.clone() };
-        assert!(Journal::open(&place, &key, &force).is_err(), "what is behind the cursor has to be checked");
+        let failed = OpenOptions { resume: Resume::Failed, ..plain.clone() };
+        assert!(Journal::open(&place, &key, &failed).is_err(), "what is behind the cursor has to be checked");
     }
-    let relist = OpenOptions { relist: true, ..plain.clone() };
+    let relist = OpenOptions { resume: Resume::Relist, ..plain.clone() };
     let journal = open_secret(dir.path(), "token=battery-staple", &relist).unwrap();
     assert_eq!(journal.totals().listed, 10, "what is committed stays");
     drop(journal);
     drop(open_secret(dir.path(), "token=battery-staple", &plain).unwrap());
     assert!(open_secret(dir.path(), "token=correct-horse", &plain).is_err(), "the new one is the run's now");
-    let again = OpenOptions { again: true, ..plain };
+    let again = OpenOptions { resume: Resume::Restart, ..plain };
     let journal = open_secret(dir.path(), "token=correct-horse", &again).unwrap();
     for entry in std::fs::read_dir(dir.path().join(".shoal")).unwrap() {
         let path = entry.unwrap().path();
@@ -255,17 +256,18 @@ fn the_same_secret_has_another_hash_in_each_journal() {
 }
 
 #[test]
-fn a_journal_that_is_forced_upon_another_destination_knows_no_session_there() {
+fn a_journal_of_another_destination_too_has_a_run_for_each() {
     let dir = fast_dir();
     let place = Place::Directory(dir.path().to_owned());
-    let open = |destination: &str, force_resume| {
+    let open = |destination: &str| {
         let mut key = run_key();
         key.options.push((DESTINATION.to_owned(), destination.to_owned()));
-        Journal::open(&place, &key, &OpenOptions { force_resume, ..OpenOptions::default() }).unwrap()
+        Journal::open(&place, &key, &OpenOptions::default()).unwrap()
     };
-    open("/one", false).0.begin_session(Some(1_000), false).unwrap();
-    assert_eq!(open("/one", false).1.sessions.len(), 1);
+    open("/one").0.begin_session(Some(1_000), false).unwrap();
+    assert_eq!(open("/one").1.sessions.len(), 1);
 
     // What others made there in the meantime would count as this run's.
-    assert!(open("/two", true).1.sessions.is_empty());
+    assert!(open("/two").1.sessions.is_empty());
+    assert_eq!(open("/one").1.sessions.len(), 1);
 }

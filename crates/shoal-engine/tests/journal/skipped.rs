@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use shoal_engine::journal::{Commit, Done, Durable, NAMES_MAX, OpenOptions, Retried, RunStatus, Settled, status};
+use shoal_engine::options::Resume;
 use shoal_engine::{Reason, Skipped};
 
 use crate::damage::execute;
@@ -64,7 +65,7 @@ fn a_partition_done_again_has_its_names_once() {
     journal.commit(&commit(vec![leaving_out(3, &[("c", Reason::Socket)])]), Durable::All).unwrap();
     assert_eq!(names(dir.path()), ["c"]);
     drop(journal);
-    drop(open_with(dir.path(), &OpenOptions { again: true, ..OpenOptions::default() }).unwrap());
+    drop(open_with(dir.path(), &OpenOptions { resume: Resume::Restart, ..OpenOptions::default() }).unwrap());
     let (run, listed) = looked_at(dir.path(), 9);
     assert_eq!((run.skips.total(), listed.len()), (0, 0));
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scripted::*;
-use shoal_engine::options::Workers;
+use shoal_engine::options::{Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
@@ -330,10 +330,10 @@ fn a_token_that_is_refused_on_resume_names_relist_which_then_helps() {
     let outcome = shelf.copy(temp.path(), u64::MAX, TransferOptions::default());
     let error = outcome.error.expect("the place is lost");
     assert_eq!(error.kind(), Kind::CursorRefused);
-    assert!(error.advice().is_some_and(|hint| hint.contains("--relist")), "{error}");
+    assert!(error.advice().is_some_and(|hint| hint.contains("relist")), "{error}");
     assert_eq!(shelf.tokens.lock().unwrap().len(), 1, "not asked again and again");
     shelf.forgetful.store(false, Relaxed);
-    let options = TransferOptions { relist: true, ..TransferOptions::default() };
+    let options = TransferOptions { resume: Resume::Relist, ..TransferOptions::default() };
     let outcome = shelf.copy(temp.path(), u64::MAX, options);
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert!(all_there(temp.path()));

@@ -19,12 +19,12 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use shoal_engine::options::Durability;
+use shoal_engine::options::{Durability, Resume};
 use shoal_engine::transfer::Outcome;
 
 use clock::SECOND;
 use cut::How;
-use world::{Asked, World};
+use world::World;
 
 /// Most of the time is spent waiting, for clocks and for tries again.
 const THREADS: u64 = 8;
@@ -35,25 +35,25 @@ impl World {
         match self.random.u32(0..20) {
             0..8 => {
                 let how = [How::Cut, How::Interrupt, How::Kill, How::Kill, How::Power][self.random.usize(0..5)];
-                self.go_on(0, how, Asked::default())?;
+                self.go_on(0, how, Resume::Auto)?;
             }
             8..12 => self.change(0),
             12..15 => self.random_user(),
             15 => {
                 let how = [How::Whole, How::Cut, How::Kill][self.random.usize(0..3)];
-                self.go_on(1, how, Asked::default())?;
+                self.go_on(1, how, Resume::Auto)?;
             }
             16 | 17 if self.jobs[0].begun => {
                 if self.random.bool() {
                     self.heal(0);
                 }
                 let how = [How::Whole, How::Cut, How::Kill][self.random.usize(0..3)];
-                self.go_on(0, how, Asked { retry_failed: true, ..Asked::default() })?;
+                self.go_on(0, how, Resume::Failed)?;
             }
             18 if self.jobs[0].begun => {
                 let how = [How::Whole, How::Cut, How::Kill][self.random.usize(0..3)];
-                let again = self.random.bool();
-                self.go_on(0, how, Asked { again, relist: !again, ..Asked::default() })?;
+                let asked = [Resume::Update, Resume::Restart, Resume::Relist][self.random.usize(0..3)];
+                self.go_on(0, how, asked)?;
             }
             _ => self.random_clock(),
         }
@@ -92,17 +92,19 @@ impl World {
     }
 
     /// A session, and what must hold after it.
-    fn go_on(&mut self, job: usize, how: How, asked: Asked) -> Result<Outcome, String> {
+    fn go_on(&mut self, job: usize, how: How, asked: Resume) -> Result<Outcome, String> {
         let plan = self.plan(job, how);
         let outcome = self.session(job, plan, asked)?;
         let healed = self.jobs[job].origin.healed.load(Relaxed);
-        self.retried |= asked.retry_failed;
+        // Of a run that was complete, failures are tried again without being asked for.
+        let retries = asked == Resume::Failed || asked == Resume::Auto && self.jobs[job].completed.is_some();
+        self.retried |= retries;
         let state = &mut self.jobs[job];
-        if asked.again {
+        if asked.is_anew() {
             state.completed = None;
             state.previous.clear();
         }
-        if asked.relist && outcome.error.is_some() {
+        if asked == Resume::Relist && outcome.error.is_some() {
             state.previous.extend(state.completed.take());
         } else if outcome.error.is_some() && outcome.report.total.unfinished == 0 && state.completed.is_none() {
             state.previous.push(state.origin.objects.clone()); // it may have been complete already
@@ -118,11 +120,11 @@ impl World {
                 // Failures that are tried again do not make it list anew.
                 let before = std::mem::take(&mut state.previous);
                 let before = before.into_iter().rfind(|before| before.len() as u64 == listed);
-                if asked.relist || state.completed.is_none() {
+                if asked == Resume::Relist || state.completed.is_none() {
                     let now = state.origin.objects.clone();
                     state.completed = before.filter(|_| now.len() as u64 != listed).or(Some(now));
                 }
-                state.healed = asked.retry_failed && healed;
+                state.healed = retries && healed;
             }
             // What a power cut takes of a run with `none` that has ended is done again by the next session.
             if how != How::Power {
@@ -138,12 +140,12 @@ impl World {
 
     /// Sessions to the end.
     fn finish(&mut self, job: usize) -> Result<(), String> {
-        let mut asked = Asked::default();
+        let mut asked = Resume::Auto;
         for _ in 0..5 {
             let outcome = self.go_on(job, How::Whole, asked)?;
             if let Some(error) = outcome.error {
-                if self.jobs[job].is_doubted(&error) && !asked.again {
-                    asked.again = true;
+                if self.jobs[job].is_doubted(&error) && !asked.is_anew() {
+                    asked = Resume::Restart;
                     continue;
                 }
                 return Err(format!("the last session ended with {error}"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use shoal_engine::journal::Machine;
-use shoal_engine::options::{Durability, Layout, Overwrite};
+use shoal_engine::options::{Durability, Layout, Overwrite, Resume};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, TransferOptions};
@@ -25,14 +25,6 @@ const LEASE: i64 = 6 * SECOND;
 pub enum Whose {
     Run(usize),
     User,
-}
-
-/// What a session was asked beside going on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    pub retry_failed: bool,
-    pub again: bool,
-    pub relist: bool,
 }
 
 /// One run.
@@ -168,7 +160,7 @@ impl World {
     }
 
     /// One session of a run.
-    pub fn session(&mut self, job: usize, plan: Plan, asked: Asked) -> Result<Outcome, String> {
+    pub fn session(&mut self, job: usize, plan: Plan, asked: Resume) -> Result<Outcome, String> {
         // A session that begins in the lease of another run's killed one must tell the files of the two apart.
         let in_lease = self.random.u32(0..8) == 0; // it waits there
         self.wait_for_own_time(Whose::Run(job), in_lease);
@@ -240,14 +232,12 @@ impl World {
         true
     }
 
-    fn options(&self, job: usize, asked: Asked) -> TransferOptions {
+    fn options(&self, job: usize, asked: Resume) -> TransferOptions {
         TransferOptions {
             durability: self.jobs[job].durability,
             layout: self.layout,
             overwrite: self.overwrite,
-            retry_failed: asked.retry_failed,
-            again: asked.again,
-            relist: asked.relist,
+            resume: asked,
             journal: self.jobs[job].journal.clone(),
             ..TransferOptions::default()
         }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use shoal_engine::options::Workers;
+use shoal_engine::options::{Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
@@ -167,19 +167,19 @@ fn failures_are_tried_again_once_the_archive_is_mended() {
     let mut bad = good.clone();
     bad[3].packed[100] ^= 0x55;
     std::fs::write(&path, Zip::of(bad).done()).unwrap();
-    let attempt = |retry_failed| {
-        let options = TransferOptions { retry_failed, ..TransferOptions::default() };
+    let attempt = |resume| {
+        let options = TransferOptions { resume, ..TransferOptions::default() };
         let sink = DirSink::new(&out, DirOptions::of(&options)).unwrap();
         let source = archives(temp.path(), "x.zip", ArchiveOptions::default());
         let outcome = Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()));
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         outcome
     };
-    assert_eq!(failures(&attempt(false)), [("3".to_owned(), "integrity")]);
+    assert_eq!(failures(&attempt(Resume::Auto)), [("3".to_owned(), "integrity")]);
     assert!(!out.join("3").exists() && out.join("4").exists(), "nothing of it is kept");
-    assert_eq!(failures(&attempt(true)), [("3".to_owned(), "integrity")]);
+    assert_eq!(failures(&attempt(Resume::Failed)), [("3".to_owned(), "integrity")]);
     std::fs::write(&path, Zip::of(good).done()).unwrap();
-    assert_eq!(failures(&attempt(true)), []);
+    assert_eq!(failures(&attempt(Resume::Failed)), []);
     assert_eq!(std::fs::read(out.join("3")).unwrap(), text(1003));
 }
 

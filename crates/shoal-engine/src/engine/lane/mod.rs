@@ -25,6 +25,7 @@ use super::retry::HOLD_MAX;
 use super::slot::Slot;
 use crate::error::{Class, Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
+use crate::options::Resume;
 use crate::sink::Writer;
 use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take, Written};
 
@@ -301,6 +302,9 @@ impl Lane for Handle {
     }
 
     fn is_there(&self, job: Job, meta: &mut dyn FnMut(&Job) -> Option<ObjectMeta>) -> Option<Job> {
+        if self.0.shared.options.resume == Resume::Restart {
+            return Some(job);
+        }
         let there = self.0.timed(|writer| writer.has(job.slot, &job.name, &mut || meta(&job)));
         match there {
             Ok(None) => return Some(job),

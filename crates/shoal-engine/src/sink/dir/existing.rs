@@ -140,7 +140,7 @@ impl Session {
             Decision::Exists => {
                 let why = "a file that this run did not write, or that was changed since, has this name";
                 Err(self.refused(Kind::Exists, parent, name, why).hint(
-                    "move it away and run again with --retry-failed, or replace it with --retry-failed --overwrite always",
+                    "move it away and run again with `resume=\"failed\"`, or replace it with `overwrite=\"always\"` too",
                 ))
             }
         }

@@ -6,7 +6,7 @@
 //!
 //! Objects that are tried again later do not know their partition. They are written as in the layout `names`, below
 //! `retried/`: in one of 10,000 directories, by the hash of the name, so that what a killed run left is found and
-//! replaced. A partition that is redone whole does not look there: after `--again` an object may lie in both places.
+//! replaced. A partition that is redone whole does not look there: after a restart of the run an object may lie in both places.
 //!
 //! Not here: files (`writer.rs`, `stream.rs`), the barrier (`session.rs`).
 
@@ -166,7 +166,7 @@ impl Part {
                 );
                 Err(Error::new(Kind::Exists, why)
                     .on(&name.to_string())
-                    .hint("move it away and run again with --retry-failed, or replace it whole with --retry-failed --overwrite always"))
+                    .hint("move it away and run again with `resume=\"failed\"`, or replace it whole with `overwrite=\"always\"` too"))
             }
             Err(errno) => Err(failed(Doing::Look.failed()(errno))),
         }

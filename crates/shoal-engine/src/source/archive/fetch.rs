@@ -152,7 +152,7 @@ impl Hands<'_> {
             Some(_) => Err(changed()),
             // It failed as a whole. A failure stands for one object, so that trying it again cannot give many.
             None => Err(Error::new(Kind::Archive, "it can be read now, but its entries have not been listed")
-                .hint("list anew: --again")),
+                .hint("list anew: `resume=\"update\"`")),
         }
     }
 }

@@ -62,5 +62,5 @@ fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> boo
 fn beyond(why: String, option: &str) -> Error {
     // In the reason, since that is what the journal keeps.
     Error::new(Kind::Archive, format!("{why} (--{option} raises the limit)"))
-        .hint("if you trust it, raise the limit and begin anew: --again")
+        .hint("if you trust it, raise the limit and begin anew: `resume=\"restart\"`")
 }

@@ -288,7 +288,7 @@ impl Listing for OfArchives {
 }
 
 fn refused(why: &str) -> Error {
-    Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: --relist")
+    Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: `resume=\"relist\"`")
 }
 
 /// An archive, planned. A large one by a thread of its own: a packed tar is unpacked for that, and whoever waits for the

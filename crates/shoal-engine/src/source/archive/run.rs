@@ -79,7 +79,7 @@ fn checksum(name: &[u8]) -> u32 {
 
 /// The archive is not the one that was listed.
 pub(super) fn changed() -> Error {
-    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list anew: --again")
+    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list anew: `resume=\"update\"`")
 }
 
 struct Place {

@@ -243,7 +243,7 @@ impl Opener<'_> {
     fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
         let (path, mark) = parts(job.entry().locator);
         if let Mark::Unreadable(errno) = mark {
-            let hint = "mend the cause, then list anew: --again";
+            let hint = "mend the cause, then list anew: `resume=\"update\"`";
             let error = unreadable(errno, None);
             let why = format!("this directory could not be read when it was listed: {}", error.why());
             return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
@@ -354,5 +354,5 @@ fn changed(before: &Facts, after: &Facts, read: u64) -> Error {
         false => format!("it had {} bytes, then {}", before.size, after.size),
     };
     Error::new(Kind::Changed, format!("the file changed while it was read: {what}"))
-        .hint("run again with --retry-failed when nothing writes to it")
+        .hint("run again with `resume=\"failed\"` when nothing writes to it")
 }

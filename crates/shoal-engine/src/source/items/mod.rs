@@ -194,7 +194,7 @@ impl<I: Item> Source for Items<I> {
             None => At::default(),
             Some(cursor) => At::parse(cursor).ok_or_else(|| {
                 Error::new(Kind::CursorRefused, "the journal's place in the items is damaged")
-                    .hint("start over with again=True")
+                    .hint("start over with `resume=\"restart\"`")
             })?,
         };
         let mut state = self.shared.state();
@@ -217,6 +217,10 @@ impl<I: Item> Source for Items<I> {
 
     fn twice(&self) -> Twice {
         Twice::Conflict
+    }
+
+    fn gives_again(&self) -> bool {
+        false
     }
 
     fn is_network(&self) -> bool {

@@ -90,7 +90,7 @@ pub(super) enum Came {
 /// The failure of an object that is a page.
 pub(super) fn page() -> Error {
     let why = "an HTML page came in place of the object, unlike the objects before it; \
-               if that is the object, accept it with --expect-type '*' --retry-failed";
+               if that is the object, accept it with `expect_type=\"*\"` and `resume=\"failed\"`";
     Error::new(Kind::BadAnswer, why)
 }
 

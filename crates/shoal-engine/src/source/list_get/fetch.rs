@@ -206,8 +206,7 @@ impl Exchange for Jobs<'_> {
     }
 
     fn overlong(&self, written: Written) {
-        let why =
-            "more bytes came than were announced, which showed after it was written: --retry-failed fetches it again";
+        let why = "more bytes came than were announced, which showed after it was written: `resume=\"failed\"` fetches it again";
         self.crew.lane.withdraw(written, Error::new(Kind::ShortBody, why));
     }
 
@@ -252,7 +251,7 @@ impl Exchange for Jobs<'_> {
 
 /// What became of objects that the service says it could not list.
 fn left_out() -> Error {
-    let why = "what it cannot read, or has a name that is no UTF-8 or too long, is not copied: mend it there and list anew with --again";
+    let why = "what it cannot read, or has a name that is no UTF-8 or too long, is not copied: mend it there and list anew with `resume=\"update\"`";
     Error::new(Kind::ReadFailed, why)
 }
 

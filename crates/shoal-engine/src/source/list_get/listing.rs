@@ -75,7 +75,7 @@ impl Pages {
             None => Place::default(),
             Some(cursor) => Place::of(cursor).ok_or_else(|| {
                 Error::new(Kind::CursorRefused, "the journal's place in the listing is not one of this source")
-                    .hint("list from the start and skip what is committed: --relist")
+                    .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             })?,
         };
         let from_journal = place.token.is_some();
@@ -187,7 +187,8 @@ impl Pages {
                 let why = format!(
                     "the service no longer accepts the place in its listing at which the journal stopped ({status})"
                 );
-                Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: --relist")
+                Error::new(Kind::CursorRefused, why)
+                    .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
                 .hint("its path is given with --list-path"),

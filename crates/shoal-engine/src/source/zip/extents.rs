@@ -31,7 +31,8 @@ pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Res
             let other = next.map_or_else(|| "its directory".to_owned(), |next| format!("\"{}\"", shown(next)));
             let why =
                 format!("entries share bytes: \"{}\" reaches into {other} (--allow-overlap reads it)", shown(number));
-            return Err(damaged(why).hint("such archives are made to fill disks; if you trust it, begin anew: --again"));
+            return Err(damaged(why)
+                .hint("such archives are made to fill disks; if you trust it, begin anew: `resume=\"restart\"`"));
         }
         plan.members[number].bound = bound;
     }
