@@ -27,7 +27,7 @@ import threading
 from typing import Any, TextIO
 
 # Commands that may be forked. They are loaded here, once.
-COMMANDS = ("copy", "read", "unzip", "records", "serve", "status")
+COMMANDS = ("copy", "read", "unzip", "records", "serve", "status", "verify")
 DESCRIPTORS_MAX = 1 << 20  # a process has no more, unless an administrator raised fs.nr_open
 
 

@@ -95,6 +95,12 @@ def test_the_summary_goes_to_standard_error_and_data_alone_to_standard_output(sh
     assert done.returncode == 0
     assert done.stdout == ""
     assert "wrote 1,000 objects, 10 kB" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_how_it_was_done_is_said_on_request(shoal: Command, service: Service) -> None:
+    done = shoal.run("copy", service(synthetic="1000:10").url, "out", "--verbose")
+
     assert "workers: " in done.stderr
     assert "durability: " in done.stderr
 
@@ -120,8 +126,8 @@ def test_a_complete_run_run_again_fetches_nothing_and_says_so(shoal: Command, se
     again = shoal.run("copy", server.url, "out")
 
     assert again.returncode == 0
-    assert "complete, 1,000 objects, 20" in again.stderr
-    assert "--update" in again.stderr
+    assert "nothing to do: complete since 20" in again.stderr
+    assert "1,000 objects; the source was not looked at again (--update does that)" in again.stderr
     assert server.stats.requests == before
 
     anew = shoal.run("copy", server.url, "out", "--restart", "--json")

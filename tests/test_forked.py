@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ LINES = {
     "unzip": ["unzip x.zip -d unpacked", "unzip x.zip --test", "unzip tree/a.txt -d bad"],
     "records": ["records index --format <QII", "records index --count --format <QII", "records index --format 9"],
     "status": ["status copied", "status copied --json", "status tree"],
+    "verify": ["verify tree/deep LIST", "verify tree index", "verify copied/deep LIST --json"],
     "serve": ["serve absent", "serve tree --port none", "serve --help"],
 }
 
@@ -40,6 +42,7 @@ def prepare(directory: Path) -> Path:
     (directory / "tree/deep").mkdir(parents=True)
     (directory / "tree/a.txt").write_text("one\n")
     (directory / "tree/deep/\u00fc.txt").write_bytes(bytes(5000))
+    (directory / "LIST").write_text(f"{zlib.crc32(bytes(5000)):08x}  \u00fc.txt\n")
     (directory / "index").write_bytes(b"".join(struct.pack("<QII", n, n % 3, n) for n in range(20)))
     with zipfile.ZipFile(directory / "x.zip", "w") as archive:
         archive.write(directory / "tree/a.txt", "inner/a.txt")
@@ -60,7 +63,7 @@ def told(done: subprocess.CompletedProcess[str], directory: Path) -> tuple[int, 
 
 
 def test_every_command_but_those_that_start_interpreters_is_forked() -> None:
-    assert set(fork_server.COMMANDS) == set(COMMANDS) - {"generate", "bench"} == set(LINES)
+    assert set(fork_server.COMMANDS) == set(COMMANDS) - {"generate", "bench", "completion"} == set(LINES)
     assert not forked.can(["generate"], os.environ)
     assert not forked.can(["--version"], os.environ)
     assert forked.can(["copy"], os.environ)

@@ -38,6 +38,11 @@ def defaults(function: Any) -> dict[str, Any]:
 PYTHON = defaults(_api.copy) | defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives)
 
 
+def long(flag: click.Option) -> str:
+    """The long form of a flag."""
+    return next(one for one in flag.opts if one.startswith("--"))
+
+
 def comparable(name: str, value: Any) -> Any:
     """A default in the one form in which engine and Python can be compared."""
     if name in SIZES and value is not None:
@@ -67,7 +72,7 @@ def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_de
 
 def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
-    output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum"}
+    output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum", "help_all"}
     sources = set(defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives))
     assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
@@ -88,7 +93,7 @@ def test_the_command_generate_has_every_option_with_the_same_default() -> None:
     given = generate_command.make_context("generate", ["make:it", "3", "DST"]).params
     for name, value in defaults(_generate.generate).items():
         if name not in ("progress", "resume"):
-            assert flags[name].opts[0] == "--" + name.replace("_", "-")
+            assert long(flags[name]) == "--" + name.replace("_", "-")
             assert given[name] == value
 
 
@@ -104,7 +109,7 @@ def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
     given = unzip_command.make_context("unzip", ["a.zip", "-d", "DIR"]).params
     for name, value in defaults(_unzip.unzip).items():
         if name not in ("progress", "resume"):
-            assert flags[name].opts[0] == "--" + name.replace("_", "-")
+            assert long(flags[name]) == "--" + name.replace("_", "-")
             assert given[name] == value
 
 
@@ -117,11 +122,11 @@ def test_the_binding_is_given_every_option() -> None:
 
 def test_the_command_line_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in copy_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME
+    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME | {"help_all"}
     given = copy_command.make_context("copy", ["SRC", "DST"]).params
     for name in set(PYTHON) - {"progress", "resume"}:
         flag = flags[name]
-        assert flag.opts[0] == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
+        assert long(flag) == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
         assert given[name] == PYTHON[name]
 
 
@@ -245,7 +250,7 @@ def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that
 def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
     (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
     given: dict[str, Any] = {name: value}
-    with pytest.raises(package.ConfigError, match=f"{name} is too large a number: the largest is 4294967295"):
+    with pytest.raises(package.ConfigError, match=f"`{name}` is too large a number: the largest is 4294967295"):
         package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
 
 

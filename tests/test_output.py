@@ -48,6 +48,11 @@ LINES = [
     "status done --json",
     "status done --failures all --json",
     "status missing --json",
+    "status done --csv",
+    "verify tree LIST",
+    "verify tree LIST --json",
+    "verify tree missing --json",
+    "completion bash",
 ]
 
 
@@ -65,6 +70,7 @@ def prepared(shoal: Command) -> Command:
     (place / "done").mkdir()
     (place / "done" / "3").write_text("mine, so that one fails")
     package.copy(place / "tree", place / "done")
+    (place / "LIST").write_text("00000000  gone\n")
     return shoal
 
 

@@ -65,18 +65,25 @@ def test_json_is_a_line_for_each_and_a_last_one(shoal: Command, index: Path) -> 
     def lines(*arguments: str) -> list[dict[str, object]]:
         return [json.loads(line) for line in shoal.run("records", index, *arguments, "--json").stdout.splitlines()]
 
-    summary = {"type": "records", "count": 100, "record_size": 16, "bytes": 1600, "files": 1}
-    assert lines(*LAYOUT, "--head", "1") == [{"type": "record", "ts": 0, "id": 0, "len": 0}, summary]
-    assert lines(*LAYOUT, "--count") == [{"type": "aggregates", "count": 100}]
+    size = {"records": 100, "record_size": 16, "bytes": 1600, "files": 1}
+    ok = {"type": "report", "ok": True}
+    first = {"type": "record", "values": {"ts": 0, "id": 0, "len": 0}}
+    assert lines(*LAYOUT, "--head", "1") == [first, ok | size]
+    assert lines(*LAYOUT, "--count") == [ok | {"values": {"count": 100}}]
     assert lines(*LAYOUT, "--count", "--by", "id")[-2:] == [
-        {"type": "group", "id": 2, "count": 33},
-        {"type": "groups", "count": 3},
+        {"type": "group", "values": {"id": 2, "count": 33}},
+        ok | {"groups": 3},
     ]
-    assert lines()[0] == {"type": "bytes", "offset": 0, "hex": "00" * 16}
-    assert lines()[-1] == summary
+    assert lines()[0] == {"type": "bytes", "record_size": 16, "offset": 0, "hex": "00" * 16}
+    assert lines()[-1] == ok | {"sizes": [size]}
+    named = lines("--format", "<QII", "--names", "type,ok,values", "--head", "1")
+    assert named[0] == {"type": "record", "values": {"type": 0, "ok": 0, "values": 0}}, "no field hides another"
     values = struct.pack("<dd2s", float("nan"), float("inf"), b"a\n")
     index.write_bytes(values)
-    assert lines("--format", "<dd2s")[0] == {"type": "record", "f0": None, "f1": "inf", "f2": "610a"}
+    assert lines("--format", "<dd2s")[0] == {
+        "type": "record",
+        "values": {"f0": None, "f1": "inf", "f2": "610a"},
+    }
 
 
 def test_without_a_format_the_bytes_are_shown_and_nothing_is_guessed(shoal: Command, index: Path) -> None:

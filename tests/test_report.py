@@ -96,7 +96,7 @@ def test_the_command_fails_and_its_json_is_not_ok_while_failures_stand(shoal: Co
     done = shoal.run("copy", "tree", "out", "--json")
     report = shoal.last_json(done)
     assert (done.returncode, report["ok"], report["failed"], report["run"]["failed"]) == (1, False, 1, 0)
-    assert "1 object failed:" in done.stderr
+    assert "1 object failed: " in done.stderr
 
 
 def test_a_run_that_was_stopped_is_not_ok(shoal: Command, service: Service) -> None:

@@ -66,7 +66,7 @@ def test_a_signal_stops_the_command_and_the_same_command_goes_on(
     assert process.returncode == code
     assert '"kind": "interrupted"' in out
     assert "stopping" in said
-    assert "the same command goes on from here" in said
+    assert "run the same command again to resume" in said
 
     committed = package.status(shoal.directory / "out").runs[-1].total.written
     assert committed > 0

@@ -73,7 +73,7 @@ def test_json_has_all_of_it_with_one_line_for_each_failure(shoal: Command, servi
     done = shoal.run("status", "out", "--json", "--failures", "all")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["type"] for line in lines] == ["failure"] * 7 + ["status"]
+    assert [line["type"] for line in lines] == ["failure"] * 7 + ["report"]
     assert {line["name"] for line in lines[:-1]} == {f"object-{number:09}" for number in range(7)}
     assert lines[-1]["runs"][0]["written"] == 93
     assert lines[-1]["path"] == "out"
@@ -99,7 +99,7 @@ def test_status_may_be_asked_while_a_run_is_at_work(shoal: Command, service: Ser
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
-    assert "nobody works on it" in shoal.run("status", "out").stdout
+    assert "no process works on it" in shoal.run("status", "out").stdout
 
 
 def test_two_runs_into_one_destination_are_two_runs(shoal: Command, service: Service) -> None:

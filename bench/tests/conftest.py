@@ -84,13 +84,16 @@ class Here(Command):
     def run(self, *arguments: str | Path, timeout: float = PATIENCE, **extra: str) -> subprocess.CompletedProcess[str]:
         """Runs a command line that begins with `bench`; what it starts gets the environment, and `extra`."""
         assert arguments[0] == "bench"
-        words = [str(word) for word in arguments[1:]]
+        name, *words = map(str, arguments[1:])
         with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.directory):
             for name, value in (self.environment | extra).items():
                 patch.setenv(name, value)
-            done = CliRunner().invoke(lab_command, words, standalone_mode=False)
+            done = CliRunner().invoke(lab_command(name), words, standalone_mode=False)
         if isinstance(done.exception, click.UsageError):
             return subprocess.CompletedProcess(words, 2, done.stdout, done.stderr + done.exception.format_message())
+        if isinstance(done.exception, package.ShoalError):
+            code = 2 if isinstance(done.exception, package.ConfigError) else 3
+            return subprocess.CompletedProcess(words, code, done.stdout, f"{done.stderr}error: {done.exception}\n")
         if done.exception is not None:
             raise done.exception
         return subprocess.CompletedProcess(words, done.return_value, done.stdout, done.stderr)

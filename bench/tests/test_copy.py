@@ -28,7 +28,7 @@ COPY = importlib.import_module("shoal_bench.jobs.copy")
 def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp_path: Path) -> None:
     done = shoal.run(
         *("bench", "copy", "--only", "shoal,shoal-partition,shoal-off,shoal-1", "--count", "300", "--trials", "2"),
-        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+        *("--dir", tmp_path / "there", "--results", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr
     assert "every byte compared" in " ".join(done.stdout.split())

@@ -13,7 +13,7 @@ import pytest
 import shoal as package
 import shoal_bench
 from shoal_bench import jobs
-from shoal_bench.cli import ACTIONS, command
+from shoal_bench.cli import COMMANDS, command
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -21,33 +21,38 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent.parent / "results"
 
 
-def action(name: str) -> click.Command:
-    """The command that stands in the place of a job."""
-    return command.make_context("bench", [name], resilient_parsing=True).command
-
-
 def test_the_pin_of_shoal_is_the_version_that_is_here() -> None:
     wanted = (Path(__file__).parent.parent / "pyproject.toml").read_text()
     assert f'"shoal=={package.__version__}"' in wanted
 
 
-@pytest.mark.parametrize("name", ["", *ACTIONS])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(shoal: Command, name: str) -> None:
-    done = shoal.run("bench", *name.split(), "--help")
+    done = shoal.run("bench", name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"Usage: shoal bench {name}".rstrip() in done.stdout
-    for option in (action(name) if name else command).params:
+    assert f"Usage: shoal bench {name}" in done.stdout
+    for option in command(name).params:
         if isinstance(option, click.Option):
             assert option.help, option.name
             assert option.help.endswith(".") or ";" in option.help, option.help
             assert all(flag in done.stdout for flag in option.opts)
     assert "Examples:" in done.stdout
-    assert not name or f"`{name}`" in (command.help or ""), "the help of bench names it"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(shoal: Command, name: str) -> None:
+    assert f"  {name:<9}{command(name).short_help}\n" in shoal.run("bench", "--help").stdout
+
+
+def test_every_command_takes_json(shoal: Command) -> None:
+    assert [
+        name for name in COMMANDS if "--json" not in {flag for one in command(name).params for flag in one.opts}
+    ] == []
 
 
 def examples() -> list[list[str]]:
     """Every command line in the examples of `--help`, without its explanation."""
-    texts = [one.epilog or "" for one in (command, *map(action, ACTIONS))]
+    texts = [one.epilog or "" for one in map(command, COMMANDS)]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     return [shlex.split(line.split("   ")[0])[2:] for line in lines if line.startswith("shoal bench ")]
 
@@ -57,8 +62,9 @@ def test_an_example_of_the_help_is_a_command_line_that_works(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    name, *rest = arguments
     # Raises where an option, a value or an argument is not known.
-    command.make_context("bench", arguments)
+    command(name).make_context(name, rest)
 
 
 def test_the_published_results_are_whole_and_the_documents_quote_them() -> None:

@@ -38,8 +38,8 @@ def mine(make, ids, directory):
 def test_a_wait_before_the_first_and_after_the_last_file_is_seen(lab: Here) -> None:
     (lab.directory / "mine.py").write_text(SLOW)
     done = lab.run(
-        *("bench", "run", "--strategy", "mine.py:mine", "save", "--only", "sequential", "--count", "5"),
-        *("--trials", "2", "--json", "results.json"),
+        *("bench", "save", "--strategy", "mine.py:mine", "--only", "sequential", "--count", "5"),
+        *("--trials", "2", "--results", "results.json"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["key"]: row for row in json.loads((lab.directory / "results.json").read_text())["rows"]}

@@ -41,7 +41,7 @@ def test_a_command_whose_output_cannot_be_written_fails_and_says_so(
 
 
 def test_results_are_kept_when_their_table_cannot_be_printed(shoal: Command) -> None:
-    line = "bench records --count 2000 --trials 1 --only shoal --json kept.json --quiet"
+    line = "bench records --count 2000 --trials 1 --only shoal --results kept.json --quiet"
     code, said = into_full(shoal, line)
     assert code == 3, said
     assert json.loads((shoal.directory / "kept.json").read_text())

@@ -62,8 +62,8 @@ def bench(
     lab: Command, job: str, source: str, *more: str, spec: str = "mine.py:mine"
 ) -> subprocess.CompletedProcess[str]:
     (lab.directory / "mine.py").write_text(source)
-    arguments = ("bench", "run", "--strategy", spec, job, "--trials", "1", *COUNTS[job], *more)
-    return lab.run(*arguments, "--json", lab.directory / "results.json")
+    arguments = ("bench", job, "--strategy", spec, "--trials", "1", *COUNTS[job], *more)
+    return lab.run(*arguments, "--results", lab.directory / "results.json")
 
 
 def row(lab: Command, key: str = "mine:mine") -> dict[str, object]:
@@ -236,18 +236,18 @@ def test_into_nowhere_is_for_those_that_can_be_checked_there(lab: Here) -> None:
 
 def test_it_is_in_the_list(lab: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RIGHT["save"].replace("HARM", "pass"))
-    done = lab.run("bench", "run", "--strategy", "mine:mine", "save", "--list")
+    done = lab.run("bench", "save", "--strategy", "mine:mine", "--list")
     assert "mine:mine" in done.stdout
 
 
 def test_it_takes_no_number_of_workers_but_sizes(lab: Here) -> None:
     source = RIGHT["read"].replace("HARM", "pass")
     (lab.directory / "mine.py").write_text(source)
-    done = lab.run("bench", "run", "--strategy", "mine:mine", "read", "--workers", "1,2")
+    done = lab.run("bench", "read", "--strategy", "mine:mine", "--workers", "1,2")
     assert done.returncode == 2
     assert "takes no number of workers" in done.stderr
     done = lab.run(
-        *("bench", "run", "--strategy", "mine:mine", "read", "--sizes", "1KB,2KB", "--count", "20", "--trials", "1"),
+        *("bench", "read", "--strategy", "mine:mine", "--sizes", "1KB,2KB", "--count", "20", "--trials", "1"),
         *("--only", "sequential"),
     )
     assert done.returncode == 0, done.stderr

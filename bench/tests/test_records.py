@@ -166,7 +166,7 @@ def test_bench_records_runs_all_in_turn_and_has_both_columns_of_the_author(lab: 
     keys = ["limit", "cat", "naive", "whole-slices", "struct-iter-unpack"]
     done = lab.run(
         *("bench", "records", "--only", ",".join(keys), "--count", "7000", "--trials", "1"),
-        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+        *("--dir", tmp_path / "there", "--results", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert "every record proven once" in " ".join(done.stdout.split())

@@ -47,7 +47,7 @@ def test_results_of_an_older_shoal_are_read_and_shown(name: str) -> None:
 
 def test_what_a_bench_writes_has_the_form_of_the_schema(lab: Here, tmp_path: Path) -> None:
     schema = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
-    done = lab.run("bench", "save", "--only", "limit", "--count", "3", "--trials", "2", "--json", "results.json")
+    done = lab.run("bench", "save", "--only", "limit", "--count", "3", "--trials", "2", "--results", "results.json")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "results.json").read_text())
     schema.validate({"results": [found], "failed": {}})
@@ -187,7 +187,8 @@ def test_bench_compare_prints_a_table_or_json(shoal: Command, contest: Contest, 
     assert "The ratios agree within 10%" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
     as_json = shoal.run("bench", "compare", "a.json", "b.json", "--json")
-    found = shoal.last_json(as_json)
+    found = json.loads(as_json.stdout.splitlines()[0])
+    assert shoal.last_json(as_json) == {"type": "report", "ok": True, "compared": [one.job]}
     assert (found["type"], found["verdict"], found["rows"][1]["ratio"]["times"]) == ("comparison", "agree", 1)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import shoal as package
 import shoal_bench
-from shoal_bench import cli as command_line
 from shoal_bench import corpus, jobs, measure, verify
+from shoal_bench.cli import job as command_line
 from shoal_bench.contestants import BENCH, Contestant, Task
 from shoal_bench.settings import parse_size
 
@@ -32,7 +32,7 @@ RECORDS = importlib.import_module("shoal_bench.jobs.records")
 def test_bench_save_compares_every_byte_and_scales_to_the_study(lab: Here, tmp_path: Path) -> None:
     done = lab.run(
         *("bench", "save", "--only", "limit,sequential,batches", "--count", "20", "--trials", "2"),
-        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+        *("--dir", tmp_path / "there", "--results", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr
     assert "every byte compared" in " ".join(done.stdout.split())
@@ -120,7 +120,7 @@ def test_bench_read_proves_every_byte_before_the_trials(lab: Here, tmp_path: Pat
     keys = ("shoal", "shoal-given", "limit", "sequential", "threads-2", "chunks", "processes", "processes-returning")
     done = lab.run(
         *("bench", "read", "--only", ",".join(keys), "--count", "300", "--size", "1kB", "--trials", "1"),
-        *("--dir", tmp_path / "there", "--json", tmp_path / "results.json"),
+        *("--dir", tmp_path / "there", "--results", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr
     assert "300 files of 1,000 bytes" in " ".join(done.stdout.split())
@@ -226,9 +226,8 @@ def test_a_row_without_durability_is_not_for_durable_runs(tmp_path: Path) -> Non
 
 
 def test_the_command_says_the_jobs_and_their_defaults() -> None:
-    (job,) = [option for option in command_line.command.params if option.name == "job"]
-    assert list(getattr(job.type, "choices", ())) == list(jobs.JOBS)
-    (case,) = [option for option in command_line.command.params if option.name == "case"]
+    assert list(command_line.JOBS) == list(jobs.JOBS)
+    (case,) = [option for option in command_line.job_command("save").params if option.name == "case"]
     assert tuple(getattr(case.type, "choices", ())) == (*corpus.CASES, *RECORDS.CASES)
     counts = ", ".join(f"{one.COUNT} for {name}" for name, one in jobs.JOBS.items())
     assert counts == command_line.DEFAULTS

@@ -136,7 +136,7 @@ def test_only_names_a_program_with_its_number_or_without() -> None:
 def test_a_scan_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_path: Path) -> None:
     done = lab.run(
         *("bench", "read", "--workers", "1..2", "--sizes", "1KB,64KiB", "--only", "threads,shoal", "--count", "40"),
-        *("--trials", "1", "--dir", tmp_path / "there", "--json", tmp_path / "sweep.json"),
+        *("--trials", "1", "--dir", tmp_path / "there", "--results", tmp_path / "sweep.json"),
     )
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "there").iterdir()) == []

@@ -204,7 +204,7 @@ def test_the_other_cases_have_their_shapes(
 def test_bench_unzip_compares_every_byte_and_keeps_its_archives(lab: Here, tmp_path: Path) -> None:
     there = tmp_path / "there"
     arguments = ("bench", "unzip", "--only", "limit,serial,processes-2", "--count", "40", "--dir", there)
-    done = lab.run(*arguments, "--trials", "2", "--json", tmp_path / "results.json")
+    done = lab.run(*arguments, "--trials", "2", "--results", tmp_path / "results.json")
     assert done.returncode == 0, done.stderr
     assert "every byte compared" in " ".join(done.stdout.split())
     assert "40 entries of" in " ".join(done.stdout.split())

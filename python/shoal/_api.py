@@ -428,7 +428,7 @@ def serve(
         raise ConfigError("give either a directory or synthetic, not both and not neither")
     for value, least, most, option in ((port, 0, 65535, "port"), (page_size, 1, 1 << 31, "page_size")):
         if type(value) is not int or not least <= value <= most:
-            raise ConfigError(f"{option} is not a whole number from {least} to {most}: {value!r}")
+            raise ConfigError(f"`{option}` is not a whole number from {least} to {most}: {value!r}")
     # The one name that means the same everywhere; any other would have to be looked up, and might mean several.
     address = "127.0.0.1" if host == "localhost" else host
     return _shoal.Server(directory, synthetic, address, port, page_size, access_log, hosts(allow_host))

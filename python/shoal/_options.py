@@ -256,24 +256,24 @@ def parse_size(value: Size, option: str) -> int:
         size = int(found[1]) * unit + int(float(found[2] or 0) * unit)
     if not 0 < size < 1 << 63:
         raise ConfigError(
-            f"{option} is not a size above 0: {value!r}", hint='write bytes as a number, or "64MiB", "1.5GB"'
+            f"`{option}` is not a size above 0: {value!r}", hint='write bytes as a number, or "64MiB", "1.5GB"'
         )
     return size
 
 
 def _at_least(value: int, least: int, option: str) -> int:
     if type(value) is not int or value < least:
-        raise ConfigError(f"{option} is not a whole number of {least} or more: {value!r}")
+        raise ConfigError(f"`{option}` is not a whole number of {least} or more: {value!r}")
     if value > COUNT_MAX:
         # Not shown: a number may have more digits than Python writes.
-        raise ConfigError(f"{option} is too large a number: the largest is {COUNT_MAX}")
+        raise ConfigError(f"`{option}` is too large a number: the largest is {COUNT_MAX}")
     return value
 
 
 def _seconds(value: float, option: str) -> float:
     # 1e9 s is 30 years; beyond it clocks overflow. Not a number compares as false.
     if type(value) not in (int, float) or not 0 < value < 1e9:
-        raise ConfigError(f"{option} is not a time in seconds above 0: {value!r}")
+        raise ConfigError(f"`{option}` is not a time in seconds above 0: {value!r}")
     return float(value)
 
 
@@ -287,7 +287,7 @@ def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
         ConfigError: It is none of `choices`.
     """
     if value not in choices:
-        raise ConfigError(f"{option} is not one of {', '.join(map(repr, choices))}: {value!r}")
+        raise ConfigError(f"`{option}` is not one of {', '.join(map(repr, choices))}: {value!r}")
     return value
 
 
@@ -295,7 +295,7 @@ def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
     patterns = (value,) if isinstance(value, str) else tuple(value)
     for pattern in patterns:
         if type(pattern) is not str or not pattern:
-            raise ConfigError(f"{option} holds something that is not a pattern: {pattern!r}")
+            raise ConfigError(f"`{option}` holds something that is not a pattern: {pattern!r}")
     return patterns
 
 
@@ -308,7 +308,7 @@ def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
     given = (value,) if isinstance(value, str) else tuple(value)
     for host in given:
         if type(host) is not str or not host:
-            raise ConfigError(f"allow_host holds something that is not a host: {host!r}")
+            raise ConfigError(f"`allow_host` holds something that is not a host: {host!r}")
     return given
 
 
@@ -319,7 +319,7 @@ def _workers(value: Workers) -> Workers:
     if value == "auto":
         return value
     if _at_least(value, 1, "workers") > WORKERS_MAX:
-        raise ConfigError(f"workers is more than {WORKERS_MAX:,}: {value}")
+        raise ConfigError(f"`workers` is more than {WORKERS_MAX:,}: {value}")
     return value
 
 
@@ -332,7 +332,7 @@ def pipeline_depth(value: Pipeline) -> Pipeline:
     if value in ("auto", "off"):
         return value
     if type(value) is not int or not 2 <= value <= 256:
-        raise ConfigError(f"pipeline is not 'auto', 'off' or a number of requests from 2 to 256: {value!r}")
+        raise ConfigError(f"`pipeline` is not 'auto', 'off' or a number of requests from 2 to 256: {value!r}")
     return value
 
 
@@ -354,7 +354,7 @@ def archive_options(
     """
     one_of(backslashes, get_args(Backslashes), "backslashes")
     if type(encoding) is not str or not encoding:
-        raise ConfigError(f"encoding is not 'auto' or the name of an encoding: {encoding!r}")
+        raise ConfigError(f"`encoding` is not 'auto' or the name of an encoding: {encoding!r}")
     return ArchiveOptions(
         into_subdirectories=bool(into_subdirectories),
         encoding=encoding,
@@ -436,7 +436,7 @@ def read_options(
     if shard is not None:
         part = tuple(shard)
         if len(part) != 2 or any(type(number) is not int for number in part) or not 0 <= part[0] < part[1] < 1 << 32:
-            raise ConfigError(f"shard is not (index, count), the index counted from 0: {shard!r}")
+            raise ConfigError(f"`shard` is not (index, count), the index counted from 0: {shard!r}")
     return ReadOptions(order=order, chunk_size=size, checksum=checksum, shard=shard)
 
 

@@ -19,7 +19,8 @@ from snapshots.place import Case, Place
 HELP: dict[str, Case] = {
     "shoal": "--help",
     "version": "--version",
-    **{command: f"{command} --help" for command in COMMANDS if command != "bench"},
+    **{command: f"{command} --help" for command in COMMANDS},
+    "copy-all": "copy --help-all",
 }
 
 
@@ -88,6 +89,8 @@ ENDS: dict[str, Case] = {
     "copy-retry-failed": copy_retry_failed,
     "copy-service-failures": copy_service_failures,
     "copy-stopped": copy_stopped,
+    "copy-verbose": "copy tree out --workers 2 --durability file --verbose",
+    "copy-text-log": "copy tree out --workers 2 --durability file --log-format text",
     "generate": "generate make:text 3 out --workers 1 --durability none",
     "generate-failures": "generate make:odd 3 out --workers 1 --durability none",
     "read-checksums": "read zip:a.zip --checksum xxh3 --order given --workers 1",
@@ -129,6 +132,20 @@ def without_counts(said: str) -> str:
     return re.sub(r"[\d,]+ written \(.*\), [\d,]+ listed", "<number> written (<size>), <number> listed", said)
 
 
+def verify(place: Place) -> str:
+    listed = place.shoal.run("read", "tree", "--checksum", "sha256").stdout
+    (place.directory / "SHA256SUMS").write_text(listed)
+    (place.tree / "a.txt").write_text("changed")
+    (place.tree / "b.txt").unlink()
+    return place.run("verify tree SHA256SUMS --workers 1")
+
+
+def status_csv(place: Place) -> str:
+    place.taken("a.txt")
+    place.copied()
+    return place.run("status out --csv")
+
+
 def status_skipped(place: Place) -> str:
     (place.tree / "link").symlink_to("a.txt")
     place.copied()
@@ -141,9 +158,11 @@ def status_json(place: Place) -> str:
     return place.run("status out --json")
 
 
+ENDS["verify"] = verify
 STATES: dict[str, Case] = {
     "at-work": status_at_work,
     "complete": status_complete,
+    "csv": status_csv,
     "failures": status_failures,
     "json": status_json,
     "skipped": status_skipped,

@@ -84,7 +84,7 @@ def report(
     `results.md`. Without Matplotlib the tables have bars of signs instead.
 
     Args:
-        *results: What a bench has returned, or the names of files that `--json` has written.
+        *results: What a bench has returned, or the names of files that `--results` has written.
         path: Where the report is written, as HTML or, if the name ends with .md, as Markdown; by default nowhere.
         title: The heading.
 

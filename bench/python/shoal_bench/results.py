@@ -294,7 +294,7 @@ def schema() -> dict[str, Any]:
 
 
 def load(path: str | os.PathLike[str]) -> Collection:
-    """Reads what `--json` has written, or `shoal bench all`.
+    """Reads what `--results` has written, or `shoal bench all`.
 
     Args:
         path: The file.
@@ -318,7 +318,7 @@ def load(path: str | os.PathLike[str]) -> Collection:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ConfigError(f"{none}: not JSON: {error}") from error
     if not isinstance(found, dict) or "schema" not in found:
-        raise ConfigError(f"{none}: it has no schema", hint="give what --json has written")
+        raise ConfigError(f"{none}: it has no schema", hint="give what --results has written")
     if found["schema"] != SCHEMA or isinstance(found["schema"], bool):
         newer = isinstance(found["schema"], int) and found["schema"] > SCHEMA
         raise ConfigError(

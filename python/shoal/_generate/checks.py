@@ -58,19 +58,19 @@ class Job:
                 self._template.format(one)
             except (ValueError, LookupError, TypeError, AttributeError):
                 return ConfigError(
-                    f"name {self._template!r} does not take the id {one!r}: {error}",
+                    f"`name` {self._template!r} does not take the id {one!r}: {error}",
                     hint='a template for str.format with one field, such as "data-{:04d}.csv" or, for text, "{}.csv"',
                 )
-        return ConfigError(f"name {self._template!r} does not take an id: {error}")
+        return ConfigError(f"`name` {self._template!r} does not take an id: {error}")
 
     def _check_template(self) -> None:
         if not isinstance(self._template, str):
-            raise ConfigError(f"name is not text: {type(self._template).__name__}")
+            raise ConfigError(f"`name` is not text: {type(self._template).__name__}")
         # Two ids are enough to see whether it depends on them at all.
         some = self.names(0, min(2, len(self.ids)))
         if len(some) == 2 and some[0] == some[1] and self.ids[0] != self.ids[1]:
             raise ConfigError(
-                f"name {self._template!r} calls every object the same: {some[0]!r}",
+                f"`name` {self._template!r} calls every object the same: {some[0]!r}",
                 hint='it needs a field for the id, such as "data-{:04d}.csv"',
             )
 

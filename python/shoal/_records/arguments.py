@@ -53,7 +53,7 @@ class Layout:
             self.text = str(given)
         else:
             raise ConfigError(
-                f"format is neither a struct string nor a NumPy dtype nor an Arrow schema: {type(given).__name__}",
+                f"`format` is neither a struct string nor a NumPy dtype nor an Arrow schema: {type(given).__name__}",
                 hint='write it as the struct module does, such as "<QII"',
             )
 
@@ -187,7 +187,7 @@ def tail_of(tail: str) -> Tail:
     for word in get_args(Tail):
         if tail == word:
             return tail  # type: ignore[return-value]
-    raise ConfigError(f"tail is neither 'error' nor 'drop': {tail!r}")
+    raise ConfigError(f"`tail` is neither 'error' nor 'drop': {tail!r}")
 
 
 def cuts_tail(tail: str) -> bool:
@@ -197,7 +197,7 @@ def cuts_tail(tail: str) -> bool:
         ConfigError: It is none of its words.
     """
     if tail not in get_args(AppendTail):
-        raise ConfigError(f"tail is neither 'error' nor 'cut': {tail!r}")
+        raise ConfigError(f"`tail` is neither 'error' nor 'cut': {tail!r}")
     return tail == "cut"
 
 
@@ -209,12 +209,12 @@ def field_names(names: Iterable[str], option: str) -> list[str]:
     """
     if isinstance(names, str):
         raise ConfigError(
-            f"{option} is one text: {names!r}", hint=f"write {option}={names.replace(',', ' ').split()!r}"
+            f"`{option}` is one text: {names!r}", hint=f"write {option}={names.replace(',', ' ').split()!r}"
         )
     found = list(names)
     for name in found:
         if not isinstance(name, str):
-            raise ConfigError(f"a name in {option} is no text: {name!r}")
+            raise ConfigError(f"a name in `{option}` is no text: {name!r}")
     return found
 
 
@@ -229,7 +229,7 @@ def whole_number(value: int, least: int, option: str) -> int:
     except TypeError:
         number = -1
     if isinstance(value, bool) or not least <= number < 1 << 63:
-        raise ConfigError(f"{option} is not a whole number of {least} or more: {value!r}")
+        raise ConfigError(f"`{option}` is not a whole number of {least} or more: {value!r}")
     return number
 
 
@@ -251,7 +251,7 @@ def where_of(where: Where) -> str | None:
     if where is None or isinstance(where, (str, Condition)):
         return None if where is None else str(where)
     raise ConfigError(
-        f"where is neither text nor a condition: {type(where).__name__}",
+        f"`where` is neither text nor a condition: {type(where).__name__}",
         hint='write "len > 100" or shoal.col("len") > 100',
     )
 

@@ -429,7 +429,7 @@ class Records:
             return {name: value for (_, _, name), value in zip(asked, values, strict=True)}
         field = by.name if isinstance(by, Column) else by
         if not isinstance(field, str):
-            raise ConfigError(f"by is no field: {field!r}")
+            raise ConfigError(f"`by` is no field: {field!r}")
         return Groups(files.aggregate_by(field, asked, condition, threads))
 
     def refresh(self) -> Records:

@@ -1,12 +1,12 @@
 """The command line: `shoal COMMAND`. One file for each command, loaded only when it is run.
 
-Here: the list of commands and the way in. Not here: options (`_options.py`), what is printed (`_display.py`), a
-standard output that takes no more (`_output.py`), exit codes and signals (`_exit.py`).
+Here: the list of commands and the way in. Not here: how such a list is shown (`_group.py`), options (`_options.py`),
+what is printed (`_display.py`), a standard output that takes no more (`_output.py`), exit codes and signals
+(`_exit.py`).
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import click
@@ -14,6 +14,7 @@ import click
 from shoal._errors import ShoalError
 from shoal._shoal import __version__
 from shoal.cli import _display, _exit, _output
+from shoal.cli._group import Commands
 
 # Command, and the one line that the list of commands shows; a test compares it with the command's own.
 COMMANDS = {
@@ -24,46 +25,35 @@ COMMANDS = {
     "records": "Look into flat files of fixed-size records.",
     "serve": "Serve a directory, or made-up objects, to be copied.",
     "status": "Say what is done, what failed and why.",
+    "verify": "Check the files of a directory against a list of checksums.",
     "bench": "Measure every strategy for a job on this machine.",
+    "completion": "Print the script that completes commands in your shell.",
 }
 
-
-class Commands(click.Group):
-    """A group whose commands are imported when they are asked for: `--help` must not wait for them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click calls it so
-        """Returns the names in the order a newcomer needs them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Imports a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"shoal.cli.{cmd_name}").command
-        assert isinstance(command, click.Command)  # noqa: S101  # each of our modules has one
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Writes the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the command, or says which one was meant."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}"
-            raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
-        return super().resolve_command(ctx, args)
-
+# What other programs call it, and what to type here.
+ELSEWHERE = {
+    "cp": "copy",
+    "get": "copy",
+    "download": "copy",
+    "fetch": "copy",
+    "sync": "copy --update",
+    "rsync": "copy --update",
+    "mirror": "copy --update",
+    "extract": "unzip",
+    "untar": "unzip",
+    "tar": "unzip",
+    "ls": "read",
+    "cat": "read",
+    "hash": "read --checksum sha256",
+    "sha256sum": "read --checksum sha256",
+    "check": "verify",
+    "resume": "copy (the same command again resumes)",
+}
 
 EXAMPLES = """\b
 Examples:
-  shoal copy http://files.local:8080 out/     one file for each object; again to resume
+  shoal copy http://files.local:8080 out/     one file for each object; the same again resumes
+  shoal copy photos/ backup/ --update         what is new or differs
   shoal read photos/                          how much is it, how fast does it come?
   shoal unzip downloads/*.zip -d out/         all of them as one job; --test only checks
   shoal generate make:table 2000 tables/      what a Python function returns for 0, 1, 2, ...
@@ -82,6 +72,9 @@ Exit codes:
 
 @click.group(
     cls=Commands,
+    table=COMMANDS,
+    package="shoal.cli",
+    elsewhere=ELSEWHERE,
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -89,26 +82,26 @@ Exit codes:
 def app() -> None:
     """Move very many files as fast as the hardware allows.
 
-    Every run keeps a journal in its destination: the same command again goes on where it was stopped, and `shoal
-    status` tells what failed and why.
+    Every run keeps a journal in its destination: the same command again resumes it, and `shoal status` tells what
+    failed and why.
     """
 
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code."""
+    as_json = "--json" in arguments
     try:
         code = app.main(arguments, prog_name="shoal", standalone_mode=False)
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "shoal"
-        _display.usage_error(error.format_message(), f"{command} --help", as_json="--json" in arguments)
-        return _exit.USAGE
     except click.ClickException as error:
-        _display.usage_error(error.format_message(), "shoal --help", as_json="--json" in arguments)
+        ctx = getattr(error, "ctx", None)
+        hint = getattr(error, "hint", None) or f"{ctx.command_path if ctx else 'shoal'} --help lists the options"
+        _display.usage_error(error.format_message(), hint, as_json=as_json)
         return _exit.USAGE
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
+        _display.interrupted(as_json=as_json)
         return _exit.INTERRUPTED
     except ShoalError as error:
-        _display.command_failed(error, as_json="--json" in arguments)
+        _display.command_failed(error, as_json=as_json)
         return _exit.code_of(error)
     return code if isinstance(code, int) else _exit.DONE
 
@@ -123,7 +116,7 @@ def main() -> None:
     except _output.OutputError:
         code = _exit.CANNOT_GO_ON  # what is wrong is said at the end
     except Exception:  # noqa: BLE001  # Python's own exit code would be 1, which here means something else
-        _display.defect()
+        _display.defect(as_json="--json" in sys.argv)
         code = _exit.CANNOT_GO_ON
     # A command has not done what was asked if its output is lost, whatever its own code says.
     sys.exit(code if _display.finish() else _exit.CANNOT_GO_ON)

@@ -1,21 +1,20 @@
 """The only file that prints: words on standard error, data on standard output, and nothing that moves a cursor.
 
 Whatever a server or a file system named goes through `_shoal.escape`; whatever else is printed has its remaining
-control characters escaped. Not here: rates and times in words (`shoal._progress`), a standard output that takes no more
-(`_output.py`).
+control characters escaped. Not here: the words that close a run (`_summary.py`), what JSON has (`_fields.py`), rates
+and times in words (`shoal._progress`), a standard output that takes no more (`_output.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import json
 import os
-import shlex
 import sys
 import time
 import traceback
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from shoal import _shoal
@@ -23,21 +22,16 @@ from shoal._errors import ShoalError
 from shoal._options import without_secrets
 from shoal._progress import LINE_EVERY, Rates, count_text, only_waits, parts, size_text, time_text, waiting_text
 from shoal.cli import _output
+from shoal.cli._fields import count_fields, error_fields, report_fields
+from shoal.cli._flags import in_flags
+from shoal.cli._summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
 
     from rich.live import Live
 
-    from shoal._report import Counts, Failure, Progress, Report, RunStatus, Sample, ServerStats, Status
-
-FAILURES_SHOWN = 5  # in the summary of a run; enough to see what is wrong, few enough to see the rest
-FAILURES_IN_JSON = 20  # on one line of the report; the journal has all
-BARS = "▁▂▃▄▅▆▇█"
-BARS_ASCII = "_.-=+*#"
-BARS_MAX = 60  # bars of a rate history: it and its peak fit on a line of 80 characters
-COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
+    from shoal._report import Progress, Report, ServerStats
 
 
 def prepare() -> None:
@@ -71,16 +65,16 @@ def is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def has_utf8() -> bool:
+    """Tells whether standard output takes characters beyond ASCII."""
+    return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+
+
 def safe(text: str) -> str:
     """Escapes what could change how a terminal shows the rest; line ends stay."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _shoal.escape(char) for char in text)
-
-
-def shown_name(name: str) -> str:
-    """Returns a name from a stranger as it is shown: escaped and in quotes."""
-    return f'"{_shoal.escape(name)}"'
 
 
 def _write(stream: TextIO | None, text: str, *, flush: bool = True) -> None:
@@ -122,139 +116,62 @@ def talk(text: str) -> None:
     _write(sys.stderr, safe(text) + "\n")
 
 
-def usage_error(message: str, help_command: str, *, as_json: bool) -> None:
-    """Says that the command line is wrong."""
-    message = message[:1].lower() + message[1:].rstrip(".")
-    hint = f"{help_command} lists the options"
+def out_csv(rows: Iterable[Iterable[object]]) -> None:
+    """Prints rows of data as CSV; half a character, which stands for a byte that is not text, as JSON has it."""
+    import csv
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    shown = text.getvalue()
+    _write(sys.stdout, safe(shown) if sys.stdout is not None and sys.stdout.isatty() else shown)
+
+
+def out_manifest_line(name: str, checksum: str) -> None:
+    """Prints the checksum of an object, in the form that `sha256sum -c` and its like read.
+
+    A name is printed byte for byte, as those programs need it; to a terminal, its control characters are escaped.
+    """
+    if sys.stdout is not None and sys.stdout.isatty():
+        shown = _shoal.escape(name)
+        _write(sys.stdout, f"{checksum}  {name}\n" if shown == name else f"\\{checksum}  {shown}\n", flush=False)
+        return
+    escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    line = f"{checksum}  {name}\n" if escaped == name else f"\\{checksum}  {escaped}\n"
+    if isinstance(sys.stdout, _output.Output):
+        sys.stdout.write_bytes(os.fsencode(line))
+    else:
+        _write(sys.stdout, line, flush=False)
+
+
+def failed(kind: str, message: str, hint: str | None, *, as_json: bool) -> None:
+    """Says what ended a command, on the last line of its JSON too."""
+    message, hint = in_flags(message), hint and in_flags(hint)
+    talk(f"error: {message}" + (f"\nhint: {hint}" if hint else ""))
     if as_json:
-        out_json({"type": "error", "kind": "usage", "message": message, "hint": hint})
-    talk(f"error: {message}\nhint: {hint}")
+        out_json({"type": "error", **error_fields(kind, message, hint)})
 
 
-def defect() -> None:
+def usage_error(message: str, hint: str, *, as_json: bool) -> None:
+    """Says that the command line is wrong."""
+    failed("usage", message[:1].lower() + message[1:].rstrip("."), hint, as_json=as_json)
+
+
+def defect(*, as_json: bool) -> None:
     """Says that an exception came up that should not have, with all that helps to find it."""
     talk(traceback.format_exc().rstrip())
-    talk("error: this is a defect of shoal\nhint: report it with the lines above; the same command goes on")
+    hint = "report it with the lines above; run the same command again to resume"
+    failed("internal", "this is a defect of shoal", hint, as_json=as_json)
 
 
-def count_fields(counts: Counts | Report) -> dict[str, int]:
-    """Returns counts as JSON has them."""
-    return {name: getattr(counts, name) for name in COUNT_NAMES}
-
-
-def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
-    """Returns failures as JSON has them."""
-    return [{"name": one.name, "kind": one.kind, "reason": one.reason, "tries": one.tries} for one in failures]
-
-
-def report_fields(report: Report) -> dict[str, Any]:
-    """Returns a report as JSON has it."""
-    return {
-        "ok": report.ok,
-        **count_fields(report),
-        "run": count_fields(report.run),
-        "total": count_fields(report.total),
-        "seconds": round(report.seconds, 6),
-        "retries": report.retries,
-        "unverified": report.unverified,
-        "wasted": report.wasted,
-        "duplicates": report.duplicates,
-        "complete": report.complete,
-        "completed_before": report.completed_before and report.completed_before.isoformat(),
-        "resumed_from": report.resumed_from,
-        "workers": report.workers,
-        "workers_reason": report.workers_reason,
-        "durability": report.durability,
-        "publish": report.publish,
-        "paused": round(report.paused, 3),
-        "failures": failure_fields(report.failures[:FAILURES_IN_JSON]),
-        "notes": list(report.notes),
-    }
-
-
-def failure_lines(failures: Iterable[Failure], *, whole: bool = True) -> list[str]:
-    """Returns one line for each failure, and below it the others of its reason (a traceback); `whole`: these too."""
-    lines = []
-    for one in failures:
-        why, *where = one.reason.splitlines() or [""]
-        lines.append(f"  {shown_name(one.name)}: {why}" + (f" (after {one.tries} tries)" if one.tries > 1 else ""))
-        lines += [f"    {line}" for line in where] if whole else []
-    return lines
-
-
-def manifest_line(name: str, size: int, checksum: str, *, as_json: bool) -> None:
-    """Prints the checksum of an object, in the form that `sha256sum -c` and its like read."""
+def interrupted(*, as_json: bool) -> None:
+    """Says that a command that is no run was stopped by a signal; its words would tell nothing new."""
     if as_json:
-        out_json({"type": "object", "name": name, "size": size, "checksum": checksum})
-        return
-    shown = _shoal.escape(name)
-    _write(sys.stdout, f"{checksum}  {name}\n" if shown == name else f"\\{checksum}  {shown}\n", flush=False)
-
-
-def summary(report: Report, destination: str | None, *, verbose: bool) -> list[str]:
-    """Returns the few lines that close a run; without a destination, one that only read."""
-    lines = []
-    if report.completed_before and not report.listed:
-        when = local_time(report.completed_before)
-        lines.append(
-            f"complete, {count_text(report.total.written)}, {when}; the source was not looked at again: --update does"
-        )
-    else:
-        seconds = max(report.seconds, 1e-6)
-        verb = "wrote" if destination else "read"
-        lines.append(
-            f"{verb} {count_text(report.written)}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
-            f"{report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
-        )
-        if report.resumed_from:
-            lines.append(
-                f"continued after {count_text(report.resumed_from)} of earlier runs; {report.total.written:,} in all"
-            )
-        lines.append(f"workers: {report.workers} ({report.workers_reason})")
-        if destination:
-            lines.append(f"durability: {report.durability}")
-        if destination and verbose:
-            lines.append(f"published: {report.publish}")
-    lines += _other_counts(report)
-    lines += [f"note: {note}" for note in report.notes]
-    if _shoal.BUILD_PROFILE == "debug":
-        lines.append("note: this is a debug build of the engine; its speed says nothing")
-    if report.failed:
-        lines.append(f"{count_text(report.failed)} failed" + (":" if report.failures else ""))
-        lines += failure_lines(report.failures if verbose else report.failures[:FAILURES_SHOWN], whole=verbose)
-        if destination not in (None, "null:"):
-            where = shlex.quote(destination)
-            lines.append(f"hint: shoal status {where} --failures all lists them; the same command tries them again")
-            if any(failure.kind == "archive" for failure in report.failures):
-                lines.append("hint: the entries of an archive that could not be read at all are found with --update")
-    return lines
-
-
-def _other_counts(report: Report) -> list[str]:
-    """One line for what is neither written nor failed, if there is any."""
-    said = []
-    if report.skipped:
-        said.append(
-            f"{report.skipped:,} skipped" + (f" ({report.duplicates:,} duplicates)" if report.duplicates else "")
-        )
-    if report.unfinished:
-        said.append(f"{report.unfinished:,} unfinished")
-    if report.unverified:
-        said.append(f"{report.unverified:,} of unknown length, not verified")
-    if report.wasted:
-        said.append(f"{size_text(report.wasted)} received in vain")
-    if report.retries:
-        said.append(f"{report.retries:,} {'retry' if report.retries == 1 else 'retries'}")
-    if report.paused >= 1:
-        said.append(f"paused for {time_text(report.paused)}: the host did not answer")
-    return [", ".join(said)] if said else []
+        out_json({"type": "error", **error_fields("interrupted", "stopped", None)})
 
 
 def command_failed(error: ShoalError, *, as_json: bool) -> None:
-    """Says why a command other than `copy` could not do its work."""
-    talk(f"error: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
-    if as_json:
-        out_json({"type": "error", "kind": error.kind, "message": error.message, "hint": error.hint})
+    """Says why a command could not do its work."""
+    failed(error.kind, error.message, error.hint, as_json=as_json)
 
 
 def service_started(url: str, what: str, *, quiet: bool, as_json: bool) -> None:
@@ -298,130 +215,16 @@ def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
             if count:
                 talk(f"note: {count:,} {what}")
     if as_json:
-        out_json({"type": "served", **vars(stats)})
+        out_json({"type": "report", "ok": True, **vars(stats)})
 
 
-def failures_as_text(failures: Iterable[Failure]) -> None:
-    """Prints failures, a line each."""
-    for line in failure_lines(failures):
-        out(line)
+def _now() -> str:
+    """The time, on the user's own clock, as RFC 3339 has it: `2026-11-23T20:19:30.123+01:00`."""
+    return datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
-def failures_as_json(failures: Iterable[Failure]) -> None:
-    """Prints failures, an object each."""
-    for fields in failure_fields(failures):
-        out_json({"type": "failure", **fields})
-
-
-def skipped_fields(run: RunStatus) -> list[dict[str, str]]:
-    """Returns what was left out without being asked for as JSON has it."""
-    return [{"name": one.name, "reason": one.reason} for one in run.skipped]
-
-
-def skipped_as_text(run: RunStatus, *, counted_only: bool) -> None:
-    """Prints the names that were read of what was left out; `counted_only`: of the others there are no names."""
-    for one in run.skipped:
-        out(f"  {shown_name(one.name)}: skipped, {_reason_text(one.reason)}")
-    if run.skipped_more and (run.skipped or counted_only):
-        out(f"  ... and {run.skipped_more:,} more" + (", without their names" if counted_only else ": --skipped all"))
-
-
-def skipped_as_json(run: RunStatus) -> None:
-    """Prints the names that were read of what was left out, an object each."""
-    for fields in skipped_fields(run):
-        out_json({"type": "skipped", **fields})
-
-
-def _reason_text(reason: str) -> str:
-    return reason.replace("-", " ")
-
-
-def status_as_json(status: Status, *, with_names: bool) -> None:
-    """Prints what a journal says as one line of JSON, `with_names` of what was left out."""
-    owner = status.owner
-    out_json(
-        {
-            "type": "status",
-            "path": status.path,
-            "owner": owner and {"pid": owner.pid, "host": owner.host, "since": owner.since.isoformat()},
-            "runs": [
-                {
-                    "source": run.source,
-                    "options": run.options,
-                    "started": run.started.isoformat(),
-                    "sessions": run.sessions,
-                    "completed": run.completed and run.completed.isoformat(),
-                    **count_fields(run.total),
-                    "skipped_by": run.skipped_by,
-                    "kept": run.kept,
-                    "skipped_names": skipped_fields(run) if with_names else [],
-                    "skipped_more": run.skipped_more,
-                    "deferred": run.deferred,
-                    "until_reboot": run.until_reboot,
-                    "failures": failure_fields(run.failures),
-                    "samples": [[round(one.at.timestamp(), 3), one.objects, one.bytes] for one in run.samples],
-                }
-                for run in status.runs
-            ],
-        }
-    )
-
-
-def run_status(status: Status, run: RunStatus) -> None:
-    """Prints one run of a journal, with the failures that were read."""
-    total, owner = run.total, status.owner
-    state = f"complete since {local_time(run.completed)}" if run.completed else "not complete"
-    out(f"{run.source} into {status.path}: {state}")
-    if owner:
-        out(f"  pid {owner.pid} on {owner.host} works on it since {local_time(owner.since)}")
-    elif not run.completed:
-        out("  nobody works on it; the same command goes on")
-    out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
-    if run.skipped_by:
-        out("  skipped: " + ", ".join(f"{count:,} {_reason_text(reason)}" for reason, count in run.skipped_by.items()))
-    if run.kept:
-        out(f"  {run.kept:,} of those written were there from an earlier session")
-    if run.deferred:
-        out(f"  {count_text(run.deferred)} to be tried later")
-    sessions = "1 session" if run.sessions == 1 else f"{run.sessions:,} sessions"
-    out(f"  begun {local_time(run.started)}, {sessions}")
-    if history := rate_history(run.samples):
-        out(f"  objects a second: {history}")
-    if run.until_reboot:
-        out("  some of it is in the page cache only: after a reboot it is done again")
-    if total.failed:
-        out(f"  {count_text(total.failed)} failed; the same command tries again")
-        failures_as_text(run.failures)
-        if 0 < len(run.failures) < total.failed:
-            out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")
-
-
-def local_time(moment: datetime) -> str:
-    """Returns a moment on the user's own clock."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def rate_history(samples: Sequence[Sample]) -> str:
-    """Returns the rate over time as a row of bars with its peak; empty when there is too little to draw.
-
-    Pauses between sessions take up one bar at most, as the samples do not say when a session ended.
-    """
-    steps = [
-        ((late.at - early.at).total_seconds(), late.objects - early.objects)
-        for early, late in itertools.pairwise(samples)
-        if late.at > early.at
-    ]
-    if len(steps) < 2:
-        return ""
-    per_bar = -(-len(steps) // BARS_MAX)
-    rates = []
-    for first in range(0, len(steps), per_bar):
-        some = steps[first : first + per_bar]
-        rates.append(max(0.0, sum(objects for _, objects in some) / sum(seconds for seconds, _ in some)))
-    peak = max(rates)
-    bars = BARS if "utf" in (getattr(sys.stdout, "encoding", None) or "").lower() else BARS_ASCII
-    drawn = "".join(bars[round(rate / peak * (len(bars) - 1))] if peak else bars[0] for rate in rates)
-    return f"{drawn}  peak {peak:,.0f}/s"
+def _counts(report: Report) -> str:
+    return f"{report.written:,} written, {report.run.failed:,} failed, {report.unfinished:,} unfinished"
 
 
 class Display:
@@ -433,11 +236,12 @@ class Display:
         self._quiet = quiet
         self._verbose = verbose
         self._json_log = log_format == "json"
+        self._stamps = log_format == "text" and not is_terminal()
         self._rates = Rates()
         self._live: Live | None = None
         self._next_line = time.monotonic() + LINE_EVERY
         self._waited = False
-        draws = progress == "auto" and not self._json_log and sys.stderr is not None and sys.stderr.isatty()
+        draws = progress == "auto" and not self._json_log and is_terminal()
         self.progress: Callable[[Progress], object] | None = None
         if not quiet:
             others = {"auto": self._wait, "plain": self._line}
@@ -453,52 +257,68 @@ class Display:
         """Says that a signal has come; called inside the signal's handler."""
         self._close()
         if not self._quiet:
-            self._say("stopping", "stopping; once more ends it at once")
+            self._say("stopping", "stopping (press Ctrl-C again to quit now)")
 
-    def finished(self, report: Report, destination: str | None, first: str | None = None) -> None:
-        """Says how a run ended that went to its end; `first`: in a line before all others."""
+    def finished(
+        self, report: Report, destination: str | None, first: str | None = None, *, anew: str = "--update"
+    ) -> None:
+        """Says how a run ended that went to its end.
+
+        Args:
+            report: What it has done.
+            destination: Where to; None for a run that only read.
+            first: A line before all others.
+            anew: The flag that makes a run that is complete work again.
+        """
         self._close()
         if not self._quiet:
-            lines = ([] if first is None else [first]) + summary(report, destination, verbose=self._verbose)
+            lines = ([] if first is None else [first]) + summary(report, destination, verbose=self._verbose, anew=anew)
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:
             out_json({"type": "report", **report_fields(report)})
 
+    def ended(self, lines: list[str], fields: dict[str, Any]) -> None:
+        """Says how a command ended that has words of its own."""
+        self._close()
+        if not self._quiet:
+            self._say("summary", "\n".join(lines), fields)
+        if self._as_json:
+            out_json({"type": "report", **fields})
+
     def failed(self, error: ShoalError) -> None:
         """Says why a run could not go on, and what it had done."""
-        self._ends("error", error.message, error.kind, error.hint, error.report)
+        done = f"until then: {_counts(error.report)}" if error.report else None
+        self._ends(f"error: {error.message}", done, error.message, error.kind, error.hint, error.report)
 
     def interrupted(self, report: Report | None, *, resumes: bool = True) -> None:
         """Says that a run was stopped by a signal, and how to go on."""
-        hint = "the same command goes on from here" if resumes else None
-        self._ends("stopped", "stopped", "interrupted", hint, report)
+        hint = "run the same command again to resume" if resumes else None
+        first = "stopped"
+        if report and report.total.listed:
+            first = f"stopped after {time_text(report.seconds)}: {_counts(report)}"
+        self._ends(first, None, "stopped", "interrupted", hint, report)
 
-    def _ends(self, word: str, message: str, kind: str, hint: str | None, report: Report | None) -> None:
+    def _ends(
+        self, first: str, done: str | None, message: str, kind: str, hint: str | None, report: Report | None
+    ) -> None:
         self._close()
-        fields = {"kind": kind, "message": message, "hint": hint, **(report_fields(report) if report else {})}
-        if self._json_log:
-            self._say("error", message, fields)
-        elif kind != "interrupted":
-            talk(f"error: {message}")
-        if not self._json_log and not (self._quiet and kind == "interrupted"):
-            if report and report.total.listed:
-                done = f"{report.written:,} written, {report.run.failed:,} failed, {report.unfinished:,} unfinished"
-                talk(
-                    f"{word} after {time_text(report.seconds)}: {done}" if word == "stopped" else f"until then: {done}"
-                )
-            elif word == "stopped":
-                talk(word)
-            if hint:
-                talk(f"hint: {hint}")
+        message, hint = in_flags(message), hint and in_flags(hint)
+        fields = {**error_fields(kind, message, hint), **(report_fields(report) if report else {})}
+        if self._json_log or not (self._quiet and kind == "interrupted"):
+            lines = [in_flags(first)]
+            lines += [done] if done and report and report.total.listed else []
+            lines += [f"hint: {hint}"] if hint else []
+            self._say("error", "\n".join(lines), fields)
         if self._as_json:
             out_json({"type": "error", **fields})
 
     def _say(self, event: str, text: str, fields: dict[str, Any] | None = None) -> None:
+        """Says something: a line of JSON, or words, with the time before the first line where that was asked for."""
         if self._json_log:
             said = fields if fields is not None else {"message": text}
-            _write(sys.stderr, json_line({"type": event, "time": round(time.time(), 3), **said}) + "\n")
+            _write(sys.stderr, json_line({"type": event, "time": _now(), **said}) + "\n")
         else:
-            talk(text)
+            talk(f"{_now()} {text}" if self._stamps else text)
 
     def _wait(self, progress: Progress) -> None:
         """Says that a run only waits, which could be taken for one that hangs."""

@@ -6,14 +6,15 @@ Not here: what a value may be (`shoal._options`, which the API shares).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from shoal import _api, _generate, _options, _read, _unzip
+from shoal import _api, _generate, _options, _read
 from shoal._errors import ConfigError
+from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, OUTPUT, SERVICES, SOURCE, SPEED, Option
 
 if TYPE_CHECKING:
     from shoal._options import Archives, Files, ListGet
@@ -62,230 +63,219 @@ def _headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 Flag = Callable[[F], F]
 
 
-def _option(name: str, help_text: str, **extra: Any) -> tuple[str, Flag[Any]]:
-    """One flag for one parameter of the API, with its default; and the parameter's name."""
+def _option(name: str, help_text: str, *, short: str = "", **extra: Any) -> tuple[str, dict[str, Any]]:
+    """One flag for one parameter of the API, with its default: the parameter's name, and what click takes."""
     flag = "--" + name.replace("_", "-")
     if extra.pop("negatable", False):
         flag += "/--no-" + name.replace("_", "-")
+    flags = [short, flag, name] if short else [flag, name]
+    given: dict[str, Any] = {"param_decls": flags, "help": help_text, **extra}
+    choices = extra.get("type")
+    if isinstance(choices, click.Choice):
+        given["metavar"] = "|".join(map(str, choices.choices))
     default = _DEFAULTS[name]
     if default is False:
-        return name, click.option(flag, name, is_flag=True, help=help_text)
+        return name, given | {"is_flag": True}
     if not extra.get("multiple"):
-        extra.setdefault("default", default)
-        extra.setdefault("show_default", default is not None)
-    return name, click.option(flag, name, help=help_text, **extra)
+        given.setdefault("default", default)
+        given.setdefault("show_default", default is not None)
+    return name, given
+
+
+def _variable(name: str) -> dict[str, Any]:
+    """What click takes for an option that an environment variable sets too."""
+    return {"envvar": f"SHOAL_{name.upper()}", "show_envvar": True}
 
 
 # The flag of each way to resume; without one it is "auto".
 RESUME_FLAGS = {
-    "update": "--update",
-    "failed": "--retry-failed",
-    "relist": "--relist",
-    "restart": "--restart",
+    "update": ("--update", "Copy what is new or differs at the source."),
+    "failed": ("--retry-failed", "Retry what failed, and nothing else."),
+    "relist": ("--relist", "List the source from the start; skip what is done."),
+    "restart": ("--restart", "Start over; believe nothing that is there."),
 }
 
 
 def _resumes(ctx: click.Context, param: click.Parameter, given: bool) -> None:
     """Sets `resume` to the word of the one flag that was given."""
-    word = next(word for word, flag in RESUME_FLAGS.items() if flag in param.opts)
+    words = {flag: word for word, (flag, _) in RESUME_FLAGS.items()}
     ctx.params.setdefault("resume", "auto")
     if not given:
         return
-    before = ctx.params["resume"]
+    flag, before = param.opts[0], ctx.params["resume"]
     if before != "auto":
-        raise click.UsageError(f"{RESUME_FLAGS[before]} and {RESUME_FLAGS[word]} exclude each other")
-    ctx.params["resume"] = word
+        raise click.UsageError(f"{RESUME_FLAGS[before][0]} and {flag} exclude each other")
+    ctx.params["resume"] = words[flag]
 
 
-def _resume_flags(**help_texts: str) -> Flag[Any]:
-    """One flag for each way to resume; one at most is given."""
-
-    def decorate(function: F) -> F:
-        for word, help_text in reversed(help_texts.items()):
-            flag = click.option(RESUME_FLAGS[word], is_flag=True, callback=_resumes, expose_value=False, help=help_text)
-            function = flag(function)
-        return function
-
-    return decorate
+def resume_flags(*words: str) -> Flag[Any]:
+    """Returns a flag for each way to resume, of which one at most is given."""
+    return _apply(
+        [
+            flag(ERRORS, [name], is_flag=True, callback=_resumes, expose_value=False, help=text)
+            for name, text in map(RESUME_FLAGS.__getitem__, words)
+        ]
+    )
 
 
-_RESUME = _resume_flags(
-    update="List everything, compare, and copy what is new or differs.",
-    failed="Try the failures in the journal again, and nothing else.",
-    relist="List from the start instead of from the journal's place; skip what is done.",
-    restart="Copy everything anew; nothing that is there is believed.",
-)
+_WORKERS: dict[str, Any] = {"metavar": "N|auto", "callback": _number_or_word, "short": "-j", **_variable("workers")}
 
-_FLAGS = dict(
-    [
-        _option(
-            "workers",
-            'Objects worked on at once; "auto" finds the number from measured throughput.',
-            metavar="N|auto",
-            callback=_number_or_word,
-        ),
-        _option("memory", "Most bytes held in memory at once.", metavar="SIZE"),
-        _option(
-            "durability",
-            "When an object counts as done: none = in the page cache, batch = after one barrier for many, "
-            "file = after a sync of each.",
-            type=click.Choice(get_args(_options.Durability)),
-        ),
-        _option(
-            "overwrite",
-            "What happens to a file that shoal did not write: never = it stays and the object is a failure.",
-            type=click.Choice(get_args(_options.Overwrite)),
-        ),
-        _option(
-            "layout",
-            "Where objects lie in a directory: names = under their own names, partition = under the number of their "
-            "partition (DST/00/0012/34/NAME, at most 100 each), which is faster.",
-            type=click.Choice(get_args(_options.Layout)),
-        ),
-        _option(
-            "keep_times",
-            "Give files the time at which the source says they were last changed; by default for files and archives.",
-            is_flag=True,
-            negatable=True,
-        ),
-        _option(
-            "journal",
-            "Keep the journal here instead of in DST/.shoal; how null: can have one.",
-            type=click.Path(path_type=Path),
-        ),
-        _option("max_retries", "How often one object is tried again.", type=int, metavar="N"),
-        _option(
-            "retry_timeout",
-            "How long one object is tried again, and how long a host may stay away.",
-            type=float,
-            metavar="SECONDS",
-        ),
-        _option("timeout", "Without a byte for so long, a request has failed.", type=float, metavar="SECONDS"),
-        _option("connect_timeout", "How long a connection may take to be made.", type=float, metavar="SECONDS"),
-        _option("include", "Only names that match one of these globs.", multiple=True, metavar="GLOB"),
-        _option(
-            "exclude", "No name that matches one of these; looked at after --include.", multiple=True, metavar="GLOB"
-        ),
-        _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
-        _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
-        _option(
-            "on_error",
-            "record = note a failed object and go on, stop = end at the first.",
-            type=click.Choice(["record", "stop"]),
-        ),
-        _option("ignore_vanished", "Skip objects that were listed but are gone."),
-        ("resume", _RESUME),
-        _option(
-            "order",
-            "given = in the order of the listing; by default as they are ready.",
-            type=click.Choice(get_args(_options.Order)),
-        ),
-    ]
-)
-
-_FILES_FLAGS = dict(
-    [_option("follow_links", "Read what symbolic links point to; by default they are skipped and counted.")]
-)
-
-_LIST_GET_FLAGS = dict(
-    [
-        _option("list_path", "Path that answers with a page of names.", metavar="PATH"),
-        _option("get_path", "Path that answers with an object.", metavar="PATH"),
-        _option(
-            "names_field",
-            "Field of a page that holds the names; of a list of objects the way to them, such as 'data[].id'.",
-            metavar="FIELD",
-        ),
-        _option("name", "What an object is called at the destination, such as '{name}.json'.", metavar="PATTERN"),
-        _option(
-            "next_field",
-            "Field that holds the marker of the next page; of several, the first that is there; none = no next page.",
-            metavar="FIELD,...",
-            default=",".join(_DEFAULTS["next_field"]),
-            callback=_fields,
-        ),
-        _option("marker_param", "Query parameter in which the marker is sent.", metavar="NAME"),
-        (
-            "headers",
-            click.option(
-                "--header",
-                "headers",
-                multiple=True,
-                metavar="'NAME: VALUE'|@FILE",
-                callback=_headers,
-                help="Send this header; @FILE reads them from a file, one a line, out of sight of other users.",
+# Group -> parameter -> what click takes.
+_GROUPS: dict[str, dict[str, dict[str, Any]]] = {
+    SOURCE: dict(
+        [
+            _option("include", "Only names that match one of these globs; repeatable.", multiple=True, metavar="GLOB"),
+            _option("exclude", "No name that matches one of these; after --include.", multiple=True, metavar="GLOB"),
+            _option("follow_links", "Follow symbolic links; by default they are skipped."),
+            _option("order", "given = in the order of the listing.", type=click.Choice(get_args(_options.Order))),
+        ]
+    ),
+    DESTINATION: dict(
+        [
+            _option(
+                "overwrite",
+                "Replace files that shoal did not write.",
+                type=click.Choice(get_args(_options.Overwrite)),
             ),
-        ),
-        _option("expect_type", "An object of another content type is a failure; * accepts any.", metavar="GLOB"),
-        _option("encode_slash", "Send / inside a name as %2F."),
-        _option(
-            "ca_file",
-            "Certificates (PEM) that are trusted besides those of this machine.",
-            type=click.Path(path_type=Path),
-            metavar="PEM",
-        ),
-        _option("insecure", "Trust any certificate: whoever is in between can read and change everything."),
-        _option(
-            "allow_host",
-            "Follow redirects to this other host too, without the headers given here.",
-            multiple=True,
-            metavar="HOST[:PORT]",
-        ),
-        _option(
-            "pipeline",
-            "Requests sent ahead on one connection: auto = where every answer echoes its request's id (shoal serve "
-            "does), N = so many even without ids, once different objects came the same both ways, off = one at a time.",
-            metavar="auto|off|N",
-            callback=_number_or_word,
-        ),
-    ]
-)
-
-_ARCHIVE_FLAGS = dict(
-    [
-        _option("into_subdirectories", "Put what NAME.zip holds below NAME/; by default all archives share one place."),
-        _option(
-            "encoding",
-            'Of names in archives that do not say it themselves: "auto", or one such as shift_jis or windows-1251.',
-            metavar="NAME",
-        ),
-        _option(
-            "backslashes",
-            "What a backslash in an archive's name is: refuse = a failure, separator = the same as /.",
-            type=click.Choice(get_args(_options.Backslashes)),
-        ),
-        _option("max_size", "Refuse an archive that unpacks to more bytes.", metavar="SIZE"),
-        _option(
-            "max_ratio",
-            "Refuse one that unpacks to more than so many times its own size; looked at only beyond 64 MiB.",
-            type=int,
-            metavar="N",
-        ),
-        _option("max_entries", "Refuse one that has more entries.", type=int, metavar="N"),
-        _option("max_depth", "Refuse entries that lie in more directories, one in another.", type=int, metavar="N"),
-        _option("allow_overlap", "Read archives whose entries share bytes, as bombs' do."),
-    ]
-)
-
-_OUTPUT_FLAGS = [
-    click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON on standard output."),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
-    click.option("-v", "--verbose", is_flag=True, help="Say also how it was done, and more of the failures."),
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Form of what is said on standard error; json = one object a line.",
+            _option(
+                "keep_times",
+                "Keep modification times; by default of files and archives.",
+                is_flag=True,
+                negatable=True,
+            ),
+            _option(
+                "layout",
+                "Keep names, or number directories (faster).",
+                type=click.Choice(get_args(_options.Layout)),
+            ),
+            _option(
+                "durability",
+                "Sync to disk: never, per batch, or per file.",
+                type=click.Choice(get_args(_options.Durability)),
+            ),
+            _option("journal", "Keep the journal here, not in DST/.shoal.", type=click.Path(path_type=Path)),
+        ]
     ),
-    click.option(
-        "--progress",
-        type=click.Choice(["auto", "plain", "none"]),
-        default="auto",
-        show_default=True,
-        help="auto = drawn on a terminal, else only when the run waits; plain = a line every 10 s.",
+    ERRORS: dict(
+        [
+            _option(
+                "on_error",
+                "Record a failure and continue, or stop at it.",
+                type=click.Choice(["record", "stop"]),
+                default="record",
+            ),
+            _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
+            _option("ignore_vanished", "Skip objects that were listed but are gone."),
+            _option("max_retries", "Number of retries of one object.", type=int, metavar="N"),
+            _option("retry_timeout", "Retry one object, or a host, for this long.", type=float, metavar="SECONDS"),
+        ]
     ),
+    SPEED: dict(
+        [
+            _option("workers", "Objects at once.", **_WORKERS),
+            _option("memory", "Most memory for data.", metavar="SIZE", **_variable("memory")),
+            _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
+        ]
+    ),
+    SERVICES: dict(
+        [
+            _option("list_path", "Path of the listing.", metavar="PATH"),
+            _option("get_path", "Path of an object.", metavar="PATH"),
+            _option("names_field", "Field with the names, or 'data[].id'.", metavar="FIELD"),
+            _option("name", "Name at the destination, as '{name}.json'.", metavar="PATTERN"),
+            _option(
+                "next_field",
+                "Next page's marker, or none.",
+                metavar="FIELD,...",
+                default=",".join(_DEFAULTS["next_field"]),
+                callback=_fields,
+            ),
+            _option("marker_param", "Query parameter for the marker.", metavar="NAME"),
+            (
+                "headers",
+                {
+                    "param_decls": ["--header", "headers"],
+                    "multiple": True,
+                    "metavar": "'NAME: VALUE'|@FILE",
+                    "callback": _headers,
+                    "help": "Send this header; @FILE reads them from a file, for secrets.",
+                },
+            ),
+            _option("expect_type", "Fail objects of another content type; * accepts any.", metavar="GLOB"),
+            _option("encode_slash", "Send / inside a name as %2F."),
+            _option("ca_file", "Trust these certificates too.", type=click.Path(path_type=Path), metavar="PEM"),
+            _option("insecure", "Trust any certificate: others can read and change all."),
+            _option(
+                "allow_host",
+                "Follow redirects to this host too, without the headers.",
+                multiple=True,
+                metavar="HOST[:PORT]",
+            ),
+            _option(
+                "pipeline",
+                "Requests sent ahead on one connection.",
+                metavar="auto|off|N",
+                callback=_number_or_word,
+            ),
+            _option("timeout", "Fail a request after this long without data.", type=float, metavar="SECONDS"),
+            _option("connect_timeout", "Fail a connection after this long.", type=float, metavar="SECONDS"),
+        ]
+    ),
+    ARCHIVES: dict(
+        [
+            _option("into_subdirectories", "Unpack NAME.zip into NAME/; by default all into one place."),
+            _option("encoding", "Encoding of names not marked as UTF-8.", metavar="NAME"),
+            _option(
+                "backslashes",
+                "Refuse \\ in a name, or read it as /.",
+                type=click.Choice(get_args(_options.Backslashes)),
+            ),
+            _option("max_size", "Refuse archives that unpack to more bytes.", metavar="SIZE"),
+            _option("max_ratio", "Refuse archives that grow more than this.", type=int, metavar="N"),
+            _option("max_entries", "Refuse archives with more entries.", type=int, metavar="N"),
+            _option("max_depth", "Refuse entries in more directories.", type=int, metavar="N"),
+            _option("allow_overlap", "Read archives whose entries share bytes, as bombs do."),
+        ]
+    ),
+}
+_NAMES = {name: group for group, flags in _GROUPS.items() for name in flags}
+
+JSON: dict[str, Any] = {
+    "param_decls": ["--json", "as_json"],
+    "is_flag": True,
+    "help": "Print lines of JSON; the last is the report or the error.",
+}
+_OUTPUT: list[dict[str, Any]] = [
+    {"param_decls": ["-q", "--quiet"], "is_flag": True, "help": "Print only errors."},
+    {
+        "param_decls": ["-v", "--verbose"],
+        "is_flag": True,
+        "help": "Print workers, durability, notes, failures.",
+    },
+    JSON,
+    {
+        "param_decls": ["--progress"],
+        "type": click.Choice(["auto", "plain", "none"]),
+        "metavar": "auto|plain|none",
+        "default": "auto",
+        "show_default": True,
+        "help": "Bar, lines or none.",
+        **_variable("progress"),
+    },
+    {
+        "param_decls": ["--log-format"],
+        "type": click.Choice(["plain", "text", "json"]),
+        "metavar": "plain|text|json",
+        "default": "plain",
+        "help": "Form of messages.",
+        **_variable("log_format"),
+    },
 ]
+
+
+def flag(group: str, param_decls: Sequence[str], **more: Any) -> Flag[Any]:
+    """Returns one flag of a group."""
+    return click.option(*param_decls, cls=Option, group=group, **more)
 
 
 def _apply(flags: Sequence[Flag[F]]) -> Flag[F]:
@@ -297,67 +287,80 @@ def _apply(flags: Sequence[Flag[F]]) -> Flag[F]:
     return decorate
 
 
-def options_of(function: Callable[..., Any]) -> Flag[Any]:
-    """Returns the flags of an API function's options, in the order of all; `progress` has flags of its own."""
-    return _apply([flag for name, flag in _FLAGS.items() if name in inspect.signature(function).parameters])
+def _flags(
+    names: Iterable[str], own: Mapping[str, dict[str, Any]] | None = None, words: Sequence[str] = ()
+) -> Flag[Any]:
+    """Returns the flags of these parameters, in the order of the groups.
 
+    Args:
+        names: The parameters.
+        own: What some of the flags are for this command alone.
+        words: The ways to resume that the command has; all without it.
+    """
+    wanted = set(names)
+    flags = [resume_flags(*(words or RESUME_FLAGS))] if "resume" in wanted else []
+    flags += [
+        flag(group, **((own or {}).get(name) or given))
+        for group, some in _GROUPS.items()
+        for name, given in some.items()
+        if name in wanted
+    ]
+    return _apply(flags)
+
+
+def options_of(function: Callable[..., Any], *sources: Callable[..., Any]) -> Flag[Any]:
+    """Returns the flags of an API function's options and of its sources'; `progress` has flags of its own."""
+    return _flags(name for one in (function, *sources) for name in inspect.signature(one).parameters)
+
+
+def some(*names: str) -> Flag[Any]:
+    """Returns these flags."""
+    return _flags(names)
+
+
+SOURCES = (_api.files, _api.list_get, _api.archives)
 
 # `shoal generate` shares the flags, but says in its own words what is called and what is named.
+_GENERATE = inspect.signature(_generate.generate).parameters
 _GENERATE_OWN = dict(
     [
-        _option(
-            "name",
-            "The name of a number's file: a template, as str.format of Python has it.",
-            metavar="TEMPLATE",
-            default=inspect.signature(_generate.generate).parameters["name"].default,
-        ),
-        _option(
-            "workers", 'How many processes; "auto" is one for each core.', metavar="N|auto", callback=_number_or_word
-        ),
-        _option("memory", "Most bytes of finished data that wait to be written.", metavar="SIZE"),
-        (
-            "resume",
-            _resume_flags(
-                failed="Try the failures in the journal again, and nothing else.", restart="Make everything anew."
-            ),
-        ),
-        (
-            "header",
-            click.option(
-                "--header/--no-header", default=True, help="Whether a table's .csv begins with its columns' names."
-            ),
-        ),
-        (
-            "final_newline",
-            click.option(
-                "--final-newline/--no-final-newline",
-                default=True,
-                help="Whether a .csv or .jsonl ends in a line end.",
-            ),
-        ),
+        _option("name", "Name of a number's file, a template.", metavar="TEMPLATE"),
+        _option("workers", "Number of processes.", **_WORKERS),
+        _option("memory", "Most memory for data.", metavar="SIZE", **_variable("memory")),
     ]
 )
-generate_options = _apply(
-    [
-        flag
-        for name, flag in (_FLAGS | _GENERATE_OWN).items()
-        if name in inspect.signature(_generate.generate).parameters
+_GENERATE_OWN["name"]["default"] = _GENERATE["name"].default
+_TABLES: dict[str, str] = {
+    "header": "Begin a table's .csv with its columns' names.",
+    "final_newline": "End a .csv or .jsonl with a line end.",
+}
+
+
+def generate_options(function: F) -> F:
+    """Adds the flags of `shoal generate`."""
+    tables = [
+        flag(
+            DESTINATION,
+            [f"--{name.replace('_', '-')}/--no-{name.replace('_', '-')}"],
+            default=True,
+            help=text,
+        )
+        for name, text in _TABLES.items()
     ]
-)
+    naming = flag(DESTINATION, **_GENERATE_OWN["name"])
+    shared = [name for name in _GENERATE if name not in ("name", *_TABLES)]
+    decorate: Flag[F] = _apply([naming, *tables, _flags(shared, _GENERATE_OWN, ("failed", "restart"))])
+    return decorate(function)
 
-unzip_options = _apply(
-    [flag for name, flag in (_ARCHIVE_FLAGS | _FLAGS).items() if name in inspect.signature(_unzip.unzip).parameters]
-)
 
-source_options = _apply([*_FILES_FLAGS.values(), *_LIST_GET_FLAGS.values(), *_ARCHIVE_FLAGS.values()])
-output_options = _apply(_OUTPUT_FLAGS)
+output_options = _apply([flag(OUTPUT, **one) for one in _OUTPUT])
 
 
 def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives:
     """Takes the options of sources out of `options`, and returns the source that they and the text stand for."""
-    files = {name: options.pop(name) for name in _FILES_FLAGS}
-    service = {name: options.pop(name) for name in _LIST_GET_FLAGS}
-    archives = {name: options.pop(name) for name in _ARCHIVE_FLAGS}
+    files, service, archives = (
+        {name: options.pop(name) for name in inspect.signature(one).parameters if name in _NAMES} for one in SOURCES
+    )
     if text.startswith(_api.SERVICES):
         return _api.list_get(text, **service)
     if text.startswith(_api.FORMATS):

@@ -48,6 +48,18 @@ class Output(io.TextIOWrapper):
                 self._lost(error)
         return len(text)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Writes bytes as they are; for a command that prints nothing else, since text may still be buffered."""
+        if not self._nowhere:
+            try:
+                while data:
+                    taken: int | None = self.buffer.write(data)
+                    if taken is None:  # unbuffered, by PYTHONUNBUFFERED, and told not to wait
+                        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                    data = data[taken:]
+            except OSError as error:
+                self._lost(error)
+
     def flush(self) -> None:
         """Writes out what is buffered."""
         if not self._nowhere:

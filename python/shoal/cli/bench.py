@@ -1,37 +1,84 @@
-"""`shoal bench`: the way into the lab, which is a distribution of its own (`shoal-bench`, in the folder `bench/`)."""
+"""`shoal bench`: the way into the lab, which is a distribution of its own (`shoal-bench`, in the folder `bench/`).
+
+Here: what the lab can do, so that it is told also where the lab is not installed. Not here: its commands
+(`shoal_bench.cli`).
+"""
 
 from __future__ import annotations
+
+import importlib
+import importlib.util
 
 import click
 
 from shoal._errors import ConfigError
 from shoal._shoal import __version__
+from shoal.cli._group import Commands
+
+# Command of the lab, and the one line that the list shows; a test of the lab compares.
+COMMANDS = {
+    "copy": "Copy from a list/get service into a directory.",
+    "save": "Save the files that a Python function makes.",
+    "read": "Read files into a program.",
+    "unzip": "Unpack archives into a directory.",
+    "records": "Go through a flat file of 16-byte records.",
+    "all": "Measure every job, one after the other; one report.",
+    "report": "Make a report of results.",
+    "compare": "Lay two results side by side.",
+}
+
+EXAMPLES = """\b
+Examples:
+  shoal bench copy                              every way to copy from a list/get service
+  shoal bench copy --list                       the contestants, and which cannot run here
+  shoal bench copy --only shoal,curl --trials 5 --results copy.json
+  shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
+  shoal bench save --strategy mine.py:save      a function of your own in the same table
+  shoal bench all -o report.html                every job, one report
+  shoal bench report copy.json save.json -o report.html
+  shoal bench compare before.json after.json    the same contestants side by side
+"""
+
+INSTALL = f"pip install shoal-bench=={__version__}"
 
 
-@click.command(
+class Lab(Commands):
+    """The commands of the lab, if it is installed."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Imports a command, or says how to install the lab."""
+        if cmd_name not in COMMANDS:
+            return None
+        if not is_installed():
+            raise ConfigError("shoal bench needs the package shoal-bench, which is not installed", hint=INSTALL)
+        command = importlib.import_module("shoal_bench.cli").command(cmd_name)
+        assert isinstance(command, click.Command)  # noqa: S101  # the lab's function says so
+        return command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the examples, and how to install the lab where it is missing."""
+        super().format_epilog(ctx, formatter)
+        if not is_installed():
+            with formatter.section("The lab is not installed"):
+                formatter.write_text(INSTALL)
+
+
+def is_installed() -> bool:
+    """Tells whether the lab is there."""
+    return importlib.util.find_spec("shoal_bench") is not None
+
+
+@click.group(
     "bench",
+    cls=Lab,
+    table=COMMANDS,
+    package="shoal_bench.cli",
     short_help="Measure every strategy for a job on this machine.",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True},
+    epilog=EXAMPLES,
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def missing(arguments: tuple[str, ...]) -> int:  # noqa: ARG001  # whatever they are
-    """Say how to install the lab."""
-    raise ConfigError(
-        "shoal bench needs the package shoal-bench, which is not installed",
-        hint=f"pip install shoal-bench=={__version__}",
-    )
+def command() -> None:
+    """Measure every strategy for a job on this machine, beside shoal.
 
-
-def lab() -> click.Command:
-    """Returns the command of the lab, or the one that says how to install it."""
-    try:
-        from shoal_bench.cli import command
-    except ModuleNotFoundError as error:
-        if error.name != "shoal_bench":
-            raise
-        return missing
-    return command
-
-
-command = lab()
+    The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
+    Each command has a --help.
+    """

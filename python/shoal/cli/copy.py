@@ -9,13 +9,14 @@ import click
 import shoal
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
+from shoal.cli._groups import ARCHIVES, SERVICES, Command, Usage
 
 EXAMPLES = """\b
 Examples:
   shoal copy http://files.local:8080 out/              every object, one file each
-  shoal copy http://files.local:8080 out/              again: goes on where it was stopped
-  shoal copy http://files.local:8080 out/ --update     what is new or differs
-  shoal copy photos/ out/ --include '**/*.jpg'          some files of a directory
+  shoal copy http://files.local:8080 out/              again: resumes
+  shoal copy photos/ backup/                           all files of a directory
+  shoal copy photos/ backup/ --include '**/*.jpg'       some of them
   shoal copy 'zip:downloads/*.zip' out/                 what archives hold; see also shoal unzip
   shoal copy http://files.local:8080 null:             count and drop: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
@@ -24,15 +25,22 @@ Examples:
 """
 
 
-@click.command("copy", short_help="Copy every object of a source into a directory; resumes.", epilog=EXAMPLES)
-@click.argument("source", metavar="SRC")
-@click.argument("destination", metavar="DST")
-@_options.options_of(shoal.copy)
-@_options.source_options
+@click.command(
+    "copy",
+    cls=Command,
+    later=(SERVICES, ARCHIVES),
+    short_help="Copy every object of a source into a directory; resumes.",
+    epilog=EXAMPLES,
+)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.argument("destination", metavar="DST", type=click.Path())
+@click.argument("more", metavar="", nargs=-1, type=click.Path())
+@_options.options_of(shoal.copy, *_options.SOURCES)
 @_options.output_options
 def command(
     source: str,
     destination: str,
+    more: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -42,19 +50,22 @@ def command(
 ) -> int:
     """Copy every object of SRC into DST.
 
-    SRC is the URL of a list/get service: `GET /list` answers with names, `GET /get/NAME` with an object. Or it is a
-    directory, a file or a glob (in quotes, so that shoal sees it), or with `zip:` or `tar:` in front of a file or glob
-    what those archives hold. DST is a directory, made if it is not there, or `null:`.
+    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
+    DST is a directory, which is made if it is missing, or `null:`, which drops everything.
 
-    What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
-    without fetching it once more. An object that fails does not stop the others: it is noted with its reason, and the
-    exit code is 1.
+    Run the same command again to resume: the journal in DST/.shoal knows what is done. A failed object does not stop
+    the others; it is recorded with its reason, and the exit code is 1.
 
-    Nothing else should change DST while a run is under way, or within 5 seconds after it was killed, and no directory
-    that was filled meanwhile be moved into it: such files cannot be told from the run's own.
+    Do not let other programs change DST during a run, or within 5 seconds after it was killed: shoal cannot tell their
+    files from its own.
 
-    SIZE is a number of bytes or text such as 64MiB or 1.5GB.
+    SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
+    if more:
+        raise Usage(
+            f"there is one source and one destination, but {2 + len(more)} were given",
+            hint=f"quote a glob, so that shoal sees it: shoal copy '*.json' {more[-1]}",
+        )
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:

@@ -12,21 +12,27 @@ import shoal
 from shoal import _generate
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
+from shoal.cli._groups import Command, Usage
 
 EXAMPLES = """\b
 Examples:
   shoal generate make:table 2000 tables/               what table(0), table(1), ... of make.py return, a file each
-  shoal generate make:table 2000 tables/               again: goes on where it was stopped
+  shoal generate make:table 2000 tables/               again: resumes
   shoal generate make:table 2000 tables/ --name 'part-{:05d}.txt'
                                                        under other names
   shoal generate make:table 2000 tables/ --restart     everything anew, after a change of make.py
 """
 
 
-@click.command("generate", short_help="Save what a function returns, a file for each id; resumes.", epilog=EXAMPLES)
+@click.command(
+    "generate",
+    cls=Command,
+    short_help="Save what a function returns, a file for each id; resumes.",
+    epilog=EXAMPLES,
+)
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("count", metavar="COUNT", type=click.IntRange(min=0))
-@click.argument("destination", metavar="DST")
+@click.argument("destination", metavar="DST", type=click.Path())
 @_options.generate_options
 @_options.output_options
 def command(
@@ -46,11 +52,11 @@ def command(
     text, bytes, anything with a buffer, or a table or array, which is written as its file's name ends (.csv, .parquet,
     .arrow, .jsonl, .npy). It is called in a process for each core, and each process writes its own files meanwhile.
 
-    What is committed is in the journal DST/.shoal, so the same command again continues after a kill, a crash or Ctrl-C
-    without calling the function once more for it. A number for which it raises does not stop the others: it is noted
-    with the traceback, which `shoal status DST` shows, and the exit code is 1.
+    Run the same command again to resume: the journal in DST/.shoal knows what is done. A number for which FUNCTION
+    raises does not stop the others; it is recorded with the traceback, which `shoal status DST` shows, and the exit
+    code is 1.
 
-    SIZE is a number of bytes or text such as 64MiB or 1.5GB.
+    SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
     # As `python -m` does; the worker processes are told.
     sys.path.insert(0, "")
@@ -66,12 +72,15 @@ def command(
         except KeyboardInterrupt as stopped:
             display.interrupted(getattr(stopped, "report", None))
             return signals.code or _exit.INTERRUPTED
-        display.finished(report, destination)
+        display.finished(report, destination, anew="--restart")
     return _exit.code_of_report(report)
 
 
 def _function(text: str) -> Any:
     module, colon, name = text.partition(":")
+    if module.endswith(".py") and colon and name:
+        meant = module.removesuffix(".py").strip("./").replace("/", ".")
+        raise Usage(f"{module!r} is the name of a file, not of a module", hint=f"write {meant}:{name}")
     if not colon or not module or not name:
         raise click.UsageError(f"not MODULE:FUNCTION: {text!r}, such as make:table for table() in make.py")
     try:

@@ -12,6 +12,7 @@ import shoal
 from shoal._progress import count_text, size_text
 from shoal._records.arguments import Tail
 from shoal.cli import _display, _exit
+from shoal.cli._summary import shown_name
 
 SIZES = (16,)  # bytes of a record in the hex view when nobody says a size
 HEX_RECORDS = 8  # records of each size in the hex view: enough to see which bytes stand still
@@ -78,7 +79,7 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
 @click.option("--by", metavar="NAME", help="Do so for each value of this field, a whole number.")
 @click.option("--to", "target", metavar="OUT", help="Write them to OUT.parquet, .csv, .arrow, .jsonl or .npy.")
 @click.option("--workers", type=int, metavar="N", help="How many threads work; by default one for each core.")
-@click.option("--json", "as_json", is_flag=True, help="Lines of JSON; the last one says how many there are.")
+@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 def command(
     files: tuple[str, ...],
     layout: str | None,
@@ -117,8 +118,7 @@ def command(
     with _exit.Signals(lambda: None) as signals:
         try:
             if layout is None:
-                for size in sizes or SIZES:
-                    _show_hex(files, size, offset, as_json=as_json)
+                _show_hex(files, sizes or SIZES, offset, as_json=as_json)
                 return _exit.DONE
             records = shoal.Records(files, layout, names=names, offset=offset, tail=tail)
             if by is not None:
@@ -136,6 +136,7 @@ def command(
             _display.command_failed(error, as_json=as_json)
             return _exit.code_of(error)
         except KeyboardInterrupt:
+            _display.interrupted(as_json=as_json)
             return signals.code or _exit.INTERRUPTED
     return _exit.DONE
 
@@ -183,8 +184,8 @@ def _show_records(records: shoal.Records, scan: shoal.Scan, *, as_json: bool) ->
     rows = itertools.chain.from_iterable(_pages(scan))
     if as_json:
         for row in rows:
-            _display.out_json({"type": "record", **_fields(scan.names, row)})
-        _display.out_json({"type": "records", **_summary(records)})
+            _display.out_json({"type": "record", "values": _fields(scan.names, row)})
+        _report(_summary(records))
         return
     _table(scan.names, rows)
     total = len(records)
@@ -198,7 +199,12 @@ def _show_records(records: shoal.Records, scan: shoal.Scan, *, as_json: bool) ->
 
 def _summary(records: shoal.Records) -> dict[str, Any]:
     size = records.record_size
-    return {"count": len(records), "record_size": size, "bytes": len(records) * size, "files": len(records.paths)}
+    return {"records": len(records), "record_size": size, "bytes": len(records) * size, "files": len(records.paths)}
+
+
+def _report(fields: dict[str, Any]) -> None:
+    """The last line of JSON."""
+    _display.out_json({"type": "report", "ok": True, **fields})
 
 
 def _pages(scan: shoal.Scan) -> Iterator[list[tuple[Any, ...]]]:
@@ -230,7 +236,7 @@ def _line(values: list[str], widths: list[int], lefts: list[bool]) -> str:
 
 def _show_values(values: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        _display.out_json({"type": "aggregates", **_fields(values, values.values())})
+        _report({"values": _fields(values, values.values())})
         return
     _display.out_rows((name, _text(value)) for name, value in values.items())
 
@@ -239,8 +245,8 @@ def _show_groups(groups: shoal.Groups, head: int | None, *, as_json: bool) -> No
     rows = itertools.islice(groups, head)
     if as_json:
         for row in rows:
-            _display.out_json({"type": "group", **_fields(groups.names, row)})
-        _display.out_json({"type": "groups", "count": len(groups)})
+            _display.out_json({"type": "group", "values": _fields(groups.names, row)})
+        _report({"groups": len(groups)})
         return
     _display.out_rows([groups.names])
     while page := list(itertools.islice(rows, ALIGNED)):
@@ -250,24 +256,29 @@ def _show_groups(groups: shoal.Groups, head: int | None, *, as_json: bool) -> No
 
 def _write(scan: shoal.Scan, target: str, *, as_json: bool) -> None:
     records, size = scan.write(target, progress=_display.is_terminal())
-    _display.talk(f"wrote {count_text(records, 'record')}, {size_text(size)}, to {_display.shown_name(target)}")
+    _display.talk(f"wrote {count_text(records, 'record')}, {size_text(size)}, to {shown_name(target)}")
     if as_json:
-        _display.out_json({"type": "written", "path": target, "records": records, "bytes": size})
+        _report({"path": target, "records": records, "bytes": size})
 
 
-def _show_hex(files: Sequence[str], size: int, offset: int, *, as_json: bool) -> None:
-    """Prints the bytes of the first records of a size, and what fits."""
-    records = shoal.Records(files, f"{size}s", offset=offset, tail="drop")
-    first = itertools.islice(records.raw(), HEX_RECORDS)
+def _show_hex(files: Sequence[str], sizes: Sequence[int], offset: int, *, as_json: bool) -> None:
+    """Prints the bytes of the first records of each size, and how many fit."""
+    summaries = []
+    for size in sizes:
+        records = shoal.Records(files, f"{size}s", offset=offset, tail="drop")
+        summaries.append(_summary(records))
+        if not as_json:
+            _display.out(f"records of {count_text(size, 'byte')}: {len(records):,}")
+        for at, record in enumerate(itertools.islice(records.raw(), HEX_RECORDS)):
+            place = offset + at * size
+            if as_json:
+                _display.out_json({"type": "bytes", "record_size": size, "offset": place, "hex": record.hex()})
+                continue
+            shown = record[:HEX_BYTES]
+            more = " ..." if len(record) > HEX_BYTES else ""
+            signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in shown)
+            _display.out(f"{place:>10}  {shown.hex(' ')}{more}  {signs}")
     if as_json:
-        for at, record in enumerate(first):
-            _display.out_json({"type": "bytes", "offset": offset + at * size, "hex": record.hex()})
-        _display.out_json({"type": "records", **_summary(records)})
-        return
-    _display.out(f"records of {count_text(size, 'byte')}: {len(records):,}")
-    for at, record in enumerate(first):
-        shown = record[:HEX_BYTES]
-        more = " ..." if len(record) > HEX_BYTES else ""
-        signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in shown)
-        _display.out(f"{offset + at * size:>10}  {shown.hex(' ')}{more}  {signs}")
-    _display.talk("hint: say what they are made of with --format, such as '<QII': see shoal records --help")
+        _report({"sizes": summaries})
+    else:
+        _display.talk("hint: give their fields with --format, such as '<QII': see shoal records --help")

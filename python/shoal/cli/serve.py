@@ -37,7 +37,9 @@ Examples:
 )
 @click.option("--access-log", type=click.Path(path_type=Path), help="Add a line for each request to this file.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the URL and errors, nothing else.")
-@click.option("--json", "as_json", is_flag=True, help="Print the URL, and at the end the counts, as lines of JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print lines of JSON: the URL first; the last is the report or the error."
+)
 def command(
     directory: Path | None,
     synthetic: str | None,

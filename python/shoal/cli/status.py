@@ -1,67 +1,99 @@
-"""`shoal status DST`. Not here: words (`_display.py`)."""
+"""`shoal status DST`. Not here: what it prints (`_status.py`)."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 import shoal
 from shoal import _shoal
-from shoal.cli import _display, _exit
+from shoal.cli import _display, _exit, _status
 
 EXAMPLES = """\b
 Examples:
-  shoal status out/                    counts, rate, the first failures
-  shoal status out/ --failures all     every failure with its reason
-  shoal status out/ --skipped all      what was left out without being asked for
-  shoal status out/ --json | jq .      for programs
+  shoal status out/                      counts, rate, the first failures
+  shoal status out/ --failures all       every failure with its reason
+  shoal status out/ --skipped all        what was left out without being asked for
+  shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
+  shoal status out/ --json | jq .        for programs
 """
 
 
 def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
     if value == "all":
         return None
-    if not value.isdecimal():
+    if not value.isdecimal() or int(value) > sys.maxsize:
         raise click.BadParameter(f"{value!r} is neither a number nor 'all'")
     return int(value)
 
 
 @click.command("status", short_help="Say what is done, what failed and why.", epilog=EXAMPLES)
 @click.argument("path", metavar="DST", type=click.Path(path_type=Path))
-@click.option("--failures", default="5", show_default=True, metavar="N|all", callback=_how_many, help="Failures shown.")
+@click.option(
+    "--failures", default="5", show_default=True, metavar="N|all", callback=_how_many, help="Number of failures shown."
+)
 @click.option(
     "--skipped",
     default="0",
     show_default=True,
     metavar="N|all",
     callback=_how_many,
-    help="Names shown of what was left out without being asked for: links, pipes, duplicates.",
+    help="Number of names shown of skipped links, pipes and duplicates.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Lines of JSON; with 'all' one for each failure or name, first.")
-def command(path: Path, failures: int | None, skipped: int | None, as_json: bool) -> int:
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print failures as CSV: all of them, or as many as --failures says."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
+@click.pass_context
+def command(
+    ctx: click.Context, path: Path, failures: int | None, skipped: int | None, as_csv: bool, as_json: bool
+) -> int:
     """Say what the journal of DST holds: what is done, what failed and why, how fast it went, who works on it.
 
     DST is the destination of a run, or the file given with --journal. Nothing is changed, and a run may be at work
     meanwhile. The exit code is 0 whatever the journal says.
     """
-    try:
-        status = shoal.status(path, failures=failures or 0, skipped=skipped)
-        # All failures may be millions: they are printed as they are read, never held.
-        for index, run in enumerate(status.runs):
-            if not as_json:
-                _display.run_status(status, run)
-                _display.skipped_as_text(run, counted_only=skipped is None)
-            elif skipped is None:
-                _display.skipped_as_json(run)
-            if failures is None:
-                printer = _display.failures_as_json if as_json else _display.failures_as_text
-                _shoal.each_failure(path, index, printer)
-    except shoal.ShoalError as error:
-        _display.command_failed(error, as_json=as_json)
-        return _exit.code_of(error)
-    if as_json:
-        _display.status_as_json(status, with_names=skipped is not None)
-    elif not status.runs:
-        _display.out(f"{path}: a run was begun a moment ago, and nothing is committed yet")
+    if as_csv and as_json:
+        raise click.UsageError("give either --csv or --json")
+    if as_csv and ctx.get_parameter_source("failures") is click.core.ParameterSource.DEFAULT:
+        failures = None
+    with _exit.Signals(lambda: None) as signals:
+        try:
+            _show(path, failures, skipped, as_csv=as_csv, as_json=as_json)
+        except shoal.ShoalError as error:
+            _display.command_failed(error, as_json=as_json)
+            return _exit.code_of(error)
+        except KeyboardInterrupt:
+            _display.interrupted(as_json=as_json)
+            return signals.code or _exit.INTERRUPTED
     return _exit.DONE
+
+
+def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool, as_json: bool) -> None:
+    status = shoal.status(path, failures=failures or 0, skipped=skipped)
+    if as_csv:
+        _display.out_csv([_status.CSV_HEADER])
+    # All failures may be millions: they are printed as they are read, never held.
+    for index, run in enumerate(status.runs):
+        if as_csv:
+            _status.failures_as_csv(run.failures, run.source)
+            _status.skipped_as_csv(run)
+        elif not as_json:
+            _status.run_status(status, run)
+            _status.skipped_as_text(run, counted_only=skipped is None)
+        elif skipped is None:
+            _status.skipped_as_json(run)
+        if failures is None:
+            _shoal.each_failure(path, index, _printer(run.source, as_csv=as_csv, as_json=as_json))
+    if as_json:
+        _status.status_as_json(status, with_names=skipped is not None)
+    elif not status.runs and not as_csv:
+        _display.out(f"{path}: a run was begun a moment ago, and nothing is committed yet")
+
+
+def _printer(source: str, *, as_csv: bool, as_json: bool) -> _status.Printer:
+    if as_csv:
+        return lambda failures: _status.failures_as_csv(failures, source)
+    return _status.failures_as_json if as_json else _status.failures_as_text

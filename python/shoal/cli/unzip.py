@@ -9,22 +9,29 @@ import click
 import shoal
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
+from shoal.cli._groups import DESTINATION, Command
 
 EXAMPLES = """\b
 Examples:
   shoal unzip photos.zip -d photos/                    one archive
-  shoal unzip 'downloads/*.zip' -d out/                all of them as one job; again: goes on where it was stopped
+  shoal unzip 'downloads/*.zip' -d out/                all of them as one job; again: resumes
   shoal unzip *.tar.gz -d out/ --into-subdirectories   each in a directory of its own
   shoal unzip big.zip -d out/ --include '**/*.csv'      some of its entries
   shoal unzip --test downloads/*.zip                   check every entry, write nothing
 """
 
 
-@click.command("unzip", short_help="Unpack archives, many as one job; resumes.", epilog=EXAMPLES)
-@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
-@click.option("-d", "--directory", "directory", metavar="DIR", help="Where to, made if it is not there.")
-@click.option("--test", is_flag=True, help="Check every entry and write nothing, in place of -d.")
-@_options.unzip_options
+@click.command("unzip", cls=Command, short_help="Unpack archives, many as one job; resumes.", epilog=EXAMPLES)
+@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True, type=click.Path())
+@_options.flag(
+    DESTINATION,
+    ["-d", "--directory", "directory"],
+    metavar="DIR",
+    type=click.Path(),
+    help="Unpack into this directory; it is made if it is not there.",
+)
+@_options.flag(DESTINATION, ["--test"], is_flag=True, help="Check every entry and write nothing.")
+@_options.options_of(shoal.unzip)
 @_options.output_options
 def command(
     archives: tuple[str, ...],
@@ -39,14 +46,14 @@ def command(
 ) -> int:
     """Unpack zip and tar archives into DIR, all as one job.
 
-    ARCHIVE is a file or a glob. Zip or tar, plain or compressed by gzip, zstd, xz or bzip2, is told by its first bytes.
-    Nothing that an archive holds comes to lie outside DIR, no links or devices are made, and every checksum is checked.
+    ARCHIVE is a file or a glob: zip or tar, plain or compressed by gzip, zstd, xz or bzip2. Nothing is written outside
+    DIR, no links or devices are made, and every checksum is verified.
 
-    What is committed is in the journal DIR/.shoal, so the same command again continues after a kill, a crash or Ctrl-C.
-    An entry that fails, or an archive that is damaged, does not stop the others: it is noted with its reason, and the
-    exit code is 1. A name that comes a second time is such a failure; the first stays.
+    Run the same command again to resume: the journal in DIR/.shoal knows what is done. A bad entry or archive does not
+    stop the others; it is recorded with its reason, and the exit code is 1. So is a name that two archives have: the
+    first one stays.
 
-    SIZE is a number of bytes or text such as 64MiB or 1.5GB.
+    SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
     if (directory is not None) == test:
         which = "not both" if test else "one of the two is needed"

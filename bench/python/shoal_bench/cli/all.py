@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import shoal
-from shoal_bench.cli import directory, keys, only, plot, printing, skip, stoppable
+from shoal_bench.cli import as_json, directory, keys, only, plot, printing, skip, stoppable
 
 if TYPE_CHECKING:
     from shoal_bench.results import Collection
@@ -27,7 +27,7 @@ Examples:
 MINUTES = 9.5
 
 
-@click.command("all", short_help="Measure every job of the lab, one after the other.", epilog=EXAMPLES)
+@click.command("all", short_help="Measure every job, one after the other; one report.", epilog=EXAMPLES)
 @click.option(
     "-o",
     "--output",
@@ -57,8 +57,9 @@ MINUTES = 9.5
 @plot
 @directory
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
+@as_json
 @stoppable
-def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:
+def command(output: Path, plot: Path | None, quiet: bool, as_json: bool, **given: Any) -> int:
     """Measure every job of the lab, one after the other, and make one report of all.
 
     Every job runs with its defaults, and its results are written when it ends. One that fails does not stop the
@@ -78,7 +79,7 @@ def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:
         json_file.write_text(some.to_json() + "\n")
         reports.draw(some, picture=plot, path=output)
         for results in some.results:
-            if results.job not in shown:
+            if results.job not in shown and not as_json:
                 shown.add(results.job)
                 printing.out(f"{results.job}\n\n{text.table(results)}\n\n")
 
@@ -92,4 +93,7 @@ def command(output: Path, plot: Path | None, quiet: bool, **given: Any) -> int:
     if not quiet:
         took = (time.monotonic() - began) / 60
         printing.talk(f"{len(found.results)} jobs in {took:.1f} minutes: {output} and {json_file}")
+    if as_json:
+        fields = {"report": str(output), "results": str(json_file), "failed": found.failed}
+        printing.out_json({"type": "report", "ok": found.clean, **fields})
     return 0 if found.clean else 1

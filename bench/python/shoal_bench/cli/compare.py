@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import shoal
-from shoal_bench.cli import printing
+from shoal_bench.cli import as_json, printing
 
 EXAMPLES = """\b
 Examples:
@@ -17,12 +17,12 @@ Examples:
 """
 
 
-@click.command("compare", short_help="Lay two results of the lab side by side.", epilog=EXAMPLES)
+@click.command("compare", short_help="Lay two results side by side.", epilog=EXAMPLES)
 @click.argument("first", metavar="A.json", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B.json", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Say it as JSON, a line for each job.")
+@as_json
 def command(first: Path, second: Path, as_json: bool) -> int:
-    """Lay two results of `shoal bench` side by side, which --json has written.
+    """Lay two results of `shoal bench` side by side, which --results has written.
 
     The same contestants are compared: their rates, and their ratios to the base row, which hold better from one machine
     to another. It is said what differs in machine, settings and versions, and where the trials of both overlap, so that
@@ -45,6 +45,7 @@ def command(first: Path, second: Path, as_json: bool) -> int:
     if as_json:
         for found in pairs:
             printing.out_json(found.parts())
+        printing.out_json({"type": "report", "ok": True, "compared": [found.job for found in pairs]})
     else:
         printing.out("\n\n\n".join(table(found) for found in pairs))
     return 0

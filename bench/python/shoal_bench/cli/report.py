@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shoal_bench.cli import plot
+from shoal_bench.cli import as_json, plot, printing
 
 EXAMPLES = """\b
 Examples:
@@ -17,13 +17,14 @@ Examples:
 """
 
 
-@click.command("report", short_help="Make a report of results of the lab.", epilog=EXAMPLES)
+@click.command("report", short_help="Make a report of results.", epilog=EXAMPLES)
 @click.argument("files", metavar="A.json ...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The report: .html or .md.")
 @plot
 @click.option("--title", help="The heading of the page.")
-def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None) -> int:
-    """Make one report of results that `shoal bench JOB --json` or `shoal bench all` has written.
+@as_json
+def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None, as_json: bool) -> int:
+    """Make one report of results that `shoal bench JOB --results` or `shoal bench all` has written.
 
     It has charts, tables, what to use on that machine and why, the machine and the method. As HTML, all of it is in one
     file: it needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
@@ -35,4 +36,6 @@ def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str
     found = [load(path) for path in files]
     report(*found, path=output, **({"title": title} if title else {}))
     reports.draw(Collection([one for some in found for one in some.results]), picture=plot, path=None)
+    if as_json:
+        printing.out_json({"type": "report", "ok": True, "report": str(output), "plot": plot and str(plot)})
     return 0

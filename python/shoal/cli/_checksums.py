@@ -1,0 +1,40 @@
+"""Checksums of all objects of a source, computed by the engine; for `shoal read` and `shoal verify`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from shoal import _options, _read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shoal._options import Checksum, Order, ProgressOption, Source
+    from shoal._report import Report
+
+SIZE = 8  # bytes of a size, little-endian, in front of each checksum (the engine's `sink/digest.rs`)
+
+
+def each_checksum(
+    source: Source,
+    checksum: Checksum,
+    order: Order | None,
+    progress: ProgressOption,
+    options: dict[str, Any],
+    function: Callable[[str, int, bytes], object],
+) -> Report:
+    """Calls the function with name, size and checksum of each object that could be read, and returns the report.
+
+    What could not be read is in the report. `options` are those of `shoal.read`; those left out have their defaults.
+    """
+    own = _options.read_options(order=order, chunk_size=None, checksum=checksum, shard=None)
+    taken = inspect.signature(_read.reader).parameters
+    defaults = {name: one.default for name, one in inspect.signature(_read.read).parameters.items() if name in taken}
+    for name in ("source", "progress"):
+        del defaults[name]
+    with _read.reader(source, own, progress, **defaults | {"on_error": "record"} | options) as reader:
+        for one in reader:
+            function(one.name, int.from_bytes(one.data[:SIZE], "little"), bytes(one.data[SIZE:]))
+    assert reader.report is not None  # noqa: S101  # the reader is closed
+    return reader.report

@@ -1,0 +1,57 @@
+"""What a command knows, as JSON and CSV have it: reports, counts, failures. Not here: words (`_summary.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shoal.cli._flags import in_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shoal._report import Counts, Failure, Report
+
+FAILURES_IN_JSON = 20  # on one line of the report; the journal has all
+COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
+
+
+def count_fields(counts: Counts | Report) -> dict[str, int]:
+    """Returns counts as JSON has them."""
+    return {name: getattr(counts, name) for name in COUNT_NAMES}
+
+
+def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
+    """Returns failures as JSON has them."""
+    return [
+        {"name": one.name, "kind": one.kind, "reason": in_flags(one.reason), "tries": one.tries} for one in failures
+    ]
+
+
+def report_fields(report: Report) -> dict[str, Any]:
+    """Returns a report as JSON has it."""
+    return {
+        "ok": report.ok,
+        **count_fields(report),
+        "run": count_fields(report.run),
+        "total": count_fields(report.total),
+        "seconds": round(report.seconds, 6),
+        "retries": report.retries,
+        "unverified": report.unverified,
+        "wasted": report.wasted,
+        "duplicates": report.duplicates,
+        "complete": report.complete,
+        "completed_before": report.completed_before and report.completed_before.isoformat(),
+        "resumed_from": report.resumed_from,
+        "workers": report.workers,
+        "workers_reason": report.workers_reason,
+        "durability": report.durability,
+        "publish": report.publish,
+        "paused": round(report.paused, 3),
+        "failures": failure_fields(report.failures[:FAILURES_IN_JSON]),
+        "notes": [in_flags(note) for note in report.notes],
+    }
+
+
+def error_fields(kind: str, message: str, hint: str | None) -> dict[str, Any]:
+    """Returns what ended a command as JSON has it."""
+    return {"kind": kind, "message": message, "hint": hint}

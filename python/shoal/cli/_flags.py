@@ -1,0 +1,88 @@
+"""Writes an option of Python as its flag: what the engine and the API call `resume="update"` is `--update` here.
+
+The engine writes options in backticks, as a call in Python has them: `max_failures`, `overwrite="always"`, or several
+with a comma between them. Everything else stays as it is. Not here: the flags themselves (`_options.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+from typing import Any
+
+# Values of `resume` that are flags of their own; "auto" is what happens without one.
+RESUME = {"update": "--update", "failed": "--retry-failed", "relist": "--relist", "restart": "--restart"}
+# Parameters whose flag has another name: one header is one flag.
+OTHERS = {"headers": "header"}
+
+# What stands in quotes may be the name of an object, which is never changed; inside backticks quotes are values.
+_PARTS = re.compile(r'`[^`\n]+`|"(?:[^"\\\n]|\\.)*"')
+
+
+@functools.cache
+def all_flags() -> frozenset[str]:
+    """Returns the flags of all commands of this package."""
+    import click
+
+    from shoal.cli import COMMANDS, app
+
+    commands = (app.get_command(click.Context(app), name) for name in COMMANDS if name != "bench")
+    return frozenset(flag for command in commands if command for one in command.params for flag in one.opts)
+
+
+def in_flags(text: str) -> str:
+    """Returns the text with every option in backticks written as its flag."""
+    return _PARTS.sub(lambda found: _flags(found[0]), text) if "`" in text else text
+
+
+def options_in(text: str) -> list[tuple[str, ast.expr | None]] | None:
+    """Returns the options, with their values, that a text in backticks stands for; None where it is something else."""
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(call, ast.Call) or not (call.args or call.keywords):
+        return None
+    found: list[tuple[str, ast.expr | None]] = []
+    for one in call.args:
+        if not isinstance(one, ast.Name):
+            return None
+        found.append((one.id, None))
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return None
+        found.append((keyword.arg, keyword.value))
+    return found
+
+
+def _flags(part: str) -> str:
+    options = options_in(part[1:-1]) if part.startswith("`") else None
+    if not options or not {_long(name) for name, _ in options} <= all_flags() | {"--resume"}:
+        return part
+    return " ".join(_flag(name, value) for name, value in options)
+
+
+def _long(name: str) -> str:
+    return "--" + OTHERS.get(name, name).replace("_", "-")
+
+
+def _flag(name: str, value: ast.expr | None) -> str:
+    flag = _long(name)
+    if value is None:
+        return flag
+    if not isinstance(value, ast.Constant | ast.Dict | ast.Tuple | ast.List):
+        return f"{flag} {ast.unparse(value)}"  # a placeholder, such as journal=PATH
+    given: Any = ast.literal_eval(value)
+    if name == "resume":
+        return RESUME.get(given, flag)
+    if given is True:
+        return flag
+    if given is False:
+        return flag.replace("--", "--no-", 1)
+    if isinstance(given, dict):
+        return " ".join(f"{flag} {shlex.quote(f'{key}: {text}')}" for key, text in given.items())
+    if isinstance(given, tuple | list):
+        return f"{flag} {shlex.quote(','.join(map(str, given)) or 'none')}"
+    return f"{flag} {shlex.quote(str(given))}"

@@ -1,0 +1,53 @@
+"""A command that has commands, and knows them before they are loaded: `shoal` and `shoal bench`.
+
+Here: the list that `--help` shows, and what is said of a command that is not there. Not here: which commands there are.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+
+class Commands(click.Group):
+    """A group whose commands are modules, imported when they are asked for: `--help` must not wait for them."""
+
+    def __init__(
+        self, *given: Any, table: dict[str, str], package: str, elsewhere: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        """Takes the commands with a line for each, the package of their modules, and what others call them."""
+        super().__init__(*given, **more)
+        self._table = table
+        self._package = package
+        self._elsewhere = elsewhere or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click calls it so
+        """Returns the names in the order a newcomer needs them."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Imports a command."""
+        if cmd_name not in self._table:
+            return None
+        command = importlib.import_module(f"{self._package}.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101  # each of our modules has one
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Writes the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._table.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command, or says which one was meant."""
+        if args[0] not in self._table and not args[0].startswith("-"):
+            near = self._elsewhere.get(args[0]) or next(iter(get_close_matches(args[0], self._table, n=1)), None)
+            meant = f"did you mean {near!r}?" if near else f"there are {', '.join(self._table)}"
+            raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)

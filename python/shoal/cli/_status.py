@@ -1,0 +1,153 @@
+"""What a journal says, in words, as JSON and as CSV: what `shoal status` prints. Not here: options (`status.py`)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from shoal._progress import count_text, size_text
+from shoal.cli._display import has_utf8, out, out_csv, out_json
+from shoal.cli._fields import count_fields, failure_fields
+from shoal.cli._summary import failure_lines, local_time, shown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from shoal._report import Failure, RunStatus, Sample, Status
+
+    Printer = Callable[[tuple[Failure, ...]], object]
+
+BARS = "▁▂▃▄▅▆▇█"
+BARS_ASCII = "_.-=+*#"
+BARS_MAX = 60  # bars of a rate history: it and its peak fit on a line of 80 characters
+CSV_HEADER = ("state", "name", "kind", "reason", "tries", "source")
+
+
+def failures_as_text(failures: Iterable[Failure]) -> None:
+    """Prints failures, a line each."""
+    for line in failure_lines(failures):
+        out(line)
+
+
+def failures_as_json(failures: Iterable[Failure]) -> None:
+    """Prints failures, an object each."""
+    for fields in failure_fields(failures):
+        out_json({"type": "failure", **fields})
+
+
+def skipped_fields(run: RunStatus) -> list[dict[str, str]]:
+    """Returns what was left out without being asked for as JSON has it."""
+    return [{"name": one.name, "reason": one.reason} for one in run.skipped]
+
+
+def skipped_as_text(run: RunStatus, *, counted_only: bool) -> None:
+    """Prints the names that were read of what was left out; `counted_only`: of the others there are no names."""
+    for one in run.skipped:
+        out(f"  {shown_name(one.name)}: skipped, {_reason_text(one.reason)}")
+    if run.skipped_more and (run.skipped or counted_only):
+        out(f"  ... and {run.skipped_more:,} more" + (", without their names" if counted_only else ": --skipped all"))
+
+
+def skipped_as_json(run: RunStatus) -> None:
+    """Prints the names that were read of what was left out, an object each."""
+    for fields in skipped_fields(run):
+        out_json({"type": "skipped", **fields})
+
+
+def _reason_text(reason: str) -> str:
+    return reason.replace("-", " ")
+
+
+def status_as_json(status: Status, *, with_names: bool) -> None:
+    """Prints what a journal says as one line of JSON, `with_names` of what was left out."""
+    owner = status.owner
+    out_json(
+        {
+            "type": "report",
+            "ok": all(run.completed and not run.total.failed for run in status.runs),
+            "path": status.path,
+            "owner": owner and {"pid": owner.pid, "host": owner.host, "since": owner.since.isoformat()},
+            "runs": [
+                {
+                    "source": run.source,
+                    "options": run.options,
+                    "started": run.started.isoformat(),
+                    "sessions": run.sessions,
+                    "completed": run.completed and run.completed.isoformat(),
+                    **count_fields(run.total),
+                    "skipped_by": run.skipped_by,
+                    "kept": run.kept,
+                    "skipped_names": skipped_fields(run) if with_names else [],
+                    "skipped_more": run.skipped_more,
+                    "deferred": run.deferred,
+                    "until_reboot": run.until_reboot,
+                    "failures": failure_fields(run.failures),
+                    "samples": [[round(one.at.timestamp(), 3), one.objects, one.bytes] for one in run.samples],
+                }
+                for run in status.runs
+            ],
+        }
+    )
+
+
+def failures_as_csv(failures: Iterable[Failure], source: str) -> None:
+    """Prints failures as rows of CSV."""
+    rows = failure_fields(failures)
+    out_csv(("failed", one["name"], one["kind"], one["reason"], one["tries"], source) for one in rows)
+
+
+def skipped_as_csv(run: RunStatus) -> None:
+    """Prints the names that were read of what was left out as rows of CSV."""
+    out_csv(("skipped", one.name, one.reason, _reason_text(one.reason), "", run.source) for one in run.skipped)
+
+
+def run_status(status: Status, run: RunStatus) -> None:
+    """Prints one run of a journal, with the failures that were read."""
+    total, owner = run.total, status.owner
+    state = f"complete since {local_time(run.completed)}" if run.completed else "not complete"
+    out(f"{run.source} into {status.path}: {state}")
+    if owner:
+        out(f"  pid {owner.pid} on {owner.host} works on it since {local_time(owner.since)}")
+    elif not run.completed:
+        out("  no process works on it; run the same command again to resume")
+    out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
+    if run.skipped_by:
+        out("  skipped: " + ", ".join(f"{count:,} {_reason_text(reason)}" for reason, count in run.skipped_by.items()))
+    if run.kept:
+        out(f"  {run.kept:,} of those written were there from an earlier session")
+    if run.deferred:
+        out(f"  {count_text(run.deferred)} to be retried later")
+    sessions = "1 session" if run.sessions == 1 else f"{run.sessions:,} sessions"
+    out(f"  begun {local_time(run.started)}, {sessions}")
+    if history := rate_history(run.samples):
+        out(f"  objects a second: {history}")
+    if run.until_reboot:
+        out("  some of it is in the page cache only; it is done again after a reboot")
+    if total.failed:
+        out(f"  {count_text(total.failed)} failed; run the same command again to retry")
+        failures_as_text(run.failures)
+        if 0 < len(run.failures) < total.failed:
+            out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")
+
+
+def rate_history(samples: Sequence[Sample]) -> str:
+    """Returns the rate over time as a row of bars with its peak; empty when there is too little to draw.
+
+    Pauses between sessions take up one bar at most, as the samples do not say when a session ended.
+    """
+    steps = [
+        ((late.at - early.at).total_seconds(), late.objects - early.objects)
+        for early, late in itertools.pairwise(samples)
+        if late.at > early.at
+    ]
+    if len(steps) < 2:
+        return ""
+    per_bar = -(-len(steps) // BARS_MAX)
+    rates = []
+    for first in range(0, len(steps), per_bar):
+        some = steps[first : first + per_bar]
+        rates.append(max(0.0, sum(objects for _, objects in some) / sum(seconds for seconds, _ in some)))
+    peak = max(rates)
+    bars = BARS if has_utf8() else BARS_ASCII
+    drawn = "".join(bars[round(rate / peak * (len(bars) - 1))] if peak else bars[0] for rate in rates)
+    return f"{drawn}  peak {peak:,.0f}/s"

@@ -1,0 +1,137 @@
+"""The words that close a run: one line for what was done and how fast, one for what failed; more with `--verbose`.
+
+Not here: printing (`_display.py`), the same as JSON (`_fields.py`), rates and times in words (`shoal._progress`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from shoal import _shoal
+from shoal._progress import count_text, size_text, time_text
+from shoal.cli._flags import in_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from shoal._report import Failure, Report
+
+# Notes that are about speed, or about what is as it should be: only --verbose shows them. All others concern trust or
+# loss and are always shown, also those that a later version adds. A test looks for each of these in the engine.
+ONLY_VERBOSE = (
+    "requests are sent one at a time: ",
+    "requests were sent one at a time: ",
+    " objects came encoded as ",
+    " of the objects were at the destination already, ",
+    " lanes could be started: ",
+    'durability is "file" here, not "batch": ',
+    '".shoal" was left out: ',
+    "what was committed is no longer listed in the same way: ",
+)
+
+
+def shown_name(name: str) -> str:
+    """Returns a name from a stranger as it is shown: escaped and in quotes."""
+    return f'"{_shoal.escape(name)}"'
+
+
+def failure_text(one: Failure) -> str:
+    """Returns one failure on one line, without the other lines of its reason (a traceback)."""
+    why = in_flags(one.reason.partition("\n")[0])
+    return f"{shown_name(one.name)}: {why}" + (f" (after {one.tries} tries)" if one.tries > 1 else "")
+
+
+def failure_lines(failures: Iterable[Failure]) -> list[str]:
+    """Returns one line for each failure, and below it the others of its reason."""
+    lines = []
+    for one in failures:
+        lines.append(f"  {failure_text(one)}")
+        lines += [f"    {line}" for line in one.reason.splitlines()[1:]]
+    return lines
+
+
+def summary(report: Report, destination: str | None, *, verbose: bool, anew: str) -> list[str]:
+    """Returns the lines that close a run.
+
+    Args:
+        report: What the run has done.
+        destination: Where to; None for a run that only read.
+        verbose: Say also how it was done.
+        anew: The flag that makes a run that is complete work again.
+    """
+    lines = [_done(report, destination, anew)]
+    if verbose:
+        lines += _how(report, destination)
+    lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
+    if _shoal.BUILD_PROFILE == "debug":
+        lines.append("note: this is a debug build of the engine; its speed says nothing")
+    if report.failed:
+        lines.append(_failed(report, destination, verbose=verbose))
+        lines += failure_lines(report.failures) if verbose else []
+    return lines
+
+
+def _only_verbose(note: str) -> bool:
+    return any(part in note for part in ONLY_VERBOSE)
+
+
+def _done(report: Report, destination: str | None, anew: str) -> str:
+    """What was done, and how fast."""
+    if report.completed_before and not report.listed:
+        when = local_time(report.completed_before)
+        return (
+            f"nothing to do: complete since {when}, {count_text(report.total.written)}; "
+            f"the source was not looked at again ({anew} does that)"
+        )
+    seconds = max(report.seconds, 1e-6)
+    said = (
+        f"{'wrote' if destination else 'read'} {count_text(report.written)}, {size_text(report.bytes)}, "
+        f"in {time_text(report.seconds)}: {report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
+    )
+    others = []
+    if report.resumed_from:
+        others.append(f"{report.total.written:,} in all, with earlier runs")
+    if report.skipped:
+        duplicates = f" ({report.duplicates:,} duplicates)" if report.duplicates else ""
+        others.append(f"{report.skipped:,} skipped{duplicates}")
+    if report.unfinished:
+        others.append(f"{report.unfinished:,} unfinished")
+    if report.unverified:
+        others.append(f"{report.unverified:,} of unknown length, not verified")
+    return "; ".join([said, *others])
+
+
+def _how(report: Report, destination: str | None) -> list[str]:
+    """How it was done."""
+    lines = [f"workers: {report.workers} ({report.workers_reason})"]
+    if destination:
+        lines += [f"durability: {report.durability}", f"published: {report.publish}"]
+    said = []
+    if report.retries:
+        said.append(f"{report.retries:,} {'retry' if report.retries == 1 else 'retries'}")
+    if report.wasted:
+        said.append(f"{size_text(report.wasted)} received in vain")
+    if report.paused >= 1:
+        said.append(f"paused for {time_text(report.paused)}: the host did not answer")
+    return lines + ([", ".join(said)] if said else [])
+
+
+def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
+    """What failed, and the next command to type."""
+    said = f"{count_text(report.failed)} failed"
+    if report.failures and not verbose:
+        said += f"{', the first' if report.failed > 1 else ':'} {failure_text(report.failures[0])}"
+    if destination not in (None, "null:"):
+        # What a damaged archive holds was never listed, so that trying the archive again would not find it.
+        damaged = any(failure.kind == "archive" for failure in report.failures)
+        again = "the same command with --update" if damaged else "the same command"
+        them = "it" if report.failed == 1 else "them"
+        return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
+    return said if verbose or report.failed == 1 else f"{said}; -v shows more"
+
+
+def local_time(moment: datetime) -> str:
+    """Returns a moment on the user's own clock."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,152 @@
+"""`shoal verify DIR SHA256SUMS`. Not here: reading the list (`shoal._manifest`), where words go (`_display.py`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+import shoal
+from shoal import _options as options_of_python
+from shoal._progress import count_text, size_text, time_text
+from shoal.cli import _display, _exit, _options, _summary
+from shoal.cli._checksums import each_checksum
+from shoal.cli._display import Display
+from shoal.cli._flags import in_flags
+from shoal.cli._groups import ERRORS, SOURCE, Command
+
+if TYPE_CHECKING:
+    from shoal._manifest import Manifest
+    from shoal._report import Report
+
+EXAMPLES = """\b
+Examples:
+  shoal read photos/ --checksum sha256 > SHA256SUMS    make the list
+  shoal verify backup/ SHA256SUMS                      check another copy against it
+  shoal verify backup/ SHA256SUMS --strict             files that are not in the list are failures too
+"""
+
+FAILED = ("different", "missing", "unreadable")  # a file is one of these, or good, or extra
+
+
+@click.command(
+    "verify",
+    cls=Command,
+    short_help="Check the files of a directory against a list of checksums.",
+    epilog=EXAMPLES,
+)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("manifest", metavar="SHA256SUMS", type=click.Path(path_type=Path))
+@_options.flag(
+    SOURCE,
+    ["--checksum"],
+    type=click.Choice(get_args(options_of_python.Checksum)),
+    metavar="|".join(get_args(options_of_python.Checksum)),
+    help="Expect these checksums; by default their length says.",
+)
+@_options.flag(ERRORS, ["--strict"], is_flag=True, help="Fail when there are files that are not in the list.")
+@_options.some("follow_links", "workers", "memory")
+@_options.output_options
+def command(
+    directory: Path,
+    manifest: Path,
+    checksum: options_of_python.Checksum | None,
+    strict: bool,
+    follow_links: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    log_format: str,
+    progress: str,
+    **options: Any,
+) -> int:
+    """Check every file of DIR against the list SHA256SUMS, and name those that are missing or different.
+
+    The list is what `shoal read DIR --checksum sha256`, or `sha256sum` in DIR, has printed; xxh3 and crc32 are told by
+    their length. A list that is empty, malformed or ends within a line is an error. Files that are not in it are named,
+    and no failure without --strict. The exit code is 1 when a file is missing, different or cannot be read.
+    """
+    from shoal._manifest import Manifest
+
+    display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
+    with _exit.Signals(display.stopping) as signals:
+        try:
+            wanted = Manifest(manifest, checksum)
+            if not directory.is_dir():
+                raise shoal.ConfigError(f"there is no directory {str(directory)!r}")
+            display.begins(str(directory), None)
+            found, report = _compare(directory, wanted, follow_links, as_json, display, options)
+        except shoal.ShoalError as error:
+            display.failed(error)
+            return _exit.code_of(error)
+        except KeyboardInterrupt as stopped:
+            display.interrupted(getattr(stopped, "report", None), resumes=False)
+            return signals.code or _exit.INTERRUPTED
+        # Of a name that no line has a failure is told too: what is in the directory could not be looked at.
+        ok = not any(found[state] for state in FAILED) and report.ok and not (strict and found["extra"])
+        fields = {
+            "ok": ok,
+            "listed": wanted.listed,
+            **{state: found[state] for state in ("good", *FAILED, "extra")},
+            "failed": report.failed,
+            "bytes": report.bytes,
+            "seconds": round(report.seconds, 6),
+            "checksum": wanted.checksum,
+        }
+        display.ended(_words(report, wanted, found), fields)
+    return _exit.DONE if ok else _exit.SOME_FAILED
+
+
+def _compare(
+    directory: Path, wanted: Manifest, follow_links: bool, as_json: bool, display: Display, options: dict[str, Any]
+) -> tuple[Counter[str], Report]:
+    """Reads every file and names what is not good; returns how many files there are of each state."""
+    found: Counter[str] = Counter()
+
+    def tell(state: str, name: str, reason: str = "") -> None:
+        found[state] += 1
+        if as_json:
+            _display.out_json({"type": "file", "state": state, "name": name, **({"reason": reason} if reason else {})})
+        else:
+            _display.out(f"{state}: {_summary.shown_name(name)}" + (f": {reason}" if reason else ""))
+
+    def compare(name: str, _size: int, digest: bytes) -> None:
+        state = wanted.take(name, digest)
+        if state == "good":
+            found[state] += 1
+        elif state != "extra" or not _same(directory / name, wanted.path):
+            tell(state, name)
+
+    assert wanted.checksum is not None  # noqa: S101  # its first line says so
+    source = shoal.files(directory, follow_links=follow_links)
+    report = each_checksum(source, wanted.checksum, None, display.progress, options, compare)
+    reasons = {one.name: in_flags(one.reason) for one in report.failures}
+    for name, state in wanted.rest(directory):
+        tell(state, name, reasons.pop(name, ""))
+    for name, reason in reasons.items():
+        tell("unreadable", name, reason)  # not in the list; what is wrong with it is not known
+    return found, report
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Tells whether a file is the list itself, which may lie in the directory."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _words(report: Report, wanted: Manifest, found: Counter[str]) -> list[str]:
+    seconds = max(report.seconds, 1e-6)
+    lines = [
+        f"verified {count_text(report.written, 'file')}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
+        f"{report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
+    ]
+    bad = [f"{found[state]:,} {state}" for state in FAILED if found[state]]
+    if bad:
+        lines.append(f"of {count_text(wanted.listed, 'file')} in the list: {', '.join(bad)}")
+    if found["extra"]:
+        lines.append(f"note: {count_text(found['extra'], 'file')} not in the list")
+    return lines

@@ -1,0 +1,242 @@
+"""What all commands share: groups of options, variables, lines of JSON, logs, tables, and words for newcomers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+import shoal as package
+from shoal.cli import COMMANDS, app
+from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED
+
+if TYPE_CHECKING:
+    from conftest import Command, Service
+
+
+@pytest.fixture
+def tree(shoal: Command) -> Path:
+    (shoal.directory / "tree").mkdir()
+    for number in range(5):
+        (shoal.directory / f"tree/{number}").write_text(str(number))
+    return shoal.directory / "tree"
+
+
+def headings(text: str) -> list[str]:
+    return [line[:-1] for line in text.splitlines() if line[:-1] in GROUPS]
+
+
+@pytest.mark.parametrize(
+    ("command", "groups"),
+    [
+        ("copy", [SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT]),
+        ("read", [SOURCE, ERRORS, SPEED, OUTPUT]),
+        ("unzip", [SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, ARCHIVES]),
+        ("generate", [DESTINATION, ERRORS, SPEED, OUTPUT]),
+    ],
+)
+def test_help_shows_options_in_groups(shoal: Command, command: str, groups: list[str]) -> None:
+    assert headings(shoal.run(command, "--help", COLUMNS="100").stdout) == groups
+
+
+@pytest.mark.parametrize("command", ["copy", "read"])
+def test_the_other_groups_are_shown_on_request(shoal: Command, command: str) -> None:
+    brief, whole = (shoal.run(command, flag, COLUMNS="100").stdout for flag in ("--help", "--help-all"))
+    assert headings(whole) == [*headings(brief), SERVICES, ARCHIVES]
+    assert "--ca-file" not in brief
+    assert "--ca-file" in whole
+
+
+@pytest.mark.parametrize("command", ["copy", "read", "unzip", "generate", "verify"])
+def test_an_option_takes_one_line_of_help(shoal: Command, command: str) -> None:
+    every = "--help-all" if command in ("copy", "read") else "--help"
+    text = shoal.run(command, every, COLUMNS="100").stdout
+    flags = [line for line in text.splitlines() if re.match(r"  (-\w, )?--", line)]
+    more = [line for line in text.partition("Examples:")[0].splitlines() if line.startswith(" " * 34)]
+    assert len(flags) > 5
+    assert more == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("bench", "completion")])
+def test_every_command_takes_json(name: str) -> None:
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    assert "--json" in {flag for one in command.params for flag in one.opts}
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "copy tree out",
+        "copy missing out",
+        "copy tree",
+        "copy tree out --memory lots",
+        "read tree --checksum crc32",
+        "read missing",
+        "unzip missing.zip -d out",
+        "unzip missing.zip",
+        "generate make:text 3 out",
+        "records tree/1 --size 1",
+        "records tree/1 --format B --count",
+        "records tree/1 --format B --by f0 --count",
+        "records tree/1 --format B --to out.csv",
+        "records missing",
+        "status missing",
+        "status done",
+        "status done --failures all --skipped all",
+        "verify tree missing",
+        "serve missing --port 0",
+        "bench compare missing.json missing.json",
+        "bench copy --list",
+        "bench nothing",
+    ],
+)
+def test_json_is_an_object_on_each_line_and_the_last_is_the_report_or_the_error(shoal: Command, line: str) -> None:
+    if "done" in line:
+        package.copy(shoal.directory / "tree", shoal.directory / "done")
+    done = shoal.run(*line.split(), "--json")
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [one["type"] for one in lines if one["type"] in ("report", "error")] == [lines[-1]["type"]]
+    assert (lines[-1]["type"] == "error") == (done.returncode in (2, 3)), done
+    assert lines[-1]["type"] == "report" or set(lines[-1]) >= {"kind", "message", "hint"}
+
+
+def test_json_ends_with_the_error_when_a_signal_stops_the_command(shoal: Command, service: Service) -> None:
+    url = service(synthetic="100000:100").url
+    process = shoal.start("read", url, "--checksum", "crc32", "--limit-rate", "10kB", "--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    last = json.loads(process.communicate(timeout=30)[0].splitlines()[-1])
+    assert process.returncode == 130
+    assert (last["type"], last["kind"]) == ("error", "interrupted")
+
+
+@pytest.mark.usefixtures("tree")
+def test_the_environment_sets_workers_memory_progress_and_the_form_of_logs(shoal: Command) -> None:
+    def copied(variable: str, *arguments: str) -> dict[str, object]:
+        name, _, value = variable.partition("=")
+        shoal.environment = {key: one for key, one in shoal.environment.items() if not key.startswith("SHOAL_")}
+        shoal.environment[name] = value
+        return shoal.last_json(shoal.run("copy", "tree", "null:", "--json", *arguments))
+
+    assert copied("SHOAL_WORKERS=3")["workers"] == 3
+    assert copied("SHOAL_WORKERS=3", "--workers", "2")["workers"] == 2
+    assert copied("SHOAL_WORKERS=3", "-j", "2")["workers"] == 2
+    assert copied("SHOAL_WORKERS=")["written"] == 5
+    assert "--workers is not" in str(copied("SHOAL_WORKERS=many")["message"])
+    assert "--memory is not" in str(copied("SHOAL_MEMORY=lots")["message"])
+    assert copied("SHOAL_PROGRESS=often")["kind"] == "usage"
+    del shoal.environment["SHOAL_PROGRESS"]
+    said = shoal.run("copy", "tree", "null:", SHOAL_LOG_FORMAT="json").stderr
+    assert json.loads(said)["type"] == "summary"
+
+
+@pytest.mark.usefixtures("tree")
+def test_the_environment_never_changes_what_is_copied_or_how_safely(shoal: Command) -> None:
+    variables = {option.envvar for name in COMMANDS if name != "bench" for option in options(name) if option.envvar}
+    assert variables == {"SHOAL_WORKERS", "SHOAL_MEMORY", "SHOAL_PROGRESS", "SHOAL_LOG_FORMAT"}
+
+
+def options(name: str) -> list[click.Parameter]:
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    return command.params
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_log_has_the_time_of_each_message(shoal: Command) -> None:
+    for source, lines in (("tree", 1), ("missing", 1)):
+        said = shoal.run("copy", source, "null:", "--log-format", "text").stderr.splitlines()
+        moment, _, text = said[0].partition(" ")
+        assert abs((datetime.now().astimezone() - datetime.fromisoformat(moment)).total_seconds()) < 120
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", moment)
+        assert text.startswith(("read", "wrote", "error: "))
+        assert len(said) == lines
+        logged = json.loads(shoal.run("copy", source, "null:", "--log-format", "json").stderr)
+        assert datetime.fromisoformat(logged["time"]).tzinfo is not None
+    assert not shoal.run("copy", "tree", "null:").stderr.startswith("20")
+
+
+@pytest.mark.usefixtures("tree")
+def test_a_terminal_needs_no_time(shoal: Command) -> None:
+    leader, terminal = pty.openpty()
+    process = shoal.start("copy", "tree", "null:", "--log-format", "text", "--progress", "none", stderr=terminal)
+    assert process.wait(timeout=60) == 0
+    os.close(terminal)
+    assert os.read(leader, 4096).startswith(b"wrote 5 objects")
+    os.close(leader)
+
+
+def test_failures_are_printed_as_a_table_of_csv(shoal: Command, tree: Path) -> None:
+    latin = os.fsdecode(b'latin\xe9,"quoted"')
+    (tree / latin).write_text("x")
+    (tree / "link").symlink_to("1")
+    out = shoal.directory / "out"
+    out.mkdir()
+    for number in range(5):
+        (out / str(number)).write_text("mine")
+    (out / latin).write_text("mine")
+    assert shoal.run("copy", "tree", "out").returncode == 1
+
+    rows = list(csv.DictReader(io.StringIO(shoal.run("status", "out", "--csv", "--skipped", "all").stdout)))
+
+    assert list(rows[0]) == ["state", "name", "kind", "reason", "tries", "source"]
+    assert {row["name"] for row in rows if row["state"] == "failed"} == {*"01234", 'latin\\udce9,"quoted"'}
+    assert {row["kind"] for row in rows if row["state"] == "failed"} == {"exists"}
+    assert [(row["name"], row["kind"]) for row in rows if row["state"] == "skipped"] == [("link", "link")]
+    assert len(shoal.run("status", "out", "--csv", "--failures", "2").stdout.splitlines()) == 3
+    assert shoal.run("status", "out", "--csv", "--json").returncode == 2
+
+
+def test_a_table_without_failures_has_its_first_line(shoal: Command, tree: Path) -> None:
+    package.copy(tree, shoal.directory / "out")
+    assert shoal.run("status", "out", "--csv").stdout == "state,name,kind,reason,tries,source\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("copy a.json b.json out", "quote a glob, so that shoal sees it: shoal copy '*.json' out"),
+        ("copy a b --threads 4", "use --workers"),
+        ("copy a b --delete", "shoal deletes nothing"),
+        ("copy -r a b", "directories are copied with all they hold"),
+        ("copy -a a b", "permissions and modification times"),
+        ("copy a b --again", "--update"),
+        ("sync a b", "did you mean 'copy --update'?"),
+        ("cp a b", "did you mean 'copy'?"),
+        ("cpoy a b", "did you mean 'copy'?"),
+        ("generate rec.py:make 3 out", "rec:make"),
+        ("generate ./jobs/rec.py:make 3 out", "jobs.rec:make"),
+    ],
+)
+def test_what_newcomers_type_is_answered_with_what_to_type(shoal: Command, line: str, said: str) -> None:
+    done = shoal.run(*line.split())
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (shoal.directory / "out").exists()
+
+
+def test_a_run_that_fails_says_so_on_two_lines(shoal: Command, tree: Path) -> None:
+    out = shoal.directory / "my out"
+    out.mkdir()
+    (out / "1").write_text("mine")
+    (out / "2").write_text("mine")
+    done = shoal.run("copy", "tree", "my out", "--workers", "1")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("wrote 3 objects, 3 bytes, in ")
+    assert second.startswith('2 objects failed, the first "')
+    assert second.endswith("; to see them: shoal status 'my out' --failures all; to retry: the same command")
+    verbose = shoal.run("copy", "tree", "my out", "--verbose").stderr
+    assert verbose.count("a file that this run did not write") == 2
