@@ -84,11 +84,11 @@ class Here(Command):
     def run(self, *arguments: str | Path, timeout: float = PATIENCE, **extra: str) -> subprocess.CompletedProcess[str]:
         """Runs a command line that begins with `bench`; what it starts gets the environment, and `extra`."""
         assert arguments[0] == "bench"
-        name, *words = map(str, arguments[1:])
+        command, *words = map(str, arguments[1:])
         with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.directory):
             for name, value in (self.environment | extra).items():
                 patch.setenv(name, value)
-            done = CliRunner().invoke(lab_command(name), words, standalone_mode=False)
+            done = CliRunner().invoke(lab_command(command), words, standalone_mode=False)
         if isinstance(done.exception, click.UsageError):
             return subprocess.CompletedProcess(words, 2, done.stdout, done.stderr + done.exception.format_message())
         if isinstance(done.exception, package.ShoalError):

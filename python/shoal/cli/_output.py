@@ -53,8 +53,8 @@ class Output(io.TextIOWrapper):
         if not self._nowhere:
             try:
                 while data:
-                    taken: int | None = self.buffer.write(data)
-                    if taken is None:  # unbuffered, by PYTHONUNBUFFERED, and told not to wait
+                    taken: object = self.buffer.write(data)
+                    if not isinstance(taken, int):  # None: unbuffered, by PYTHONUNBUFFERED, and told not to wait
                         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
                     data = data[taken:]
             except OSError as error:
