@@ -78,7 +78,7 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
 @click.option("--mean", "means", multiple=True, metavar="NAME", help="Print the mean of a field.")
 @click.option("--by", metavar="NAME", help="Do so for each value of this field, a whole number.")
 @click.option("--to", "target", metavar="OUT", help="Write them to OUT.parquet, .csv, .arrow, .jsonl or .npy.")
-@click.option("--workers", type=int, metavar="N", help="How many threads work; by default one for each core.")
+@click.option("-j", "--workers", type=int, metavar="N", help="How many threads work; by default one for each core.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 def command(
     files: tuple[str, ...],
