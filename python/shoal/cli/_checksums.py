@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shoal._options import Checksum, Order, ProgressOption, Source
     from shoal._report import Report
 
+ANY_ORDER: Order = inspect.signature(_read.read).parameters["order"].default  # objects come as they are ready
 SIZE = 8  # bytes of a size, little-endian, in front of each checksum (the engine's `sink/digest.rs`)
 
 

@@ -10,7 +10,7 @@ import shoal
 from shoal import _options as options_of_python
 from shoal import _read
 from shoal.cli import _display, _exit, _options
-from shoal.cli._checksums import each_checksum
+from shoal.cli._checksums import ANY_ORDER, each_checksum
 from shoal.cli._display import Display
 from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, Command
 
@@ -67,7 +67,7 @@ def command(
         try:
             what = _options.source_of(source, options)
             display.begins(source, None)
-            if checksum is None and order is None:
+            if checksum is None and order == ANY_ORDER:
                 report = shoal.copy(what, "null:", **options, progress=display.progress)
             else:
 
