@@ -71,7 +71,8 @@ class Job:
 
     @staticmethod
     def script(ids: str, options: dict[str, Any]) -> str:
-        return RUN.format(ids=ids, options=options)
+        given = {"name": "data-{:04d}.csv", "on_error": "record", **options}
+        return RUN.format(ids=ids, options=given)
 
     def run(self, ids: str = "range(20)", **options: Any) -> tuple[list[Any], list[list[str]]]:
         """Runs it: written, skipped, failed, bytes, complete; and the failures."""

@@ -19,7 +19,7 @@ def numbered(count: int) -> Iterator[tuple[str, bytes]]:
 def saved(tmp_path: Path, name: str, data: object, **options: Any) -> Path:
     """Saves one item, and returns where its file lies."""
     given = {"durability": "none", "overwrite": "always", **options}
-    report = package.save([(name, data)], tmp_path / "out", **given)
+    report = package.save([(name, data)], tmp_path / "out", **given, on_error="record")
     assert report.ok, report.failures
     return tmp_path / "out" / name
 
@@ -32,7 +32,7 @@ def saved_bytes(tmp_path: Path, name: str, data: object, **options: Any) -> byte
 def refused(tmp_path: Path, name: str, data: object) -> str:
     """Saves it between two others, and returns why it alone is a failure, which leaves no file."""
     items = [("before.bin", b""), (name, data), ("after.bin", b"x")]
-    report = package.save(items, tmp_path / "out", durability="none", overwrite="always")
+    report = package.save(items, tmp_path / "out", durability="none", overwrite="always", on_error="record")
     assert (report.failed, report.listed) == (1, 3)
     (failure,) = report.failures
     assert failure.kind == "encoding"
@@ -43,7 +43,7 @@ def refused(tmp_path: Path, name: str, data: object) -> str:
 
 def all_saved(directory: Path, items: Mapping[str, object]) -> dict[str, str]:
     """Saves items by name, and returns the reasons of those that are failures, which have left no file."""
-    report = package.save(items.items(), directory, durability="none")
+    report = package.save(items.items(), directory, durability="none", on_error="record")
     assert report.written + report.failed == report.listed == len(items)
     (run,) = package.status(directory, failures=None).runs
     assert {failure.kind for failure in run.failures} <= {"encoding"}

@@ -178,6 +178,14 @@ def test_an_example_of_the_document_on_services_runs(tmp_path: Path, example: st
     runs(tmp_path, example, SERVICES)
 
 
+IN_PYTHON = blocks(Path(__file__).parent.parent / "docs/python.md")
+
+
+@pytest.mark.parametrize("example", IN_PYTHON, ids=[f"{at}" for at in range(len(IN_PYTHON))])
+def test_an_example_of_the_document_on_python_runs(tmp_path: Path, example: str) -> None:
+    runs(tmp_path, example, IN_PYTHON)
+
+
 UNZIPPING = blocks(Path(__file__).parent.parent / "docs/unzip.md")
 
 

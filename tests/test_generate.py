@@ -231,7 +231,7 @@ def test_a_function_that_cannot_be_sent_is_refused_before_anything_starts(job: J
         import job, shoal
         from job import *
         try:
-            shoal.generate({function}, range(3), "out")
+            shoal.generate({function}, range(3), "out", name="data-{{:04d}}.csv")
         except shoal.ConfigError as error:
             print(error)
     """
@@ -243,7 +243,7 @@ def test_a_function_that_cannot_be_sent_is_refused_before_anything_starts(job: J
 
 @pytest.mark.parametrize("way", ["-c", "-"])
 def test_a_function_of_a_program_that_is_no_file_is_refused_with_what_to_do(tmp_path: Path, way: str) -> None:
-    script = "import shoal\ndef make(number): return ''\nshoal.generate(make, range(3), 'out')\n"
+    script = "import shoal\ndef make(number): return ''\nshoal.generate(make, range(3), 'out', name='{}')\n"
     arguments = [sys.executable, way, *([script] if way == "-c" else [])]
     done = subprocess.run(arguments, cwd=tmp_path, input=script, capture_output=True, text=True, timeout=60)
     assert "ConfigError" in done.stderr
@@ -255,7 +255,7 @@ GUARDED = """
 import shoal
 def make(number): return str(number)
 if __name__ == "__main__":
-    print(shoal.generate(make, range(30), "out").written)
+    print(shoal.generate(make, range(30), "out", name="data-{:04d}.csv").written)
 """
 
 
@@ -301,7 +301,7 @@ def test_the_function_may_call_shoal_itself(job: Job) -> None:
 
 
 def test_the_function_cannot_call_generate(job: Job) -> None:
-    job.module("def make(number): return str(shoal.generate(plain, range(2), 'inner').written)")
+    job.module("def make(number): return str(shoal.generate(plain, range(2), 'inner', name='{}').written)")
     counts, failures = job.run("range(2)")
     assert counts[2] == 2
     assert "ConfigError" in failures[0][2]
@@ -333,7 +333,7 @@ def test_an_argument_that_is_wrong_is_refused_before_anything_starts(
 def test_nothing_can_be_generated_into_null(job: Job) -> None:
     job.module("make = plain")
     with pytest.raises(package.ConfigError, match="null:"):
-        package.generate(len, range(3), "null:")
+        package.generate(len, range(3), "null:", name="{}")
 
 
 def test_exceptions_that_have_no_plain_text_are_failures_like_others(job: Job) -> None:
@@ -366,7 +366,7 @@ def test_workers_are_threads_where_there_is_no_gil(job: Job) -> None:
         import os, shoal, job
         from shoal._generate import supervisor
         supervisor.in_threads = lambda: True
-        report = shoal.generate(job.make, range(200), "out", workers=2)
+        report = shoal.generate(job.make, range(200), "out", name="data-{:04d}.csv", workers=2, on_error="record")
         print(report.written, report.failed, report.workers, open("out/data-0000.csv").read() == str(os.getpid()))
     """
     done = job.interpreter.run(script)

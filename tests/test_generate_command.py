@@ -22,12 +22,12 @@ def module(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("module")
 def test_it_saves_a_file_for_each_number_and_goes_on(shoal: Command) -> None:
-    done = shoal.run("generate", "job:plain", "25", "out", "--json")
+    done = shoal.run("generate", "job:plain", "25", "out", "--name", "data-{:04d}.csv", "--json")
     assert done.returncode == 0, done.stderr
     assert shoal.last_json(done)["written"] == 25
     assert done.stderr.startswith("wrote 25 objects, ")
     assert (shoal.directory / "out/data-0024.csv").read_text() == "content of 24\n"
-    assert "complete" in shoal.run("generate", "job:plain", "25", "out").stderr
+    assert "complete" in shoal.run("generate", "job:plain", "25", "out", "--name", "data-{:04d}.csv").stderr
 
 
 @pytest.mark.usefixtures("module")
@@ -40,7 +40,7 @@ def test_names_are_as_asked(shoal: Command) -> None:
 @pytest.mark.usefixtures("module")
 def test_failures_are_exit_code_1_and_named_in_one_line(shoal: Command) -> None:
     (shoal.directory / "job.py").write_text(MODULE + "def broken(number): raise ValueError('why')\n")
-    done = shoal.run("generate", "job:broken", "2", "out")
+    done = shoal.run("generate", "job:broken", "2", "out", "--name", "data-{:04d}.csv")
     assert done.returncode == 1
     assert '"data-0000.csv": the function raised ValueError: why' in done.stderr
     assert "Traceback" not in done.stderr
@@ -52,7 +52,7 @@ def test_failures_are_exit_code_1_and_named_in_one_line(shoal: Command) -> None:
     [["job", "3"], ["nowhere:make", "3"], ["job:nothing", "3"], ["job:plain", "-3"], ["job:plain", "many"]],
 )
 def test_what_is_wrong_with_the_command_line_is_exit_code_2(shoal: Command, arguments: list[str]) -> None:
-    done = shoal.run("generate", *arguments, "out")
+    done = shoal.run("generate", *arguments, "out", "--name", "{}")
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert not (shoal.directory / "out").exists()
@@ -61,7 +61,7 @@ def test_what_is_wrong_with_the_command_line_is_exit_code_2(shoal: Command, argu
 @pytest.mark.usefixtures("module")
 def test_ctrl_c_is_exit_code_130(shoal: Command) -> None:
     (shoal.directory / "job.py").write_text(MODULE + "def slow(number): note('calls', number); time.sleep(60)\n")
-    process = shoal.start("generate", "job:slow", "5", "out", "--durability", "none")
+    process = shoal.start("generate", "job:slow", "5", "out", "--name", "data-{:04d}.csv", "--durability", "none")
     wait_until(lambda: (shoal.directory / "calls").exists())
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)

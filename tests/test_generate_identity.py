@@ -43,7 +43,9 @@ class Make:
 )
 def test_other_arguments_are_not_the_same_job(tmp_path: Path, bound: Callable[[int], Callable[[int], str]]) -> None:
     def call(year: int, *, resume: Resume = "auto") -> package.Report:
-        return package.generate(bound(year), range(5), tmp_path / "out", name="{}.txt", workers=1, resume=resume)
+        return package.generate(
+            bound(year), range(5), tmp_path / "out", name="{}.txt", workers=1, resume=resume, on_error="record"
+        )
 
     assert call(2023).written == 5
     assert call(2023).completed_before

@@ -153,11 +153,11 @@ def test_no_process_is_left_when_the_call_returns_but_pythons_own(job: Job) -> N
     job.module("make = plain")
     script = """
         import multiprocessing, shoal, job, os
-        shoal.generate(job.make, range(50), "out", workers=3)
+        shoal.generate(job.make, range(50), "out", name="data-{:04d}.csv", workers=3)
         assert not multiprocessing.active_children()
         assert len(os.listdir("/proc/self/task")) == 1
         before = len(os.listdir("/proc/self/fd"))
-        shoal.generate(job.make, range(60), "other", workers=3)
+        shoal.generate(job.make, range(60), "other", name="data-{:04d}.csv", workers=3)
         assert len(os.listdir("/proc/self/fd")) == before
     """
     done = job.interpreter.run(script)
@@ -192,7 +192,7 @@ def test_a_progress_function_is_told_and_what_it_raises_stops_the_run(job: Job) 
             if len(seen) == 3:
                 raise RuntimeError("enough")
         try:
-            shoal.generate(job.make, range(1000), "out", progress=told)
+            shoal.generate(job.make, range(1000), "out", name="data-{:04d}.csv", progress=told)
         except RuntimeError as error:
             assert error.report.unfinished > 0, error.report
             print(len(seen), error)

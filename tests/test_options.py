@@ -77,11 +77,11 @@ def test_the_command_read_has_every_option_of_read() -> None:
     assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
-        assert name in ("chunk_size", "shard", "progress") or given[name] == default
+        assert name in ("chunk_size", "shard", "progress", "on_error") or given[name] == default
 
 
 def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_with_its_defaults() -> None:
-    own = {"name", "header", "final_newline"}
+    own = {"header", "final_newline"}
     given = defaults(_generate.generate)
     assert set(given) - own == set(defaults(_api.copy)) - set(_generate.UNUSED)
     assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
@@ -89,18 +89,19 @@ def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_wi
 
 def test_the_command_generate_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in generate_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(defaults(_generate.generate)) - {"resume"} | OUTPUT | {"retry_failed", "restart"}
-    given = generate_command.make_context("generate", ["make:it", "3", "DST"]).params
+    assert set(flags) == set(defaults(_generate.generate)) - {"resume"} | OUTPUT | {"name", "retry_failed", "restart"}
+    given = generate_command.make_context("generate", ["make:it", "3", "DST", "--name", "{}"]).params
     for name, value in defaults(_generate.generate).items():
         if name not in ("progress", "resume"):
             assert long(flags[name]) == "--" + name.replace("_", "-")
-            assert given[name] == value
+            assert given[name] == {"on_error": "record"}.get(name, value)
 
 
 def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_with_the_same_defaults() -> None:
     given = defaults(_unzip.unzip)
     assert set(given) == set(defaults(_api.archives)) | set(defaults(_api.copy)) - set(_unzip.UNUSED)
-    assert given == {name: PYTHON[name] for name in given}
+    # Archives always have times.
+    assert given == {name: PYTHON[name] for name in given} | {"keep_times": True}
 
 
 def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
@@ -110,7 +111,7 @@ def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
     for name, value in defaults(_unzip.unzip).items():
         if name not in ("progress", "resume"):
             assert long(flags[name]) == "--" + name.replace("_", "-")
-            assert given[name] == value
+            assert given[name] == {"on_error": "record", "keep_times": None}.get(name, value)
 
 
 def test_the_binding_is_given_every_option() -> None:
@@ -127,7 +128,7 @@ def test_the_command_line_has_every_option_with_the_same_default() -> None:
     for name in set(PYTHON) - {"progress", "resume"}:
         flag = flags[name]
         assert long(flag) == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
-        assert given[name] == PYTHON[name]
+        assert given[name] == {"on_error": "record"}.get(name, PYTHON[name])
 
 
 def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
@@ -174,13 +175,53 @@ def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
         ("4KiB", 4096),
         ("2TiB", 2 << 40),
         ("7B", 7),
+        ("10M", 10 << 20),
+        ("10m", 10 << 20),
+        ("1.5K", 1536),
+        ("3Gi", 3 << 30),
+        ("2t", 2 << 40),
+        ("2TB", 2 * 10**12),
+        ("1kb", 1000),
     ],
 )
 def test_a_size_is_read(text: int | str, size: int) -> None:
     assert _options.parse_size(text, "memory") == size
 
 
-@pytest.mark.parametrize("text", [0, -1, True, 1.5, "", "MiB", "1 XB", "-5", "1e9", "0", "nan", 1 << 63, None])
+@pytest.mark.parametrize(
+    ("name", "text", "default", "given"), [("WORKERS", "3", 3, 2), ("MEMORY", "64M", 64 << 20, 1 << 20)]
+)
+def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str, default: int, given: int
+) -> None:
+    option = name.lower()
+    options = {one: value for one, value in defaults(_api.copy).items() if one != "progress"}
+    monkeypatch.setenv(f"SHOAL_{name}", text)
+    made: dict[str, Any] = dict(_options.engine_options(**options))
+    assert made[option] == default
+    made = dict(_options.engine_options(**{**options, option: given}))
+    assert made[option] == given
+    made = dict(_options.engine_options(**{**options, option: f"{options[option]}"}))
+    assert made[option] == comparable(option, f"{options[option]}"), (
+        "what a caller writes stays, also if it is the default"
+    )
+    monkeypatch.setenv(f"SHOAL_{name}", "lots")
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` is not "):
+        package.copy(tmp_path / "tree", tmp_path / "out")
+
+
+def test_a_variable_of_the_environment_counts_for_the_command_line_too(shoal: Command) -> None:
+    (shoal.directory / "tree").mkdir()
+    (shoal.directory / "tree" / "a").touch()
+    done = shoal.run("copy", "tree", "out", "--json", SHOAL_WORKERS="3")
+    assert shoal.last_json(done)["workers"] == 3, done.stderr
+    done = shoal.run("copy", "tree", "other", SHOAL_MEMORY="lots")
+    assert done.returncode == 2, done.stderr
+    assert shoal.run("copy", "tree", "other", "--memory", "64M", SHOAL_MEMORY="lots").returncode == 0
+
+
+@pytest.mark.parametrize("text", [0, -1, True, 1.5, "", "MiB", "1 XB", "10P", "-5", "1e9", "0", "nan", 1 << 63, None])
 def test_what_is_not_a_size_is_refused(text: Any) -> None:
     with pytest.raises(package.ConfigError, match="memory"):
         _options.parse_size(text, "memory")

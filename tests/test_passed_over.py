@@ -7,6 +7,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_an_archive_that_cannot_be_read_is_a_failure_whatever_is_included(tmp_pa
             archive.writestr(f"{name}.csv", "1,2")
     bad = tmp_path / "bad.zip"
     bad.write_bytes(bad.read_bytes()[:-30])
-    report = package.unzip(tmp_path / "*.zip", tmp_path / "out", include="**/*.csv", exclude="*.zip")
+    report = package.unzip(tmp_path / "*.zip", tmp_path / "out", include="**/*.csv", exclude="*.zip", on_error="record")
     assert (report.written, report.failed, report.ok) == (1, 1, False)
     assert report.failures[0].name == "bad.zip"
 
@@ -49,7 +50,8 @@ def test_an_archive_that_is_refused_when_it_is_resumed_is_a_failure(tmp_path: Pa
     with pytest.raises(StopError):
         package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", progress=stop_behind(10_000))
     assert package.status(tmp_path / "out").runs[0].total.written >= 10_000, "the place to go on lies in the archive"
-    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", max_entries=1000)
+    limited: dict[str, Any] = {"max_entries": 1000, "on_error": "record"}
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", **limited)
     assert (report.failed, report.ok) == (1, False), report
     assert package.unzip(tmp_path / "one.zip", tmp_path / "out", durability="none", resume="restart").written == 40_000
 
@@ -116,7 +118,13 @@ def test_two_ids_with_one_name_are_a_failure_also_when_they_are_made_again(tmp_p
     resumes: list[Resume] = ["auto", "restart"]
     for resume in resumes:
         report = package.generate(
-            made, ["aaaa1", "bbbb1", "aaaa2"], tmp_path / "out", name="{:.4}.txt", workers=1, resume=resume
+            made,
+            ["aaaa1", "bbbb1", "aaaa2"],
+            tmp_path / "out",
+            name="{:.4}.txt",
+            workers=1,
+            resume=resume,
+            on_error="record",
         )
         assert (report.written, report.failed, report.ok) == (2, 1, False), resume
     assert (tmp_path / "out/aaaa.txt").read_bytes() in {b"object aaaa1", b"object aaaa2"}
@@ -139,8 +147,8 @@ def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
     paths = two_of_one_name(tmp_path, monkeypatch)
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000)
-    report = package.copy(paths, tmp_path / "out")
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000, on_error="record")
+    report = package.copy(paths, tmp_path / "out", on_error="record")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert [(failure.kind, failure.name) for failure in report.failures] == [("name-conflict", "x")]
     assert (tmp_path / "out/x").read_text() == "x"
@@ -167,8 +175,8 @@ def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_aft
         os.utime(path, ns=(young, young))
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000)
-    report = package.copy(paths, tmp_path / "out")
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000, on_error="record")
+    report = package.copy(paths, tmp_path / "out", on_error="record")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert (tmp_path / "out/x").read_text() == "begins"
 

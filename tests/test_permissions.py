@@ -107,7 +107,7 @@ def test_a_copied_file_has_the_permissions_of_its_source_within_the_umask(
 ) -> None:
     tree = make(tmp_path / "tree", FILES, size)
     with umask(mask):
-        report = package.copy(tree, tmp_path / "out", layout=layout)
+        report = package.copy(tree, tmp_path / "out", layout=layout, on_error="record")
     assert (report.written, report.failed) == (len(FILES), 0)
     assert modes(home(tmp_path / "out", layout)) == {name: mode & 0o777 & ~mask for name, mode in FILES.items()}
 
@@ -120,7 +120,7 @@ def test_a_copied_directory_has_the_permissions_of_its_source_and_is_open_to_its
     directories = {f"{name}/": mode for name, mode in DIRECTORIES.items()}
     tree = make(tmp_path / "tree", {f"{name}file": 0o644 for name in directories} | directories)
     with umask(mask):
-        report = package.copy(tree, tmp_path / "out", layout=layout)
+        report = package.copy(tree, tmp_path / "out", layout=layout, on_error="record")
         above = [0o777 & ~mask] * 3
     assert (report.written, report.failed) == (len(DIRECTORIES), 0)
     found = modes(home(tmp_path / "out", layout))
@@ -188,7 +188,7 @@ def test_a_list_of_paths_brings_the_permissions_of_their_directories(
     }
     (tmp_path / "link").symlink_to("there/private")
     for name, (paths, prefix) in lists.items():
-        report = package.copy(paths, tmp_path / "out" / name)
+        report = package.copy(paths, tmp_path / "out" / name, on_error="record")
         assert report.failed == 0, report.failures
         found = {path.rstrip("/"): mode for path, mode in modes(tmp_path / "out" / name).items()}
         if name == "link":
@@ -327,7 +327,7 @@ def test_entries_of_archives_have_their_permissions_within_the_umask(
     entries |= {"empty/": (0o700, b"")}
     source = archive(tmp_path, entries)
     with umask(mask):
-        report = package.copy(source, tmp_path / "out", layout=layout)
+        report = package.copy(source, tmp_path / "out", layout=layout, on_error="record")
     assert report.failed == 0, report.failures
     wanted = {name: (mode & 0o777 or 0o666) & ~mask for name, (mode, _) in entries.items()}
     for name in (name for name in wanted if name.endswith("/")):
@@ -364,7 +364,7 @@ def test_a_directory_that_an_archive_holds_twice_has_what_both_entries_permit(tm
 def test_empty_directories_arrive_and_count_as_skipped(tmp_path: Path, layout: Any) -> None:
     empty = {"empty/": 0o755, "private/": 0o700, "a/b/c/": 0o750, "a/out.d/": 0o755}
     tree = make(tmp_path / "tree", empty | {"full/file": 0o644, "full/": 0o755, "a/": 0o755, "a/b/": 0o711})
-    report = package.copy(tree, tmp_path / "out", layout=layout, exclude=["**/*.d"])
+    report = package.copy(tree, tmp_path / "out", layout=layout, exclude=["**/*.d"], on_error="record")
     assert (report.listed, report.written, report.skipped, report.failed) == (5, 1, 4, 0)
     assert balanced(report)
     assert report.complete
@@ -386,7 +386,7 @@ def test_a_tree_of_nothing_but_directories_arrives(tmp_path: Path) -> None:
 
 def test_an_empty_directory_is_no_object(tmp_path: Path) -> None:
     tree = make(tmp_path / "tree", {"empty/": 0o755, "file": 0o644, "z/": 0o755})
-    for reader in (package.read(tree), package.read(tree, order="given")):
+    for reader in (package.read(tree), package.read(tree, order="source")):
         assert [obj.name for obj in reader] == ["file"]
         assert reader.report is not None
         assert (reader.report.written, reader.report.skipped) == (1, 2)
@@ -409,10 +409,10 @@ def test_a_glob_brings_an_empty_directory_only_where_it_goes_into_it_and_matches
 def test_an_empty_directory_whose_place_is_taken_is_a_failure_that_can_be_tried_again(tmp_path: Path) -> None:
     tree = make(tmp_path / "tree", {"empty/": 0o700, "file": 0o644})
     out = make(tmp_path / "out", {"empty": 0o644})
-    report = package.copy(tree, out)
+    report = package.copy(tree, out, on_error="record")
     assert [(failure.name, failure.kind) for failure in report.failures] == [("empty", "name-conflict")]
     (out / "empty").unlink()
-    report = package.copy(tree, out, resume="failed")
+    report = package.copy(tree, out, resume="failed", on_error="record")
     assert (report.total.failed, report.total.skipped) == (0, 1)
     assert modes(out) == {"empty/": 0o700, "file": 0o644}
 

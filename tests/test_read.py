@@ -59,9 +59,9 @@ def wait_for_no_threads(within: float) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("order", [None, "given"])
+@pytest.mark.parametrize("order", ["any", "source"])
 def test_every_file_arrives_with_its_name_and_its_bytes(tmp_path: Path, tree: dict[str, bytes], order: str) -> None:
-    reader = package.read(tmp_path / "tree", order=order)  # type: ignore[arg-type]
+    reader = package.read(tmp_path / "tree", order=order, on_error="record")  # type: ignore[arg-type]
     found = {obj.name: bytes(obj) for obj in reader}
     assert found == tree
     assert reader.report is not None
@@ -72,7 +72,7 @@ def test_every_file_arrives_with_its_name_and_its_bytes(tmp_path: Path, tree: di
 def test_every_object_of_a_service_arrives(tmp_path: Path, tree: dict[str, bytes], service: Service) -> None:
     url = service(tmp_path / "tree").url
     assert {obj.name: bytes(obj) for obj in package.read(url)} == tree
-    assert {obj.name: bytes(obj) for obj in package.read(package.list_get(url, pipeline="off"), order="given")} == tree
+    assert {obj.name: bytes(obj) for obj in package.read(package.list_get(url, pipeline="off"), order="source")} == tree
 
 
 def test_a_file_a_glob_and_paths_are_read(
@@ -100,9 +100,9 @@ def test_the_order_given_is_kept(tmp_path: Path, tree: dict[str, bytes], service
     names = list(tree) * 3
     random.Random(5).shuffle(names)
     paths = [tmp_path / "tree" / name for name in names]
-    found = [obj.name for obj in package.read(paths, order="given", workers=5, memory="4MiB")]
+    found = [obj.name for obj in package.read(paths, order="source", workers=5, memory="4MiB")]
     assert found == names
-    served = [obj.name for obj in package.read(service(synthetic="20000:50").url, order="given")]
+    served = [obj.name for obj in package.read(service(synthetic="20000:50").url, order="source")]
     assert served == sorted(served)
     assert len(served) == 20000
 
@@ -110,7 +110,7 @@ def test_the_order_given_is_kept(tmp_path: Path, tree: dict[str, bytes], service
 def test_what_fails_or_is_skipped_does_not_hold_the_order_up(tmp_path: Path, tree: dict[str, bytes]) -> None:
     names = list(tree)[:300]
     paths = [tmp_path / "tree" / (name if at % 3 else f"{name}-not-there") for at, name in enumerate(names)]
-    reader = package.read(paths, order="given", exclude="**/f1?")
+    reader = package.read(paths, order="source", exclude="**/f1?", on_error="record")
     found = [Path(obj.name).name for obj in reader]
     wanted = [Path(name).name for at, name in enumerate(names) if at % 3]
     assert found == [name for name in wanted if not (len(name) == 3 and name.startswith("f1"))]
@@ -196,13 +196,13 @@ def test_a_closed_reader_that_was_never_begun_says_so(tmp_path: Path) -> None:
 
 def test_a_failed_object_is_recorded_and_the_others_come(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
-    reader = package.read([tmp_path / "there", tmp_path / "gone", tmp_path / "there"])
+    reader = package.read([tmp_path / "there", tmp_path / "gone", tmp_path / "there"], on_error="record")
     assert [obj.name for obj in reader] == ["there", "there"]
     assert reader.report is not None
     assert (reader.report.failed, reader.report.written) == (1, 2)
     (failure,) = reader.report.failures
     assert (failure.name, failure.kind) == ("gone", "vanished")
-    skipping = package.read([tmp_path / "there", tmp_path / "gone"], ignore_vanished=True)
+    skipping = package.read([tmp_path / "there", tmp_path / "gone"], ignore_vanished=True, on_error="record")
     assert len(list(skipping)) == 1
     assert skipping.report is not None
     assert (skipping.report.failed, skipping.report.skipped) == (0, 1)
@@ -219,8 +219,8 @@ def test_the_first_failure_is_raised_on_request_with_the_report(tmp_path: Path) 
     assert next(reader, None) is None, "it is raised once"
 
 
-def test_what_is_not_there_is_a_config_error_at_once(tmp_path: Path) -> None:
-    with pytest.raises(package.ConfigError, match="nowhere"):
+def test_a_source_that_is_not_there_or_none_at_all_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(package.NotFoundError, match="nowhere"):
         package.read(tmp_path / "nowhere")
     for wrong in (b"bytes", 1, None, [1], [""], ""):
         with pytest.raises(package.ConfigError):
@@ -240,8 +240,8 @@ def test_a_run_that_cannot_go_on_raises_after_what_came_before(service: Service)
 def test_an_object_larger_than_the_memory_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     (tmp_path / "small").write_bytes(b"x")
-    for order in (None, "given"):
-        reader = package.read(tmp_path, memory="1MiB", order=order)
+    for order in ("any", "source"):
+        reader = package.read(tmp_path, memory="1MiB", order=order, on_error="record")
         assert [obj.name for obj in reader] == ["small"]
         assert reader.report is not None
         (failure,) = reader.report.failures
@@ -249,7 +249,7 @@ def test_an_object_larger_than_the_memory_is_a_failure_that_says_what_to_do(tmp_
         assert "3145728 bytes" in failure.reason
 
 
-@pytest.mark.parametrize("order", [None, "given"])
+@pytest.mark.parametrize("order", ["any", "source"])
 def test_long_objects_come_in_pieces_on_request(
     tmp_path: Path, tree: dict[str, bytes], service: Service, order: str
 ) -> None:
@@ -306,12 +306,12 @@ def test_links_pipes_and_sockets_are_skipped_and_counted(tmp_path: Path) -> None
     (directory / "loop").symlink_to(".")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "socket"))
-        reader = package.read(directory)
+        reader = package.read(directory, on_error="record")
         assert [obj.name for obj in reader] == ["file"]
     assert reader.report is not None
     assert (reader.report.skipped, reader.report.failed) == (5, 0)
     assert any("pipe" in note and "socket" in note and "link" in note for note in reader.report.notes)
-    following = package.read(package.files(directory, follow_links=True))
+    following = package.read(package.files(directory, follow_links=True), on_error="record")
     assert sorted(obj.name for obj in following) == ["file", "link"]
     assert following.report is not None
     assert following.report.skipped == 4

@@ -52,24 +52,26 @@ def test_batches_hold_every_object_in_columns(tmp_path: Path, objects: dict[str,
 
 def test_bytes_bound_a_batch(tmp_path: Path, objects: dict[str, bytes]) -> None:
     for size in (20_000, 4 << 20):
-        batches = list(package.read(tmp_path / "tree").batches(bytes=size))
+        batches = list(package.read(tmp_path / "tree").batches(chunk_size=size))
         assert sum(len(batch) for batch in batches) == len(objects)
         assert all(batch.nbytes <= size or batch.num_rows == 1 for batch in batches)
         assert sum(batch.nbytes for batch in batches) == sum(map(len, objects.values()))
     wrong: list[dict[str, Any]] = [{"batch_size": size} for size in (0, -1, 2**64, 1.5, "x")]
-    wrong += [{"bytes": 0}, {"bytes": "much"}, {"batch_size": 5, "bytes": 5}]
+    wrong += [{"chunk_size": 0}, {"chunk_size": "much"}, {"batch_size": 5, "chunk_size": 5}]
     for options in wrong:
         with pytest.raises(package.ConfigError):
             package.read(tmp_path / "tree").batches(**options)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 1000, 1004, 1005, 100_000, 10**12, 2**63])
-@pytest.mark.parametrize("order", [None, "given"])
+@pytest.mark.parametrize("order", ["any", "source"])
 def test_a_batch_size_is_exact_until_the_last(
     tmp_path: Path, objects: dict[str, bytes], batch_size: int, order: Any
 ) -> None:
     def read() -> Any:
-        return package.read([tmp_path / "tree" / name for name in sorted(objects)], order=order).batches(batch_size)
+        return package.read(
+            [tmp_path / "tree" / name for name in sorted(objects)], order=order, on_error="record"
+        ).batches(batch_size)
 
     wanted = [batch_size] * (len(objects) // batch_size) + [len(objects) % batch_size]
     batches = [pyarrow.record_batch(batch) for batch in read()]
@@ -77,7 +79,7 @@ def test_a_batch_size_is_exact_until_the_last(
         batch.validate(full=True)
     assert [len(batch) for batch in batches] == [size for size in wanted if size]
     check(pyarrow.Table.from_batches(batches), objects)
-    if order == "given":
+    if order == "source":
         assert [name for batch in batches for name in batch["name"].to_pylist()] == sorted(objects)
     reader = pyarrow.RecordBatchReader.from_stream(read())
     assert [len(batch) for batch in reader] == [size for size in wanted if size]
@@ -183,14 +185,14 @@ def test_batches_are_a_stream_for_pyarrow_polars_duckdb_and_pandas(tmp_path: Pat
 def test_the_order_given_is_kept_in_batches(tmp_path: Path, objects: dict[str, bytes]) -> None:
     names = sorted(objects)
     paths = [tmp_path / "tree" / name for name in names]
-    table = pyarrow.table(package.read(paths, order="given").batches())
+    table = pyarrow.table(package.read(paths, order="source").batches())
     assert table["name"].to_pylist() == names
 
 
 def test_a_batch_that_is_kept_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"0123456789" * 1000)
     kept = []
-    for at, batch in enumerate(package.read([tmp_path / "f"] * 20_000).batches(bytes="1MiB")):
+    for at, batch in enumerate(package.read([tmp_path / "f"] * 20_000).batches(chunk_size="1MiB")):
         if at % 10 == 0:
             kept.append(pyarrow.record_batch(batch))
     for batch in kept:
@@ -200,7 +202,7 @@ def test_a_batch_that_is_kept_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_name_that_is_not_utf8_is_a_failure_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "fine").write_bytes(b"x")
     (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"x")
-    reader = package.read(tmp_path)
+    reader = package.read(tmp_path, on_error="record")
     assert pyarrow.table(reader.batches())["name"].to_pylist() == ["fine"]
     assert reader.report is not None
     assert "UTF-8" in reader.report.failures[0].reason
@@ -238,5 +240,5 @@ def test_a_hasty_consumer_of_large_objects_in_batches_never_waits_for_ever(tmp_p
     paths = [tmp_path / "large", tmp_path / "small"] * 2000
     for size in ("150kB", "4MiB"):
         for _ in range(5):
-            batches = package.read(paths, workers=8, memory="8MiB").batches(bytes=size)
+            batches = package.read(paths, workers=8, memory="8MiB").batches(chunk_size=size)
             assert sum(len(batch) for batch in batches) == len(paths)

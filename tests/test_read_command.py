@@ -69,7 +69,7 @@ def test_xxh3_of_nothing_is_the_published_value(shoal: Command, tmp_path: Path) 
 
 
 def test_the_order_given_orders_the_manifest(shoal: Command, service: Service) -> None:
-    done = shoal.run("read", service(synthetic="5000:20").url, "--checksum", "crc32", "--order", "given")
+    done = shoal.run("read", service(synthetic="5000:20").url, "--checksum", "crc32", "--order", "source")
     names = [line.split("  ")[1] for line in done.stdout.splitlines()]
     assert len(names) == 5000
     assert names == sorted(names)

@@ -86,7 +86,9 @@ def test_any_format_reads_as_struct_does_in_every_view(
     rows = [row for batch in records.scan(batch_size=7) for row in batch.rows()]
     assert all_same(rows, wanted if fields else [()] * count)
     # NumPy does not show zeros at the end of bytes; comparing packed values does not show the payload of a NaN.
-    columns = [[value for arrays in records.columns(chunk=7) for value in arrays[at].tolist()] for at in range(fields)]
+    columns = [
+        [value for arrays in records.columns(batch_size=7) for value in arrays[at].tolist()] for at in range(fields)
+    ]
     for at, column in enumerate(columns):
         expected = [row[at].rstrip(b"\0") if isinstance(row[at], bytes) else row[at] for row in wanted]
         assert all_same([column], [expected])
@@ -159,7 +161,7 @@ def test_many_files_are_one_table_and_a_glob_is_sorted(tmp_path: pathlib.Path) -
         assert records[5:].numpy().tolist() == everything[5:]
         assert records[-1] == everything[-1]
     assert list(package.Records(paths[::-1], FORMAT)) == list(itertools.chain.from_iterable(rows[::-1]))
-    with pytest.raises(package.ConfigError, match="no file matches"):
+    with pytest.raises(package.NotFoundError, match="no file matches"):
         package.Records(str(tmp_path / "night-*.bin"), FORMAT)
     # A path object is never a glob.
     index(tmp_path / "[1].bin", 3)

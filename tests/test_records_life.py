@@ -228,7 +228,7 @@ def test_a_forked_child_is_told_and_what_is_new_works_there(interpreter: Interpr
         import os, shoal, signal, sys
         records = shoal.Records(sys.argv[1], "<QII")
         tuples, raw, batches = iter(records), records.raw(), iter(records.scan(batch_size=10))
-        columns = records.columns(chunk=10)
+        columns = records.columns(batch_size=10)
         next(tuples), next(raw), next(batches), next(columns)
         for attempt in range(10):
             child = os.fork()
@@ -262,7 +262,7 @@ def test_a_file_cut_short_while_it_is_read_is_an_error_that_names_it(path: Path,
         "tuples": lambda: iter(records),
         "raw": records.raw,
         "scan": lambda: iter(records.scan(batch_size=100, workers=1)),
-        "columns": lambda: records.columns(chunk=100, workers=1),
+        "columns": lambda: records.columns(batch_size=100, workers=1),
     }
     uses: dict[str, Callable[[], object]] = {
         "numpy": records.numpy,

@@ -78,7 +78,7 @@ def test_appended_rows_arrays_and_tables_are_what_struct_packs(tmp_path: Path, s
         assert text_of(records) == text_of(records[at] for at in range(len(rows))) == wanted, (seed, text)
         batches = [batch.rows() for batch in records.scan(batch_size=7)]
         assert text_of(row for batch in batches for row in batch) == wanted, (seed, text)
-        columns = [numpy.concatenate(column) for column in zip(*records.columns(chunk=7), strict=True)]
+        columns = [numpy.concatenate(column) for column in zip(*records.columns(batch_size=7), strict=True)]
         array, table = records.numpy(), records.arrow()
         for at, ((kind, size), name) in enumerate(zip(fields, records.names, strict=True)):
             values = text_of([row[at] for row in rows] for _ in range(1))

@@ -95,7 +95,7 @@ def test_columns_for_loops_are_all_records_in_order(records: package.Records) ->
     chunks = []
     several: list[Any] = [1, 3, "auto"]
     for workers in several:
-        chunks = list(records.columns(chunk=30_000, workers=workers))
+        chunks = list(records.columns(batch_size=30_000, workers=workers))
         assert len(chunks) == -(-COUNT // 30_000)
         for at, name in enumerate(DTYPE.names):
             whole = numpy.concatenate([chunk[at] for chunk in chunks])

@@ -34,7 +34,7 @@ def copy(place: Path, *, resume: Resume = "auto") -> package.Report:
         for number in range(10):
             (tree / f"{number}").write_text(f"{number}")
         (place / "out" / "3").mkdir(parents=True)
-    return package.copy(tree, place / "out", resume=resume)
+    return package.copy(tree, place / "out", resume=resume, on_error="record")
 
 
 def mend_copy(place: Path) -> None:
@@ -49,7 +49,7 @@ def unzip(place: Path, *, resume: Resume = "auto") -> package.Report:
             for number in range(10):
                 made.writestr(f"{number}", f"{number}")
         (place / "out" / "3").mkdir(parents=True)
-    return package.unzip(archive, place / "out", resume=resume)
+    return package.unzip(archive, place / "out", resume=resume, on_error="record")
 
 
 RUNS = {"copy": copy, "unzip": unzip}
@@ -77,7 +77,7 @@ def test_a_resumed_run_reports_the_failures_that_stand(tmp_path: Path, run: str)
 
 def test_a_resumed_generate_reports_the_failures_that_stand(shoal: Command) -> None:
     (shoal.directory / "make.py").write_text(GENERATE)
-    line = ("generate", "make:text", "10", "out", "--json")
+    line = ("generate", "make:text", "10", "out", "--name", "{}", "--json")
     reports = []
     for options, code in (((), 1), ((), 1), (("--retry-failed",), 0), ((), 0)):
         if options:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_every_item_becomes_a_file_with_its_bytes(tmp_path: Path) -> None:
-    report = package.save(numbered(2500), tmp_path / "out")
+    report = package.save(numbered(2500), tmp_path / "out", on_error="record")
 
     assert tree_of_raw_names(tmp_path / "out") == {b"%06d" % n: b"%d" % n for n in range(2500)}
     assert (report.listed, report.written, report.failed, report.unfinished) == (2500, 2500, 0, 0)
@@ -96,7 +96,7 @@ def test_names_are_text_bytes_or_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../up", "/root", "", "a//b", ".shoal/x", "nul\0", "\ud800", "x" * 256])
 def test_an_unsafe_name_is_a_failure_of_its_object(tmp_path: Path, name: str) -> None:
-    report = package.save([("before", b""), (name, b""), ("after", b"")], tmp_path / "out")
+    report = package.save([("before", b""), (name, b""), ("after", b"")], tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (2, 1)
     assert report.failures[0].kind == "unsafe-name"
     assert set(tree_of_raw_names(tmp_path / "out")) == {b"before", b"after"}
@@ -104,7 +104,7 @@ def test_an_unsafe_name_is_a_failure_of_its_object(tmp_path: Path, name: str) ->
 
 
 def test_text_without_utf_8_is_a_failure_of_its_object(tmp_path: Path) -> None:
-    report = package.save([("good", "good"), ("bad", "half \ud800")], tmp_path / "out")
+    report = package.save([("good", "good"), ("bad", "half \ud800")], tmp_path / "out", on_error="record")
     assert (report.written, report.failed, report.failures[0].name) == (1, 1, "bad")
     assert report.failures[0].kind == "encoding"
     assert "surrogate" in report.failures[0].reason

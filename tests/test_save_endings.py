@@ -186,13 +186,13 @@ def _make(number: int) -> object:
 
 
 def test_generate_writes_by_the_ending_too(tmp_path: Path) -> None:
-    report = package.generate(_make, range(0, 30, 3), tmp_path / "json", name="{}.json", workers=1)
+    report = package.generate(_make, range(0, 30, 3), tmp_path / "json", name="{}.json", workers=1, on_error="record")
     assert report.ok, report.failures
     assert json.loads((tmp_path / "json/27.json").read_bytes()) == [{"n": 27}][0]
-    report = package.generate(_make, range(2, 30, 3), tmp_path / "npz", name="{}.npz", workers=1)
+    report = package.generate(_make, range(2, 30, 3), tmp_path / "npz", name="{}.npz", workers=1, on_error="record")
     assert report.ok, report.failures
     with numpy.load(tmp_path / "npz/29.npz") as file:
         assert file["arr_0"].tolist() == [29] * 3
-    report = package.generate(_make, range(3), tmp_path / "csv", name="{}.csv", workers=1)
+    report = package.generate(_make, range(3), tmp_path / "csv", name="{}.csv", workers=1, on_error="record")
     assert (report.written, report.failed) == (1, 2)
     assert "takes a table or an array" in report.failures[0].reason

@@ -43,22 +43,24 @@ def test_progress_is_told_and_may_stop_it(tmp_path: Path) -> None:
 
 
 def test_without_a_source_id_a_second_save_finds_the_files_of_the_first(tmp_path: Path) -> None:
-    package.save(numbered(100), tmp_path / "out")
+    package.save(numbered(100), tmp_path / "out", on_error="record")
 
-    again = package.save(numbered(100), tmp_path / "out")
+    again = package.save(numbered(100), tmp_path / "out", on_error="record")
     assert (again.written, again.skipped, again.failed) == (0, 100, 0), "the same bytes are there"
-    other = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out")
+    other = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", on_error="record")
     assert (other.written, other.failed) == (0, 100)
     assert {failure.kind for failure in other.failures} == {"exists"}
 
-    replaced = package.save(((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always")
+    replaced = package.save(
+        ((name, b"new") for name, _ in numbered(100)), tmp_path / "out", overwrite="always", on_error="record"
+    )
     assert (replaced.written, replaced.failed) == (100, 0)
     assert set(tree_of_raw_names(tmp_path / "out").values()) == {b"new"}
 
 
 def test_of_a_name_that_comes_twice_the_second_is_a_failure_unless_it_is_the_same(tmp_path: Path) -> None:
     items = [("twice", b"1"), ("twice", b"2"), ("same", b"3"), ("same", b"3")]
-    report = package.save(items, tmp_path / "out", workers=1)
+    report = package.save(items, tmp_path / "out", workers=1, on_error="record")
     assert (report.written, report.skipped, report.duplicates, report.failed) == (2, 1, 1, 1)
     assert [(failure.name, failure.kind) for failure in report.failures] == [("twice", "name-conflict")]
     assert tree_of_raw_names(tmp_path / "out") == {b"twice": b"1", b"same": b"3"}

@@ -108,7 +108,9 @@ def test_a_mapped_file_that_is_cut_short_afterwards_is_saved_as_it_was(tmp_path:
 
 def test_masked_arrays_are_refused_whatever_the_ending(tmp_path: Path) -> None:
     masked = numpy.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
-    report = package.save([(f"a.{ending}", masked) for ending in ("npy", "csv", "bin")], tmp_path / "out")
+    report = package.save(
+        [(f"a.{ending}", masked) for ending in ("npy", "csv", "bin")], tmp_path / "out", on_error="record"
+    )
     assert (report.written, report.failed) == (0, 3)
     assert {failure.kind for failure in report.failures} == {"encoding"}
     assert "mask" in report.failures[0].reason
@@ -128,7 +130,7 @@ class Odd:
 
 
 def test_what_only_says_that_it_is_an_array_is_a_failure_and_the_others_are_saved(tmp_path: Path) -> None:
-    report = package.save([("a.npy", Odd()), ("b", b"b")], tmp_path / "out")
+    report = package.save([("a.npy", Odd()), ("b", b"b")], tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (1, 1)
     assert report.failures[0].kind == "encoding"
 

@@ -326,7 +326,7 @@ def test_a_mixture_of_producers_is_saved_item_by_item_as_it_was(tmp_path: Path, 
                 producers.buffer[:] = bytes(5000)
 
     options: dict[str, Any] = {"memory": chance.choice(["1MiB", "64MiB"]), "workers": chance.choice(["auto", 1, 3])}
-    report = package.save(items(), tmp_path / "out", durability="none", **options)
+    report = package.save(items(), tmp_path / "out", durability="none", **options, on_error="record")
     (run,) = package.status(tmp_path / "out", failures=None).runs
     assert report.listed == report.written + report.failed == len(checks)
     check(tmp_path / "out", checks, {failure.name: failure.reason for failure in run.failures})
@@ -360,7 +360,13 @@ def test_a_mixture_of_producers_is_generated_item_by_item_as_it_was(tmp_path: Pa
             ids.append(number)
             checks[f"{number}.{ending}"] = made.check
     report = package.generate(
-        produced, ids, tmp_path / "out", name=f"{{}}.{ending}", workers=chance.choice([1, 2]), durability="none"
+        produced,
+        ids,
+        tmp_path / "out",
+        name=f"{{}}.{ending}",
+        workers=chance.choice([1, 2]),
+        durability="none",
+        on_error="record",
     )
     (run,) = package.status(tmp_path / "out", failures=None).runs
     assert report.written + report.failed == len(checks)
@@ -372,7 +378,7 @@ def test_a_pipe_of_frames_that_all_fail_leaves_no_file_and_every_reason(tmp_path
         for number in range(200):
             yield f"{number}.parquet", Raising(ValueError(f"reason {number}"))
 
-    report = package.save(items(), tmp_path / "out", durability="none")
+    report = package.save(items(), tmp_path / "out", durability="none", on_error="record")
     (run,) = package.status(tmp_path / "out", failures=None).runs
     assert (report.written, report.failed, tree_of_raw_names(tmp_path / "out")) == (0, 200, {})
     for failure in run.failures:

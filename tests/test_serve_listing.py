@@ -107,7 +107,7 @@ def test_a_million_files_of_which_some_are_renamed_meanwhile_are_all_copied_or_t
     renaming.start()
     time.sleep(0.5)
     try:
-        report = package.copy(server.url, "null:", max_failures=100_000)
+        report = package.copy(server.url, "null:", max_failures=100_000, on_error="record")
     finally:
         ended.set()
         renaming.join()

@@ -26,7 +26,7 @@ def copy_with_failures(service: Service, destination: Path, failures: int) -> st
     for number in range(failures):
         (destination / f"object-{number:09}").write_text("mine")
     url = service(synthetic="100:10").url
-    assert package.copy(url, destination).failed == failures
+    assert package.copy(url, destination, on_error="record").failed == failures
     return url
 
 
@@ -129,7 +129,7 @@ def test_no_journal_is_said_so(shoal: Command) -> None:
     assert "nowhere" in done.stderr
     assert "no journal" in done.stderr
     assert shoal.last_json(done)["kind"] == "config"
-    with pytest.raises(package.ConfigError, match="no journal"):
+    with pytest.raises(package.NotFoundError, match="no journal"):
         package.status(shoal.directory)
 
 
@@ -146,7 +146,7 @@ def test_a_reader_that_goes_away_is_no_error(shoal: Command, service: Service) -
     destination.mkdir()
     for number in range(3000):
         (destination / f"object-{number:09}").write_text("mine")
-    package.copy(service(synthetic="3000:10").url, destination)
+    package.copy(service(synthetic="3000:10").url, destination, on_error="record")
 
     process = shoal.start("status", "out", "--failures", "all")
     assert process.stdout is not None

@@ -75,7 +75,7 @@ def kinds(report: package.Report) -> dict[str, str]:
 def test_a_zip_comes_out_as_it_went_in(tmp_path: Path, method: str) -> None:
     entries = small() | {"large": text(9, 1_000_000), "empty": b"", "noise": os.urandom(300_000)}
     make_zip(tmp_path / "one.zip", entries, METHODS[method])
-    report = package.unzip(tmp_path / "one.zip", tmp_path / "out")
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", on_error="record")
     assert (report.written, report.failed, report.bytes) == (len(entries), 0, sum(map(len, entries.values())))
     assert tree(tmp_path / "out") == entries
     assert report.complete
@@ -90,7 +90,7 @@ def test_a_tar_comes_out_as_it_went_in(tmp_path: Path, ending: str, form: int) -
         entries["/".join(["a-directory-with-a-long-name"] * 8) + "/" + "x" * 120] = b"far below"
         entries["gr\u00fc\u00dfe"] = b"not ascii"
     make_tar(tmp_path / f"one.{ending}", entries, TARS[ending], format=form)
-    report = package.unzip(str(tmp_path / f"one.{ending}"), tmp_path / "out")
+    report = package.unzip(str(tmp_path / f"one.{ending}"), tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (len(entries), 0), report.failures
     assert tree(tmp_path / "out") == entries
 
@@ -110,10 +110,10 @@ def test_a_glob_of_many_archives_is_one_job(tmp_path: Path) -> None:
         wanted |= entries
         make = make_zip if number % 2 else make_tar
         make(tmp_path / f"in/{number % 3}/{number}.archive", entries)
-    report = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4)
+    report = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4, on_error="record")
     assert (report.written, report.failed) == (len(wanted), 0)
     assert tree(tmp_path / "out") == wanted
-    again = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4)
+    again = package.unzip(f"{tmp_path}/in/**/*.archive", tmp_path / "out", workers=4, on_error="record")
     assert again.completed_before is not None
     assert again.listed == 0
 
@@ -125,7 +125,7 @@ def test_one_giant_among_many_small_ones_is_all_there(tmp_path: Path) -> None:
     for number in range(20):
         wanted |= (entries := small(f"small-{number}/", 5))
         make_zip(tmp_path / f"in/{number}.zip", entries)
-    report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out")
+    report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (len(wanted), 0)
     assert tree(tmp_path / "out") == wanted
 
@@ -134,11 +134,11 @@ def test_each_archive_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
     for folder in "ab":
         make_zip(tmp_path / f"in/{folder}/photos.zip", {"same": folder.encode()})
     make_tar(tmp_path / "in/letters.tar.gz", {"same": b"letters"}, "w:gz")
-    report = package.unzip(f"{tmp_path}/in/**", tmp_path / "out", into_subdirectories=True)
+    report = package.unzip(f"{tmp_path}/in/**", tmp_path / "out", into_subdirectories=True, on_error="record")
     assert report.failed == 0, report.failures
     assert tree(tmp_path / "out") == {"a/photos/same": b"a", "b/photos/same": b"b", "letters/same": b"letters"}
     listed = [tmp_path / "in/a/photos.zip", tmp_path / "in/b/photos.zip"]
-    report = package.unzip(listed, tmp_path / "listed", into_subdirectories=True)
+    report = package.unzip(listed, tmp_path / "listed", into_subdirectories=True, on_error="record")
     assert report.failed == 0, report.failures
     assert tree(tmp_path / "listed") == {"a/photos/same": b"a", "b/photos/same": b"b"}
 
@@ -202,7 +202,7 @@ def test_directories_are_no_failures_and_empty_ones_are_made(tmp_path: Path, lay
             member.mode = 0o755
             tar.addfile(member)
         tar.addfile(tarfile.TarInfo("tar-full/file"))
-    report = package.unzip(f"{tmp_path}/one.*", tmp_path / "out", layout=layout)
+    report = package.unzip(f"{tmp_path}/one.*", tmp_path / "out", layout=layout, on_error="record")
     assert (report.written, report.skipped, report.failed) == (2, 5, 0), report.failures
     made = {path.name for path in (tmp_path / "out").rglob("*") if path.is_dir() and ".shoal" not in path.parts}
     assert made >= {"empty", "er", "full", "tar-empty"}
@@ -213,13 +213,13 @@ def test_directories_are_no_failures_and_empty_ones_are_made(tmp_path: Path, lay
 def test_a_name_that_a_second_archive_has_too_is_a_failure_and_the_first_stays(tmp_path: Path) -> None:
     make_zip(tmp_path / "a.zip", {"same": b"of a", "a": b"1"} | small("padding/", 20))
     make_zip(tmp_path / "b.zip", {"same": b"of b", "b": b"2"})
-    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1)
+    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, on_error="record")
     assert (report.written, report.failed) == (23, 1)
     assert kinds(report) == {"same": "repeated"}
     there = tree(tmp_path / "out")
     assert there["same"] == b"of a", "the larger archive is taken first"
     assert balanced(report)
-    again = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, resume="failed")
+    again = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", workers=1, resume="failed", on_error="record")
     assert (again.written, again.failed, again.ok) == (0, 1, False)
     assert tree(tmp_path / "out") == there
 
@@ -240,7 +240,7 @@ def encrypted(path: Path, entries: Mapping[str, bytes], which: str) -> None:
 
 def test_an_encrypted_entry_is_a_clear_failure_and_its_bytes_are_never_written(tmp_path: Path) -> None:
     encrypted(tmp_path / "one.zip", {"open": b"open", "secret": b"cipher"}, "secret")
-    report = package.unzip(tmp_path / "one.zip", tmp_path / "out")
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", on_error="record")
     assert kinds(report) == {"secret": "unsupported"}
     assert "encrypted" in report.failures[0].reason
     assert tree(tmp_path / "out") == {"open": b"open"}
@@ -260,11 +260,11 @@ def test_a_damaged_entry_is_not_kept_and_once_mended_it_alone_is_tried_again(tmp
     entries = small() | {"hurt": os.urandom(5_000)}
     path = make_zip(tmp_path / "one.zip", entries, zipfile.ZIP_STORED)
     whole = damage(path, entries["hurt"])
-    report = package.unzip(path, tmp_path / "out")
+    report = package.unzip(path, tmp_path / "out", on_error="record")
     assert kinds(report) == {"hurt": "integrity"}
     assert "hurt" not in tree(tmp_path / "out")
     path.write_bytes(whole)
-    again = package.unzip(path, tmp_path / "out", resume="failed")
+    again = package.unzip(path, tmp_path / "out", resume="failed", on_error="record")
     assert (again.written, again.failed, again.ok) == (1, 0, True)
     assert tree(tmp_path / "out") == entries
 
@@ -275,7 +275,7 @@ def test_a_truncated_archive_or_none_is_one_failure_and_the_others_come(tmp_path
     (tmp_path / "in/cut.zip").write_bytes(whole[: len(whole) * 2 // 3])
     (tmp_path / "in/text.zip").write_text("this is no archive " * 100)
     (tmp_path / "in/empty.zip").write_bytes(b"")
-    report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out")
+    report = package.unzip(f"{tmp_path}/in/*.zip", tmp_path / "out", on_error="record")
     assert kinds(report) == {"cut.zip": "archive", "text.zip": "archive", "empty.zip": "archive"}
     assert tree(tmp_path / "out") == small()
     assert balanced(report)
@@ -291,10 +291,10 @@ def test_an_archive_that_is_mended_is_listed_anew_and_a_retry_says_so(tmp_path: 
     assert done.returncode == 1
     assert "--update" in done.stderr
     mended.write_bytes(whole)
-    again = package.unzip(f"{tmp_path}/in/*.zip", out, resume="failed")
+    again = package.unzip(f"{tmp_path}/in/*.zip", out, resume="failed", on_error="record")
     assert kinds(again) == {"late.zip": "archive"}
     assert "have not been listed" in again.failures[0].reason
-    assert package.unzip(f"{tmp_path}/in/*.zip", out, resume="update").total.failed == 0
+    assert package.unzip(f"{tmp_path}/in/*.zip", out, resume="update", on_error="record").total.failed == 0
     assert set(tree(out)) == {"good", "late", "later"}
 
 
@@ -302,7 +302,7 @@ def test_a_tar_that_breaks_off_gives_what_came_before(tmp_path: Path) -> None:
     entries = {f"f{number:02}": os.urandom(10_000) for number in range(20)}
     path = make_tar(tmp_path / "one.tar.gz", entries, "w:gz")
     path.write_bytes(path.read_bytes()[:100_000])
-    report = package.unzip(path, tmp_path / "out")
+    report = package.unzip(path, tmp_path / "out", on_error="record")
     found = tree(tmp_path / "out")
     assert report.failed >= 1
     assert 5 <= len(found) < 20
@@ -310,9 +310,9 @@ def test_a_tar_that_breaks_off_gives_what_came_before(tmp_path: Path) -> None:
     assert balanced(report)
 
 
-def test_what_is_not_there_is_a_config_error(tmp_path: Path) -> None:
+def test_an_archive_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     for missing in ("gone.zip", str(tmp_path / "gone.zip"), tmp_path / "gone.zip", [tmp_path / "gone.zip"]):
-        with pytest.raises(package.ConfigError, match=r"gone\.zip"):
+        with pytest.raises(package.NotFoundError, match=r"gone\.zip"):
             package.unzip(missing, tmp_path / "out")
     for wrong in ([1], [""], "", 7, None, b"one.zip"):
         with pytest.raises((package.ConfigError, TypeError)):
@@ -349,13 +349,13 @@ def test_names_that_are_not_utf_8_are_read_as_what_they_are(tmp_path: Path) -> N
 
 def test_no_name_leads_out_and_backslashes_are_what_is_said(tmp_path: Path) -> None:
     make_zip(tmp_path / "one.zip", {"../escaped": b"1", "/tmp/shoal-absolute": b"2", "a\\b": b"3", "fine": b"4"})
-    report = package.unzip(tmp_path / "one.zip", tmp_path / "deep/out")
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "deep/out", on_error="record")
     assert set(kinds(report).values()) == {"unsafe-name"}
     assert len(report.failures) == 3
     assert tree(tmp_path / "deep") == {"out/fine": b"4"} | {
         name: data for name, data in tree(tmp_path / "deep").items() if ".shoal" in name
     }
-    package.unzip(tmp_path / "one.zip", tmp_path / "split", backslashes="separator")
+    package.unzip(tmp_path / "one.zip", tmp_path / "split", backslashes="separator", on_error="record")
     assert tree(tmp_path / "split") == {"a/b": b"3", "fine": b"4"}
 
 
@@ -372,7 +372,7 @@ def test_links_and_devices_are_counted_and_never_made(tmp_path: Path) -> None:
         entry.create_system = 3
         entry.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(entry, "/etc/passwd")
-    report = package.unzip(f"{tmp_path}/one.*", tmp_path / "out")
+    report = package.unzip(f"{tmp_path}/one.*", tmp_path / "out", on_error="record")
     # The hard link leads out, and "soft" is no directory.
     assert (report.skipped, set(kinds(report))) == (3, {"hard", "soft/file"})
     assert any("link" in note for note in report.notes), report.notes
@@ -387,10 +387,10 @@ def test_a_limit_is_named_with_what_raises_it(tmp_path: Path, option: str, value
     entries = {f"a/b/{number}": bytes(5_000_000) for number in range(14)}
     make_zip(tmp_path / "one.zip", entries)
     raised: dict[str, Any] = {"max_ratio": 2_000}
-    within = package.unzip(tmp_path / "one.zip", "null:", **raised)
+    within = package.unzip(tmp_path / "one.zip", "null:", **raised, on_error="record")
     assert (within.written, within.failed) == (14, 0), within.failures
     limits: dict[str, Any] = raised | {option: value}
-    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", **limits)
+    report = package.unzip(tmp_path / "one.zip", tmp_path / "out", **limits, on_error="record")
     assert report.written == 0
     assert report.failed == (14 if option == "max_depth" else 1)
     if option != "max_depth":
@@ -401,7 +401,7 @@ def test_a_limit_is_named_with_what_raises_it(tmp_path: Path, option: str, value
 def test_null_checks_everything_and_keeps_nothing(tmp_path: Path) -> None:
     entries = {"good": b"good" * 100, "hurt": os.urandom(3_000)}
     damage(make_zip(tmp_path / "one.zip", entries, zipfile.ZIP_STORED), entries["hurt"])
-    report = package.unzip(tmp_path / "one.zip", "null:")
+    report = package.unzip(tmp_path / "one.zip", "null:", on_error="record")
     assert (report.written, kinds(report)) == (1, {"hurt": "integrity"})
     assert {path.name for path in tmp_path.iterdir()} == {"one.zip"}
 
@@ -427,32 +427,34 @@ def test_entries_come_into_python(tmp_path: Path, make: Make, scheme: str) -> No
         wanted |= (entries := small(f"{number}/", 30) | {f"{number}/large": text(number, 300_000)})
         make(tmp_path / f"{number}.archive", entries)
     source = f"{scheme}:{tmp_path}/*.archive"
-    reader = package.read(source)
+    reader = package.read(source, on_error="record")
     assert {obj.name: bytes(obj) for obj in reader} == wanted
     assert reader.report is not None
     assert (reader.report.written, reader.report.failed) == (len(wanted), 0)
-    assert {obj.name for obj in package.read(package.archives(f"{tmp_path}/*.archive"))} == set(wanted)
+    assert {obj.name for obj in package.read(package.archives(f"{tmp_path}/*.archive"), on_error="record")} == set(
+        wanted
+    )
     pyarrow = pytest.importorskip("pyarrow")
-    rows = pyarrow.table(package.read(source).batches()).to_pylist()
+    rows = pyarrow.table(package.read(source, on_error="record").batches()).to_pylist()
     assert {row["name"]: row["data"] for row in rows} == wanted
-    once = [obj.name for obj in package.read(source, order="given")]
-    assert once == [obj.name for obj in package.read(source, order="given")]
+    once = [obj.name for obj in package.read(source, order="source", on_error="record")]
+    assert once == [obj.name for obj in package.read(source, order="source", on_error="record")]
 
 
 def test_a_scheme_takes_only_its_own_kind(tmp_path: Path) -> None:
     path = make_tar(tmp_path / "one.tar", small())
-    report = package.copy(f"zip:{path}", tmp_path / "out")
+    report = package.copy(f"zip:{path}", tmp_path / "out", on_error="record")
     assert (report.written, kinds(report)) == (0, {"one.tar": "archive"})
-    with pytest.raises(package.ConfigError, match=r"gone\.zip"):
-        package.copy(f"zip:{tmp_path}/gone.zip", tmp_path / "out2")
+    with pytest.raises(package.NotFoundError, match=r"gone\.zip"):
+        package.copy(f"zip:{tmp_path}/gone.zip", tmp_path / "out2", on_error="record")
 
 
 def test_archives_take_options_wherever_a_source_is_taken(tmp_path: Path) -> None:
     paths = [make_zip(tmp_path / f"{name}.zip", {"x": name.encode()}) for name in "ab"]
     source = package.archives(paths, into_subdirectories=True)
     assert repr(source).startswith("archives((2 paths), into_subdirectories=True, encoding='auto'")
-    assert {obj.name: bytes(obj) for obj in package.read(source)} == {"a/x": b"a", "b/x": b"b"}
-    report = package.copy(source, tmp_path / "out", layout="partition")
+    assert {obj.name: bytes(obj) for obj in package.read(source, on_error="record")} == {"a/x": b"a", "b/x": b"b"}
+    report = package.copy(source, tmp_path / "out", layout="partition", on_error="record")
     assert (report.written, report.failed) == (2, 0)
     assert sorted(tree(tmp_path / "out").values()) == [b"a", b"b"]
 
@@ -486,9 +488,9 @@ def test_progress_is_told_and_an_exception_of_its_function_ends_the_run(tmp_path
 
 def test_an_archive_that_was_added_to_a_glob_is_found_with_update(tmp_path: Path) -> None:
     make_zip(tmp_path / "1.zip", {"one": b"1"})
-    package.unzip(f"{tmp_path}/*.zip", tmp_path / "out")
+    package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", on_error="record")
     make_zip(tmp_path / "2.zip", {"two": b"2"})
-    assert package.unzip(f"{tmp_path}/*.zip", tmp_path / "out").completed_before
-    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", resume="update")
+    assert package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", on_error="record").completed_before
+    report = package.unzip(f"{tmp_path}/*.zip", tmp_path / "out", resume="update", on_error="record")
     assert report.failed == 0, report.failures
     assert tree(tmp_path / "out") == {"one": b"1", "two": b"2"}

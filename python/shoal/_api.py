@@ -5,20 +5,26 @@ Not here: what an option means for the engine (its `options.rs`), the result typ
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
+    MEMORY,
+    WORKERS,
+    ArchiveOptions,
     Archives,
     Backslashes,
     Durability,
     Files,
+    FilesOptions,
     Layout,
     ListGet,
+    ListGetOptions,
     OnError,
     Overwrite,
     Path,
@@ -35,8 +41,9 @@ from shoal._options import (
     header_pairs,
     hosts,
     pipeline_depth,
+    without_secrets,
 )
-from shoal._progress import drawing
+from shoal._watch import Watch, shown
 
 if TYPE_CHECKING:
     from shoal._report import Report, Status
@@ -222,6 +229,43 @@ def _path_text(path: Path) -> str:
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(text, str) or not text:
         raise ConfigError(f"not the path of a file: {path!r}")
+    if text.startswith(SERVICES):
+        raise ConfigError(
+            f"a URL where paths are expected: {without_secrets(text)!r}",
+            hint="a list of URLs is no source yet; the URL of a list/get service is given alone, not in a list",
+        )
+    return text
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def points_to_sources(function: F) -> F:
+    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, say where it belongs."""
+
+    @functools.wraps(function)
+    def call(*args: object, **options: object) -> object:
+        for describe, of in (("list_get", ListGetOptions), ("files", FilesOptions), ("archives", ArchiveOptions)):
+            for name in options.keys() & of.__annotations__.keys():
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}: it is an option of the "
+                    f"source, shoal.{describe}(…, {name}=…)"
+                )
+        return function(*args, **options)
+
+    return cast("F", call)
+
+
+def destination_text(destination: Path) -> str:
+    """Returns a destination as text.
+
+    Raises:
+        ConfigError: It is no path.
+    """
+    given: object = destination  # typed callers give nothing else; others are told
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(text, str):
+        raise ConfigError(f"destination is not a path: {given!r}")
     return text
 
 
@@ -267,31 +311,32 @@ def source_options(source: Source) -> SourceOptions:
     )
 
 
+@points_to_sources
 def copy(
     source: Source,
-    sink: Path,
+    destination: Path,
     *,
-    workers: Workers = "auto",
-    memory: Size = "256MiB",
-    durability: Durability = "batch",
+    include: Patterns = (),
+    exclude: Patterns = (),
     overwrite: Overwrite = "never",
     layout: Layout = "names",
     keep_times: bool | None = None,
+    durability: Durability = "batch",
     journal: Path | None = None,
+    resume: Resume = "auto",
+    ignore_vanished: bool = False,
+    on_error: OnError = "raise",
+    max_failures: int | None = None,
     max_retries: int = 10,
     retry_timeout: float = 180.0,
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
-    include: Patterns = (),
-    exclude: Patterns = (),
+    workers: Workers = WORKERS,
+    memory: Size = MEMORY,
     limit_rate: Size | None = None,
-    max_failures: int | None = None,
-    on_error: OnError = "record",
-    ignore_vanished: bool = False,
-    resume: Resume = "auto",
     progress: ProgressOption = None,
 ) -> Report:
-    """Copies every object of a source into a sink, and goes on where an earlier call was stopped.
+    """Copies every object of a source into a directory, and goes on where an earlier call was stopped.
 
     What was committed is kept in a journal inside the destination. The same call again does what is left; when nothing
     is left it returns at once, with `completed_before` set.
@@ -304,11 +349,9 @@ def copy(
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
             entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
-        sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
+        destination: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
         overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
             replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
@@ -317,32 +360,38 @@ def copy(
             only within a partition. Partitions are numbered by the listing, so a directory takes one job.
         keep_times: Give files the time at which the source says they were last changed, where it says so. By
             default those of files and archives, not of a service.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
         journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
-        max_retries: How often one object is tried again.
-        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
-        timeout: Seconds without a byte from the host after which a request counts as failed.
-        connect_timeout: Seconds a connection may take to be made.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
-        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
             but for failures, tries those again; when nothing is left, returns at once without a look at the source.
             `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
             place, and skips what is committed. `"update"` lists everything and copies what is new or differs.
             `"restart"` copies everything anew. The last two may have other filters and another layout.
+        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
+        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
+            write what failed to the journal.
+        max_failures: Stop the run when more objects than this have failed.
+        max_retries: How often one object is tried again.
+        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
+        timeout: Seconds without a byte from the host after which a request counts as failed.
+        connect_timeout: Seconds a connection may take to be made.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
-        `report.failed` for how many, those of earlier runs included.
+        The report: `report.ok` says whether everything arrived.
 
     Raises:
         ConfigError: An argument is wrong.
-        ObjectError: An object failed and `on_error` is `"stop"`.
+        NotFoundError: The source that you named is not there (a `FileNotFoundError`).
+        PermissionDeniedError: The source or the destination may not be opened (a `PermissionError`).
+        ObjectsFailedError: Objects failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        ObjectError: The first object that failed (`on_error="stop"`).
         RunError: The run cannot go on (destination full, credentials, source unreachable); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
@@ -374,15 +423,9 @@ def copy(
         ignore_vanished=ignore_vanished,
         resume=resume,
     )
-    where = source_options(source)
-    target = os.fspath(sink)
-    if not isinstance(target, str):
-        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
-    function, end = drawing(progress)
-    try:
-        return _shoal.copy(where, target, options, function)
-    finally:
-        end()
+    where, target = source_options(source), destination_text(destination)
+    with Watch(progress, lambda: f"copying {shown(where)} to {target}") as watch:
+        return watch.ended(_shoal.copy(where, target, options, watch.progress))
 
 
 def serve(

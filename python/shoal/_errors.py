@@ -4,9 +4,10 @@ The binding chooses the class from the engine's kind of error (`crates/shoal-pyt
 comes from the engine. Exit codes are in `cli/_exit.py`.
 
     ShoalError                              everything below
-    ├─ ObjectError                          one object failed; raised only with on_error="raise"
-    │  ├─ NotFoundError                     …listed, but gone             (also a FileNotFoundError)
-    │  ├─ PermissionDeniedError             …refused by source or sink    (also a PermissionError)
+    ├─ ObjectsFailedError                   all the rest is done; on_error="raise" (the default)
+    ├─ ObjectError                          one object failed, or a path that you named
+    │  ├─ NotFoundError                     …is not there                 (also a FileNotFoundError)
+    │  ├─ PermissionDeniedError             …refused by its system        (also a PermissionError)
     │  ├─ UnsafeNameError                   …no safe place for its name   (also a ValueError)
     │  └─ IntegrityError                    …not the bytes that were promised
     ├─ RunError                             the run cannot go on; the same call resumes it
@@ -16,7 +17,8 @@ comes from the engine. Exit codes are in `cli/_exit.py`.
     │     └─ JournalLockedError             …another process works on this destination
     └─ ConfigError                          an argument is wrong          (also a ValueError)
 
-A run that is stopped by Ctrl-C raises KeyboardInterrupt, as any other Python code does.
+A run that is stopped by Ctrl-C raises KeyboardInterrupt, as any other Python code does. Each class can be pickled, and
+made from one text: the workers of a PyTorch DataLoader hand an exception on as `type(error)(text)`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal._report import Report
+    from shoal._report import Failure, Report
 
 
 class ShoalError(Exception):
@@ -43,13 +45,15 @@ class ShoalError(Exception):
     hint: str | None
     report: Report | None
 
+    _kind = "internal"
+
     def __init__(
-        self, message: str, *, kind: str = "internal", name: str | None = None, hint: str | None = None
+        self, message: str, *, kind: str | None = None, name: str | None = None, hint: str | None = None
     ) -> None:
         """Takes the one line that says what failed, on what, and why."""
         super().__init__(message)
         self.message = message
-        self.kind = kind
+        self.kind = kind or self._kind
         self.name = name
         self.hint = hint
         self.report = None
@@ -59,8 +63,23 @@ class ShoalError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
+class ObjectsFailedError(ShoalError):
+    """Objects failed, and all the rest is done. Its cause is the first failure, as an `ObjectError`.
+
+    `copy`, `save`, `generate` and `unzip` raise it when they have done what they could, and a loop over `read` when it
+    has given all that could be read. Failures that an earlier call recorded count, as long as they stand.
+    """
+
+    _kind = "objects-failed"
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The first failures, those of `report.failures`; `report.failed` says how many there are."""
+        return self.report.failures if self.report else ()
+
+
 class ObjectError(ShoalError):
-    """One object could not be had or stored; the others are not touched by it.
+    """One object could not be read or stored; the others are not affected.
 
     Attributes:
         attempts: How often it was tried.
@@ -72,7 +91,7 @@ class ObjectError(ShoalError):
         self,
         message: str,
         *,
-        kind: str = "internal",
+        kind: str | None = None,
         name: str | None = None,
         hint: str | None = None,
         attempts: int = 0,
@@ -82,12 +101,32 @@ class ObjectError(ShoalError):
         self.attempts = attempts
 
 
-class NotFoundError(ObjectError, FileNotFoundError):
-    """The object was listed, but was gone when it was asked for."""
+class _SystemError(ShoalError, OSError):
+    """What the operating system has a number for: `errno`, which Python keeps apart from other attributes."""
+
+    _errno: int
+
+    def __init__(self, message: str, *, errno: int | None = None, **values: Any) -> None:
+        """Takes the one line and the operating system's number."""
+        super().__init__(message, **values)
+        self.errno = self._errno if errno is None else errno
+        self.filename = self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles with what Python keeps apart."""
+        return type(self), self.args, {**self.__dict__, "errno": self.errno, "filename": self.filename}
 
 
-class PermissionDeniedError(ObjectError, PermissionError):
-    """The source refuses this object, or the destination this file."""
+class NotFoundError(_SystemError, ObjectError, FileNotFoundError):
+    """The object was listed, but was gone when it was asked for; or a path that you named is not there."""
+
+    _errno = errno.ENOENT
+
+
+class PermissionDeniedError(_SystemError, ObjectError, PermissionError):
+    """The source refuses this object, or the system this file or directory."""
+
+    _errno = errno.EACCES
 
 
 class UnsafeNameError(ObjectError, ValueError):
@@ -102,25 +141,10 @@ class RunError(ShoalError):
     """The run cannot go on. What is committed stays, and the same call continues there."""
 
 
-class DestinationFullError(RunError, OSError):
+class DestinationFullError(_SystemError, RunError):
     """No space, inodes or quota is left at the destination; `errno` says which."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        kind: str = "destination-full",
-        name: str | None = None,
-        hint: str | None = None,
-        errno: int | None = errno.ENOSPC,
-    ) -> None:
-        """Takes the one line and the operating system's number."""
-        super().__init__(message, kind=kind, name=name, hint=hint)
-        self.errno = errno
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles with the number too, which Python keeps apart from other attributes."""
-        return type(self), self.args, {**self.__dict__, "errno": self.errno}
+    _kind, _errno = "destination-full", errno.ENOSPC
 
 
 class CredentialsError(RunError):
@@ -138,6 +162,4 @@ class JournalLockedError(JournalError):
 class ConfigError(ShoalError, ValueError):
     """An argument is wrong; nothing was done."""
 
-    def __init__(self, message: str, *, kind: str = "config", name: str | None = None, hint: str | None = None) -> None:
-        """Takes the one line that says which argument, and what it may be."""
-        super().__init__(message, kind=kind, name=name, hint=hint)
+    _kind = "config"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from shoal._errors import ConfigError
 from shoal._report import Progress
@@ -23,7 +23,7 @@ Overwrite = Literal["never", "always"]
 Layout = Literal["names", "partition"]
 OnError = Literal["raise", "record", "stop"]
 Resume = Literal["auto", "failed", "relist", "update", "restart"]
-Order = Literal["given"]
+Order = Literal["any", "source"]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Backslashes = Literal["refuse", "separator"]
 Path = str | os.PathLike[str]
@@ -57,7 +57,7 @@ class Options(TypedDict):
 class ReadOptions(TypedDict):
     """What the binding takes for handing objects to the caller; sizes in bytes."""
 
-    order: Order | None
+    order: Order
     chunk_size: int | None
     checksum: Checksum | None
     shard: tuple[int, int] | None
@@ -225,12 +225,12 @@ def without_secrets(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-# What a size may end in; the binary units as IEC writes them, the decimal ones as SI does.
+# What a size may end in: K and KiB are binary, as in dd, curl and rsync; KB is decimal, as SI has it.
 UNITS = {
     "": 1,
     "b": 1,
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
-    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}{end}": 1024**power for power, letter in enumerate("kmgt", 1) for end in ("", "i", "ib")},
 }
 
 
@@ -242,7 +242,7 @@ def parse_size(value: Size, option: str) -> int:
     """Returns a size in bytes.
 
     Args:
-        value: A number of bytes, or text such as `"256MiB"`, `"1.5 GB"`, `"65536"`.
+        value: A number of bytes, or text such as `"256MiB"`, `"10M"` (both binary), `"1.5 GB"` (decimal), `"65536"`.
         option: The option it was given for, for the message.
 
     Raises:
@@ -256,9 +256,36 @@ def parse_size(value: Size, option: str) -> int:
         size = int(found[1]) * unit + int(float(found[2] or 0) * unit)
     if not 0 < size < 1 << 63:
         raise ConfigError(
-            f"`{option}` is not a size above 0: {value!r}", hint='write bytes as a number, or "64MiB", "1.5GB"'
+            f"`{option}` is not a size above 0: {value!r}", hint='write bytes as a number, or "64M", "1.5GB"'
         )
     return size
+
+
+class Default(str):
+    """A default that a variable of the environment may replace. What a caller gives is never one."""
+
+    __slots__ = ()
+
+
+WORKERS: Any = Default("auto")
+MEMORY: Any = Default("256MiB")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def or_environment(value: T, option: str, check: Callable[[T, str], R]) -> R:
+    """Returns what `check` makes of a value, or of the variable `SHOAL_OPTION` if the value is a default.
+
+    Raises:
+        ConfigError: The value is wrong; the message names the option or the variable.
+    """
+    variable = f"SHOAL_{option.upper()}"
+    text = os.environ.get(variable) if isinstance(value, Default) else None
+    if not text:
+        return check(value, option)
+    given: Any = int(text) if text.isdecimal() else text
+    return check(given, variable)
 
 
 def _at_least(value: int, least: int, option: str) -> int:
@@ -315,11 +342,11 @@ def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
 WORKERS_MAX = 65_536  # each takes memory before it has anything to do
 
 
-def _workers(value: Workers) -> Workers:
+def _workers(value: Workers, option: str) -> Workers:
     if value == "auto":
-        return value
-    if _at_least(value, 1, "workers") > WORKERS_MAX:
-        raise ConfigError(f"`workers` is more than {WORKERS_MAX:,}: {value}")
+        return "auto"
+    if _at_least(value, 1, option) > WORKERS_MAX:
+        raise ConfigError(f"`{option}` is more than {WORKERS_MAX:,}: {value}")
     return value
 
 
@@ -399,8 +426,8 @@ def engine_options(
     one_of(on_error, get_args(OnError), "on_error")
     one_of(resume, get_args(Resume), "resume")
     return Options(
-        workers=_workers(workers),
-        memory=parse_size(memory, "memory"),
+        workers=or_environment(workers, "workers", _workers),
+        memory=or_environment(memory, "memory", parse_size),
         durability=durability,
         overwrite=overwrite,
         layout=layout,
@@ -421,15 +448,14 @@ def engine_options(
 
 
 def read_options(
-    *, order: Order | None, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
+    *, order: Order, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
 ) -> ReadOptions:
     """Checks what a user gave for reading and returns it in the form that the binding takes.
 
     Raises:
         ConfigError: A value is not one that the option takes.
     """
-    if order is not None:
-        one_of(order, get_args(Order), "order")
+    one_of(order, get_args(Order), "order")
     if checksum is not None:
         one_of(checksum, get_args(Checksum), "checksum")
     size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")

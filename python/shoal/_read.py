@@ -6,8 +6,10 @@ Not here: what an option means for the engine (its `options.rs`), how objects ar
 from __future__ import annotations
 
 from shoal import _shoal
-from shoal._api import source_options
+from shoal._api import points_to_sources, source_options
 from shoal._options import (
+    MEMORY,
+    WORKERS,
     OnError,
     Order,
     Patterns,
@@ -19,72 +21,78 @@ from shoal._options import (
     engine_options,
     read_options,
 )
-from shoal._progress import drawing
+from shoal._watch import Watch, shown
 
 
+@points_to_sources
 def read(
     source: Source,
     *,
-    order: Order | None = None,
-    chunk_size: Size | None = None,
+    include: Patterns = (),
+    exclude: Patterns = (),
+    order: Order = "any",
     shard: tuple[int, int] | None = None,
-    workers: Workers = "auto",
-    memory: Size = "256MiB",
+    chunk_size: Size | None = None,
+    ignore_vanished: bool = False,
+    on_error: OnError = "raise",
+    max_failures: int | None = None,
     max_retries: int = 10,
     retry_timeout: float = 180.0,
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
-    include: Patterns = (),
-    exclude: Patterns = (),
+    workers: Workers = WORKERS,
+    memory: Size = MEMORY,
     limit_rate: Size | None = None,
-    max_failures: int | None = None,
-    on_error: OnError = "record",
-    ignore_vanished: bool = False,
     progress: ProgressOption = None,
 ) -> _shoal.Reader:
     """Reads every object of a source into memory, some ahead of the caller, and hands them over one by one.
 
-    It is `shoal.copy(source, …)` with the caller as the sink, and no journal. Nothing happens before the first object
-    is asked for. Objects come as they are ready, unless `order="given"`. A slow caller holds the readers back: at most
-    `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also waits
-    until they have ended.
+    It is `shoal.copy(source, …)` with the caller as the destination, and no journal. Nothing happens before the first
+    object is asked for. Objects come as they are ready, unless `order="source"`. A slow caller holds the readers back:
+    at most `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also
+    waits until they have ended.
 
     Args:
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
             URL of a list/get service or `shoal.list_get(…)`; the entries of archives, `"zip:*.zip"`, `"tar:*.tar.gz"`
             or `shoal.archives(…)`.
-        order: `"given"`: objects come in the order of the listing, those that had to be tried again later at the end.
-            By default as they are ready, which is faster.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
+        order: `"any"`: objects come as they are ready, which is faster. `"source"`: in the order of the listing, those
+            that had to be tried again later at the end.
+        shard: `(index, count)`: only this one of so many parts, so that several processes share the work. Each object
+            is in exactly one part, by the hash of its name; those of the other parts count as skipped.
         chunk_size: Hand a longer object over in pieces of this many bytes, one after the other (`Object.offset` says
             where each belongs). Other objects may come in between; if one fails in the middle, its first pieces have
             come all the same. By default an object is always whole, and one larger than `memory` is a failure.
-        shard: `(index, count)`: only this one of so many parts, so that several processes share the work. Each object
-            is in exactly one part, by the hash of its name; those of the other parts count as skipped.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes that wait for the caller: a number, or text such as `"256MiB"`.
+        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
+        on_error: What failed objects mean. `"raise"` gives all the others first, then the loop raises
+            `ObjectsFailedError`; with `"record"` only `reader.report` says so; `"stop"` raises the exception of the
+            first at once.
+        max_failures: Stop the run when more objects than this have failed.
         max_retries: How often one object is tried again.
         retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
         timeout: Seconds without a byte from the host after which a request counts as failed.
         connect_timeout: Seconds a connection may take to be made.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes that wait for the caller: a number, or text such as `"256MiB"`.
         limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` counts a failed object in `reader.report` and goes on; `"raise"` raises its exception.
-        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second, while the caller takes objects or waits for them.
 
     Returns:
         An iterator of `shoal.Object`: `.name`, `.size`, `.data` (a memoryview; nothing is copied), `bytes(obj)`. Its
         `.batches()` gives Arrow record batches instead, for PyArrow, Polars, DuckDB and pandas. `.report` is there
-        after the last object: look at `reader.report.ok`.
+        after the last object.
 
     Raises:
-        ConfigError: An argument is wrong, or the directory is not there.
+        ConfigError: An argument is wrong.
+        NotFoundError: The source that you named is not there (a `FileNotFoundError`).
 
         While objects are taken:
-        ObjectError: An object failed and `on_error` is `"raise"`.
+        ObjectsFailedError: All that could be read has been given, other objects failed, and `on_error` is `"raise"`. A
+            loop that is left early does not raise it.
+        ObjectError: The first object that failed (`on_error="stop"`).
         RunError: The run cannot go on (credentials, source unreachable). What came before has been handed over.
 
     Example:
@@ -156,5 +164,6 @@ def reader(
         ignore_vanished=ignore_vanished,
         resume="auto",
     )
-    function, end = drawing(progress)
-    return _shoal.Reader(source_options(source), options, own, function, end)
+    where = source_options(source)
+    watch = Watch(progress, lambda: f"reading {shown(where)}")
+    return _shoal.Reader(where, options, own, watch.progress, watch.ended)

@@ -18,7 +18,7 @@ class Counts(Value):
 
     Attributes:
         listed: Named by the listing.
-        written: Written to the sink and committed.
+        written: Written to the destination and committed.
         skipped: Left out on purpose: duplicates, excluded names, what is no file, vanished ones where asked for. Empty
             directories count here too, although they are made.
         failed: Failed for good; the journal has their reasons.
@@ -59,7 +59,7 @@ class Report(Value):
 
     Attributes:
         listed: Objects named by the listing.
-        written: Objects written to the sink and committed.
+        written: Objects written to the destination and committed.
         skipped: Objects left out on purpose.
         failed: Objects that failed for good, over all runs: `total.failed`. Those of this run are `run.failed`.
         unfinished: Objects listed and none of these; 0 unless the run was stopped.
@@ -119,7 +119,7 @@ class Progress(Value):
     """Where a run stands, as a progress function sees it.
 
     Attributes:
-        run: Counts of this run so far; `written` counts what was handed to the sink, committed or not.
+        run: Counts of this run so far; `written` counts what was handed to the destination, committed or not.
         before: Counts of what earlier runs had committed.
         listing_done: The listing has ended, so that `listed` is the total.
         in_flight: Objects being fetched right now.

@@ -1,4 +1,4 @@
-"""The function `save`: items of this process into a sink. The others are in `_api.py`.
+"""The function `save`: items of this process into a directory. The others are in `_api.py`.
 
 Not here: what may be data and how it becomes bytes (the binding's `data.rs`).
 """
@@ -10,8 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
+from shoal._api import destination_text
 from shoal._errors import ConfigError
 from shoal._options import (
+    MEMORY,
+    WORKERS,
     Durability,
     EncodeOptions,
     Layout,
@@ -26,7 +29,7 @@ from shoal._options import (
     engine_options,
     one_of,
 )
-from shoal._progress import drawing
+from shoal._watch import Watch
 
 if TYPE_CHECKING:
     from shoal._report import Report
@@ -45,26 +48,26 @@ UNUSED = (
 
 def save(
     items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
-    sink: Path,
+    destination: Path,
     *,
     source_id: str | None = None,
     header: bool = True,
     final_newline: bool = True,
-    workers: Workers = "auto",
-    memory: Size = "256MiB",
-    durability: Durability = "batch",
-    overwrite: Overwrite = "never",
-    layout: Layout = "names",
-    journal: Path | None = None,
     include: Patterns = (),
     exclude: Patterns = (),
-    limit_rate: Size | None = None,
-    max_failures: int | None = None,
-    on_error: OnError = "record",
+    overwrite: Overwrite = "never",
+    layout: Layout = "names",
+    durability: Durability = "batch",
+    journal: Path | None = None,
     resume: Resume = "auto",
+    on_error: OnError = "raise",
+    max_failures: int | None = None,
+    workers: Workers = WORKERS,
+    memory: Size = MEMORY,
+    limit_rate: Size | None = None,
     progress: ProgressOption = None,
 ) -> Report:
-    """Saves `(name, data)` pairs as objects of a sink: `shoal.copy` with the items of this process as its source.
+    """Saves `(name, data)` pairs as files: `shoal.copy` with the items of this process as its source.
 
     This thread only iterates; files are written by threads that do not need the interpreter. An item is asked for only
     while there is room for it, the first one when the destination is ready.
@@ -88,8 +91,8 @@ def save(
     Whatever can change is copied before the next item is asked for, so that it may be filled again, or a stream or
     result be followed by the next. Only `bytes`, `str`, what `shoal.read` gave, and arrays and views of those are not.
 
-    **Names** are relative paths: `str`, `bytes` or `os.PathLike`. One that leads out of the sink, or that no file can
-    have, is a failure of its object.
+    **Names** are relative paths: `str`, `bytes` or `os.PathLike`. One that leads out of the destination, or that no
+    file can have, is a failure of its object.
 
     An exception raised by `items` is passed on, after what came before it has been saved; so is the `TypeError` for an
     item that is no pair, or whose data no ending takes. After Ctrl-C that takes at most 1.5 s. A note on the exception
@@ -97,40 +100,42 @@ def save(
 
     Args:
         items: Any iterable of pairs; a generator is never asked for more than there is room for.
-        sink: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
+        destination: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
         source_id: A name for the items, promising that they come in the same order each time with the same data. A
             later call with the same name goes on behind what is committed: those items are asked for and passed over.
             Without it every call starts anew, and a file that an earlier one wrote is a failure `exists`.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
         final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while its data
-            fills it.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
         overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
             `"always"` replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
             their partition, such as `out/00/0012/34/name`, at most 100 objects to a directory; see `shoal.copy`.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
         journal: Where the journal lives, instead of inside the destination.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
         resume: `"auto"` goes on behind what is committed under this `source_id`; `"restart"` saves everything anew,
             also with other options.
+        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
+            write what failed to the journal.
+        max_failures: Stop the run when more objects than this have failed.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while its data
+            fills it.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second, between items. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
-        `report.failed` for how many, those of earlier runs included.
+        The report: `report.ok` says whether everything arrived.
 
     Raises:
         ConfigError: An argument is wrong.
         TypeError: `items` is not iterable, or an item is not a pair of a name and data that can be saved.
-        ObjectError: An object failed and `on_error` is `"stop"`.
+        ObjectsFailedError: Objects failed; all the rest is done (`on_error="raise"`).
+        ObjectError: The first object that failed (`on_error="stop"`).
         RunError: The run cannot go on (destination full, other items under the same `source_id`).
         KeyboardInterrupt: Ctrl-C. The journal is intact.
 
@@ -159,12 +164,7 @@ def save(
     )
     if source_id is not None and (type(source_id) is not str or not source_id.isprintable() or not source_id):
         raise ConfigError(f"source_id is not text that can be shown: {source_id!r}")
-    target = os.fspath(sink)
-    if not isinstance(target, str):
-        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
-    function, end = drawing(progress)
+    target = destination_text(destination)
     encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
-    try:
-        return _shoal.save(items, target, options, source_id, encode, function)
-    finally:
-        end()
+    with Watch(progress, lambda: f"saving to {target}") as watch:
+        return watch.ended(_shoal.save(items, target, options, source_id, encode, watch.progress))

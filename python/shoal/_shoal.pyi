@@ -1,5 +1,6 @@
 """The engine, as Python sees it. Use `shoal`, which checks what it is given; only it calls this module."""
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
@@ -45,21 +46,21 @@ BUILD_PROFILE: Final[str]
 
 def copy(
     source: SourceOptions,
-    sink: str,
+    destination: str,
     options: Options,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
-    """Copies every object of the source into the sink. `shoal.copy` says all of it."""
+    """Copies every object of the source into the destination. `shoal.copy` says all of it."""
 
 def save(
     items: Iterable[tuple[object, object]],
-    sink: str,
+    destination: str,
     options: Options,
     source_id: str | None,
     encode: EncodeOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
-    """Saves every item into the sink. `shoal.save` says all of it."""
+    """Saves every item into the destination. `shoal.save` says all of it."""
 
 def status(path: Path, shown: int, skipped: int) -> Status:
     """What a journal says, with the first `shown` failures of each run and `skipped` names of what was left out."""
@@ -113,10 +114,29 @@ class Object:
     def offset(self) -> int:
         """Where it begins in the whole, when that comes in pieces of `chunk_size`; else 0."""
 
+    def bytes(self) -> builtins.bytes:
+        """A copy of its bytes, for what takes nothing else: `json.loads(obj.bytes())`."""
+
+    def text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Its bytes as text.
+
+        Args:
+            encoding: The encoding of the bytes, as for `bytes.decode`.
+            errors: What to do with bytes that are not in this encoding: `"strict"`, `"replace"`, …
+
+        Raises:
+            UnicodeDecodeError: The bytes are not in this encoding, and `errors` is `"strict"`.
+
+        Example:
+            >>> with shoal.serve(synthetic="1:17") as service:
+            ...     next(shoal.read(service.url)).text()[:16]
+            'object-00000000'
+        """
+
     def __len__(self) -> int:
         """Its length in bytes."""
 
-    def __bytes__(self) -> bytes:
+    def __bytes__(self) -> builtins.bytes:
         """A copy of its bytes."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
@@ -189,7 +209,7 @@ class Reader:
         options: Options,
         read: ReadOptions,
         progress: Callable[[Progress], object] | None,
-        ended: Callable[[], object],
+        ended: Callable[[Report | None], object],
     ) -> Reader:
         """Makes one. `shoal.read` says all of it."""
 
@@ -208,14 +228,19 @@ class Reader:
         """
 
     def __next__(self) -> Object:
-        """The next object."""
+        """The next object.
 
-    def batches(self, batch_size: int | None = None, *, bytes: Size | None = None) -> Batches:  # noqa: A002
+        Raises:
+            ObjectsFailedError: There is none any more, and others failed (`on_error="raise"`).
+            RunError: The run cannot go on.
+        """
+
+    def batches(self, batch_size: int | None = None, *, chunk_size: Size | None = None) -> Batches:
         """The objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
 
         Args:
             batch_size: Exactly so many objects are in each batch, but for the last; however many bytes they have.
-            bytes: Without `batch_size`: bytes in a batch at the most, but for one that holds a single object; by
+            chunk_size: Without `batch_size`: bytes in a batch at the most, but for one that holds a single object; by
                 default 4 MiB. It has at most 65,536 objects.
 
         Raises:
@@ -428,7 +453,7 @@ class Generation:
 
     def __new__(
         cls,
-        sink: str,
+        destination: str,
         options: Options,
         job: tuple[str, str, int],
         encode: EncodeOptions,

@@ -1,4 +1,4 @@
-"""The function `unzip`: archives into a sink. The others are in `_api.py`.
+"""The function `unzip`: archives into a directory. The others are in `_api.py`.
 
 Not here: what an option of archives means (`_api.archives`, the engine's `source/archive/`).
 """
@@ -12,6 +12,8 @@ from shoal import _shoal
 from shoal._api import archives as archives_of
 from shoal._api import copy
 from shoal._options import (
+    MEMORY,
+    WORKERS,
     Backslashes,
     Durability,
     Layout,
@@ -34,12 +36,9 @@ UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
 
 def unzip(
     archives: Path | Iterable[Path],
-    directory: Path,
+    destination: Path,
     *,
     into_subdirectories: bool = False,
-    include: Patterns = (),
-    exclude: Patterns = (),
-    keep_times: bool | None = None,
     encoding: str = "auto",
     backslashes: Backslashes = "refuse",
     max_size: Size | None = None,
@@ -47,20 +46,23 @@ def unzip(
     max_entries: int = 1_000_000,
     max_depth: int = 100,
     allow_overlap: bool = False,
-    workers: Workers = "auto",
-    memory: Size = "256MiB",
-    durability: Durability = "batch",
+    include: Patterns = (),
+    exclude: Patterns = (),
     overwrite: Overwrite = "never",
     layout: Layout = "names",
+    keep_times: bool = True,
+    durability: Durability = "batch",
     journal: Path | None = None,
-    limit_rate: Size | None = None,
-    max_failures: int | None = None,
-    on_error: OnError = "record",
-    ignore_vanished: bool = False,
     resume: Resume = "auto",
+    ignore_vanished: bool = False,
+    on_error: OnError = "raise",
+    max_failures: int | None = None,
+    workers: Workers = WORKERS,
+    memory: Size = MEMORY,
+    limit_rate: Size | None = None,
     progress: ProgressOption = None,
 ) -> Report:
-    """Unpacks archives as one job: `shoal.copy(shoal.archives(archives, …), directory, …)`.
+    """Unpacks archives as one job: `shoal.copy(shoal.archives(archives, …), destination, …)`.
 
     Every entry of every archive is an object. Entries of one large archive are unpacked by all workers, and what an
     archive holds can do no harm: no file outside the directory, no links and no devices are ever made, checksums and
@@ -76,13 +78,9 @@ def unzip(
     Args:
         archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of such. Whether one
             is a zip or a tar (plain or compressed by gzip, zstd, xz or bzip2) is told by its first bytes.
-        directory: Where to, made if it is not there; or `"null:"` to check every entry and keep none.
-        into_subdirectories: What `photos.zip` holds goes to `directory/photos/`. Without it all archives share the
-            directory.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
-        keep_times: Give files the time at which the archive says they were last changed, as by default; directories
-            do not get it.
+        destination: Where to, made if it is not there; or `"null:"` to check every entry and keep none.
+        into_subdirectories: What `photos.zip` holds goes to `destination/photos/`. Without it all archives share
+            the destination.
         encoding: What the names of entries are written in that do not say so themselves: `"auto"`, or the name of an
             encoding such as `"shift_jis"` or `"windows-1251"`.
         backslashes: What a backslash in a name is: `"refuse"` makes the entry a failure, `"separator"` makes it a `/`.
@@ -91,34 +89,40 @@ def unzip(
         max_entries: Most entries of one archive.
         max_depth: Most directories in which an entry may lie, one in another.
         allow_overlap: Read archives in which entries share bytes. Only bombs and a few broken programs make such.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
+        include: Only names that match one of these globs.
+        exclude: No name that matches one of these globs; looked at after `include`.
         overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
             replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
             their partition, such as `out/00/0012/34/name`, at most 100 objects to a directory; see `shoal.copy`.
+        keep_times: Give files the time at which the archive says they were last changed; directories do not get it.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
         journal: Where the journal lives, instead of inside the directory.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
-        ignore_vanished: Count what was listed but is gone as skipped, not as failed.
         resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
             but for failures, tries those again; when nothing is left, returns at once without a look at the source.
             `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
             place, and skips what is committed. `"update"` lists everything and unpacks what is new or differs.
             `"restart"` unpacks everything anew. The last two may have other filters and another layout.
+        ignore_vanished: Count what was listed but is gone as skipped, not as failed.
+        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
+            write what failed to the journal.
+        max_failures: Stop the run when more objects than this have failed.
+        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
+        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
+        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed entries do not raise (unless `on_error="stop"`): look at `report.ok`, and at
-        `report.failed` for how many, those of earlier runs included.
+        The report: `report.ok` says whether everything arrived.
 
     Raises:
-        ConfigError: An argument is wrong, or no archive has that name.
-        ObjectError: An entry failed and `on_error` is `"stop"`.
+        ConfigError: An argument is wrong.
+        NotFoundError: No archive has that name (a `FileNotFoundError`).
+        ObjectsFailedError: Entries failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        ObjectError: The first entry that failed (`on_error="stop"`).
         RunError: The run cannot go on (directory full); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
@@ -146,7 +150,7 @@ def unzip(
     defaults = _shoal.default_options()
     return copy(
         source,
-        directory,
+        destination,
         workers=workers,
         memory=memory,
         durability=durability,

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch.distributed
 import torch.utils.data
 
 from shoal import _options, _read
+from shoal._api import files
+from shoal._errors import ConfigError
 
 if TYPE_CHECKING:
     from shoal._shoal import Object
 
 
 class ObjectDataset(torch.utils.data.IterableDataset[Any]):
-    """The objects of a source, each once, over all workers of a `DataLoader`.
+    """The objects of a source, each once per epoch, over all ranks and all workers of their `DataLoader`s.
 
     Each worker process, forked or not, reads a part of its own (by the hash of the names), with threads of its own.
-    Objects come in no particular order. One that fails ends the epoch with its exception, unless `on_error="record"`.
+    Ranks are those of `torch.distributed` if it is initialised, else the variables `RANK` and `WORLD_SIZE`. The parts
+    are about equal, not exactly: ranks that must do the same number of steps need `torch.distributed.algorithms.join`,
+    or a fixed number of steps per epoch.
+
+    Objects come in the order of the source; with `shuffle` in another order in each epoch. A failed object raises
+    `ObjectsFailedError` at the end of the epoch, unless `on_error` says otherwise.
+
+    `torchdata.stateful_dataloader.StatefulDataLoader` saves and restores the position. A restored epoch reads its first
+    objects again and drops them. It continues exactly only if the source still has the same objects.
 
     Example:
-        >>> dataset = shoal.torch.ObjectDataset("photos/**/*.jpg", lambda obj: decode(obj.data))
+        >>> dataset = shoal.torch.ObjectDataset("photos/**/*.jpg", lambda obj: decode(obj.data), shuffle=10_000)
         >>> loader = torch.utils.data.DataLoader(dataset, batch_size=64, num_workers=4)
+        >>> for epoch in range(10):
+        ...     dataset.set_epoch(epoch)
+        ...     for batch in loader: ...
     """
 
     def __init__(
-        self, source: _options.Source, transform: Callable[[Object], Any] | None = None, **options: Any
+        self,
+        source: _options.Source,
+        transform: Callable[[Object], Any] | None = None,
+        *,
+        shuffle: int = 0,
+        seed: int = 0,
+        **options: Any,
     ) -> None:
         """Describes what is read; nothing happens before the first object is asked for.
 
@@ -33,25 +55,103 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
             source: As for `shoal.read`.
             transform: What becomes of each object before it is handed on; by default the pair `(name, bytes)`, which
                 can be sent from a worker process to the main one.
-            options: As for `shoal.read`, but for `shard`, which is the worker's. `on_error` is `"raise"` by default.
+            shuffle: Draw each object at random from so many that wait in memory, in each worker; 0 does not shuffle.
+            seed: Makes the order of an epoch the same each time.
+            options: As for `shoal.read`, but for `shard` and `order`, which are the dataset's.
 
         Raises:
-            ConfigError: An option is wrong, or the source is not there.
+            ConfigError: An option is wrong.
+            NotFoundError: The source is not there.
         """
         super().__init__()
+        for name in ("shard", "order"):
+            if name in options:
+                raise ConfigError(f"{name} is not an option of ObjectDataset: it splits over ranks and workers itself")
+        if type(shuffle) is not int or shuffle < 0:
+            raise ConfigError(f"shuffle is not a number of objects, 0 or more: {shuffle!r}")
         if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives):
-            from shoal import _api
-
-            source = _api.files(source)  # an iterator could be walked only once
+            source = files(source)  # an iterator could be walked only once
         self._source = source
         self._transform = transform
-        self._options = {"on_error": "raise", **options}
-        _read.read(source, **self._options)  # what is wrong is said here, not in a worker
+        self._shuffle = shuffle
+        self._seed = seed
+        self._options = options
+        # Shared with worker processes that live longer than an epoch.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._ranks: tuple[int, int] | None = None
+        self._given = 0  # in this epoch, in this process
+        self._restored: dict[str, Any] | None = None
+        _read.read(source, **options)  # what is wrong is said here, not in a worker
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch begins next: each has an order of its own when shuffled."""
+        self._epoch.fill_(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position in this process's part, for `StatefulDataLoader`."""
+        return {"epoch": int(self._epoch), "given": self._given, "part": self._part()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues at a position when the next iteration begins.
+
+        Raises:
+            ConfigError: The position is one of another number of ranks or workers.
+        """
+        if tuple(state["part"]) != self._part():
+            raise ConfigError(
+                f"the position is that of part {tuple(state['part'])}, this process reads part {self._part()}",
+                hint="restore with as many ranks and workers as when it was saved",
+            )
+        self._restored = state
+        self._given = state["given"]
 
     def __iter__(self) -> Iterator[Any]:
-        """Reads the worker's part."""
+        """Reads this process's part."""
+        restored, self._restored = self._restored, None
+        epoch, skipped = (restored["epoch"], restored["given"]) if restored else (int(self._epoch), 0)
+        return self._read(epoch, skipped)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Takes the rank along to a worker process, which is no member of `torch.distributed`."""
+        return {**self.__dict__, "_ranks": self._rank()}
+
+    def _read(self, epoch: int, skipped: int) -> Iterator[Any]:
+        part = self._part()
+        self._given = skipped
+        with _read.read(self._source, order="source", shard=part, **self._options) as reader:
+            objects = (
+                _shuffled(reader, self._shuffle, f"{self._seed} {epoch} {part}") if self._shuffle else iter(reader)
+            )
+            for at, obj in enumerate(objects):
+                if at >= skipped:
+                    self._given += 1
+                    yield (obj.name, obj.bytes()) if self._transform is None else self._transform(obj)
+        self._given = 0  # what is saved now is the begin of the next epoch
+
+    def _part(self) -> tuple[int, int]:
+        """The part of this process, as `shard` of `shoal.read` takes it."""
+        rank, ranks = self._rank()
         worker = torch.utils.data.get_worker_info()
-        shard = (worker.id, worker.num_workers) if worker is not None else None
-        with _read.read(self._source, shard=shard, **self._options) as reader:
-            for obj in reader:
-                yield (obj.name, bytes(obj)) if self._transform is None else self._transform(obj)
+        if worker is None:
+            return rank, ranks
+        return rank * worker.num_workers + worker.id, ranks * worker.num_workers
+
+    def _rank(self) -> tuple[int, int]:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return self._ranks or (int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+def _shuffled(objects: Iterable[Object], window: int, seed: str) -> Iterator[Object]:
+    """Draws from a window of objects; the same order for the same seed."""
+    draw = random.Random(seed)  # noqa: S311  # no secret: it has to be the same each time
+    waiting: list[Object] = []
+    for obj in objects:
+        if len(waiting) < window:
+            waiting.append(obj)
+            continue
+        at = draw.randrange(window)
+        yield waiting[at]
+        waiting[at] = obj
+    draw.shuffle(waiting)
+    yield from waiting

@@ -102,7 +102,7 @@ def prepared(tmp_path: Path) -> dict[str, list[str]]:
         "read": [*shoal, "read", "source"],
         "unzip": [*shoal, "unzip", "some.zip", "-d", "out"],
         "records": [*shoal, "records", "records", "--format", "<QQ", "--count", "--sum", "f0"],
-        "generate": [*shoal, "generate", "make:text", "50", "out"],
+        "generate": [*shoal, "generate", "make:text", "50", "out", "--name", "data-{:04d}.csv"],
         "save": ["-c", save],
         "serve": [*shoal, "serve", "source", "--port", "0"],
     }

@@ -29,7 +29,7 @@ def test_a_full_disk_ends_it_with_one_error_and_what_was_saved(tmpfs: Callable[[
             yield f"{asked}", b"%07d" % asked * 500
 
     with pytest.raises(package.DestinationFullError) as raised:
-        package.save(endless(), out)
+        package.save(endless(), out, on_error="record")
 
     report = raised.value.report
     assert report is not None
@@ -56,7 +56,7 @@ def test_a_file_size_limit_fails_the_objects_that_are_larger(interpreter: Interp
         import resource, shoal, signal
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
-        report = shoal.save([("fits", bytes(1000)), ("large", bytes(4 << 20)), ("too", b"x")], "out")
+        report = shoal.save([("fits", bytes(1000)), ("large", bytes(4 << 20)), ("too", b"x")], "out", on_error="record")
         print(report.written, report.failed, report.failures[0].name)
     """
     done = interpreter.run(script)

@@ -91,7 +91,7 @@ READ_AND_CUT = """
 import os, sys, shoal
 
 path, chunk = sys.argv[1], int(sys.argv[2])
-reader = shoal.read("zip:" + path, memory="8MiB", workers=2, chunk_size=chunk or None)
+reader = shoal.read("zip:" + path, memory="8MiB", workers=2, chunk_size=chunk or None, on_error="record")
 pieces = 0
 for piece in reader:
     pieces += 1

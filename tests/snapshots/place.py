@@ -109,7 +109,7 @@ class Place:
 
     def copied(self, **options: Any) -> None:
         """Copies the tree into `out`, as an earlier run."""
-        package.copy(self.tree, self.out, **{"workers": 1, "durability": "file", **options})
+        package.copy(self.tree, self.out, **{"workers": 1, "durability": "file", "on_error": "record", **options})
 
     def interrupted(self, line: str = "") -> str:
         """Begins to copy into `out`, runs a command line meanwhile if there is one, and stops the copy."""

@@ -91,9 +91,9 @@ ENDS: dict[str, Case] = {
     "copy-stopped": copy_stopped,
     "copy-verbose": "copy tree out --workers 2 --durability file --verbose",
     "copy-text-log": "copy tree out --workers 2 --durability file --log-format text",
-    "generate": "generate make:text 3 out --workers 1 --durability none",
-    "generate-failures": "generate make:odd 3 out --workers 1 --durability none",
-    "read-checksums": "read zip:a.zip --checksum xxh3 --order given --workers 1",
+    "generate": "generate make:text 3 out --name data-{:04d}.csv --workers 1 --durability none",
+    "generate-failures": "generate make:odd 3 out --name data-{:04d}.csv --workers 1 --durability none",
+    "read-checksums": "read zip:a.zip --checksum xxh3 --order source --workers 1",
     "records-bytes": "records index.bin",
     "records-count": "records index.bin --format '<QII' --names ts,id,len --count --sum len --max ts",
     "records-table": "records index.bin --format '<QII' --names ts,id,len --head 3",
@@ -114,7 +114,9 @@ def status_complete(place: Place) -> str:
 def status_failures(place: Place) -> str:
     server = place.server("one", "two", "three")
     server.on_objects(faults.status(404), skip=1)
-    package.copy(package.list_get(server.url, pipeline="off"), place.out, workers=1, durability="none")
+    package.copy(
+        package.list_get(server.url, pipeline="off"), place.out, workers=1, durability="none", on_error="record"
+    )
     return place.run("status out --failures 1")
 
 

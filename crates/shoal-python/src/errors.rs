@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_engine::{Class, Error, Failure, Kind};
+use shoal_engine::{Class, Error, Failure, Kind, Report};
 
 use crate::report::name_text;
 
@@ -20,23 +20,31 @@ fn object_class(kind: Kind) -> &'static str {
 }
 
 /// The exception for an error of this kind that ended a run.
-fn run_class(kind: Kind) -> &'static str {
+fn run_class(kind: Kind, errno: Option<i32>) -> &'static str {
     match kind {
         Kind::DestinationFull => "DestinationFullError",
         Kind::Credentials => "CredentialsError",
         Kind::Journal | Kind::JournalMismatch => "JournalError",
         Kind::JournalLocked => "JournalLockedError",
-        Kind::Config => "ConfigError",
+        // Where something that was named is not there or not permitted, an exception that Python has a type for.
+        Kind::Config => match errno {
+            Some(libc::ENOENT | libc::ENOTDIR) => "NotFoundError",
+            Some(libc::EACCES | libc::EPERM) => "PermissionDeniedError",
+            _ => "ConfigError",
+        },
         Kind::Interrupted => "KeyboardInterrupt",
         // Also a kind that fails only objects: here it ended the run.
         _ => "RunError",
     }
 }
 
+/// The exceptions that have the operating system's error number.
+const OF_THE_SYSTEM: [&str; 3] = ["NotFoundError", "PermissionDeniedError", "DestinationFullError"];
+
 /// The exception for what ended a run.
 pub fn run_error(py: Python<'_>, error: &Error) -> PyErr {
     let build = || {
-        let class = run_class(error.kind());
+        let class = run_class(error.kind(), error.os_error());
         if class == "KeyboardInterrupt" {
             return Ok(pyo3::exceptions::PyKeyboardInterrupt::new_err(error.line()));
         }
@@ -44,7 +52,7 @@ pub fn run_error(py: Python<'_>, error: &Error) -> PyErr {
         values.set_item("kind", error.kind().as_str())?;
         values.set_item("name", error.subject())?;
         values.set_item("hint", error.advice())?;
-        if class == "DestinationFullError" && error.os_error().is_some() {
+        if OF_THE_SYSTEM.contains(&class) && error.os_error().is_some() {
             values.set_item("errno", error.os_error())?;
         }
         make(py, class, &error.line(), &values)
@@ -94,7 +102,7 @@ pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
             values.set_item("name", name_text(py, path.as_os_str().as_encoded_bytes())?)?;
         }
         values.set_item("hint", hint)?;
-        if class == "DestinationFullError" {
+        if OF_THE_SYSTEM.contains(&class) {
             values.set_item("errno", error.errno())?;
         }
         make(py, class, &error.to_string(), &values)
@@ -110,10 +118,100 @@ pub fn object_error(py: Python<'_>, failure: &Failure) -> PyErr {
         values.set_item("kind", &failure.kind)?;
         values.set_item("name", name_text(py, &failure.name)?)?;
         values.set_item("attempts", failure.tries)?;
-        let line = Error::new(Kind::Internal, &failure.reason).on(&shoal_engine::display::escape(&failure.name)).line();
-        make(py, known.map_or("ObjectError", |&kind| object_class(kind)), &line, &values)
+        make(py, known.map_or("ObjectError", |&kind| object_class(kind)), &failure_line(failure), &values)
     };
     build().unwrap_or_else(|broken| broken)
+}
+
+fn failure_line(failure: &Failure) -> String {
+    Error::new(Kind::Internal, &failure.reason).on(&shoal_engine::display::escape(&failure.name)).line()
+}
+
+/// What failed objects mean for the caller of a run: its option `on_error`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// All the rest is done; then the run raises.
+    Raise,
+    /// The report says so.
+    Record,
+    /// The first ends the run, which raises its exception.
+    Stop,
+}
+
+/// What a run comes to that has failed objects, or could not go on.
+enum Ended<'a> {
+    Cannot(&'a Error),
+    First(&'a Failure),
+    Incomplete,
+}
+
+impl OnError {
+    fn ended<'a>(self, report: &'a Report, error: Option<&'a Error>) -> Option<Ended<'a>> {
+        let first = report.failures.first().map(Ended::First);
+        match (error, self) {
+            (Some(error), OnError::Stop) if error.kind() == Kind::TooManyFailures => {
+                first.or(Some(Ended::Cannot(error)))
+            }
+            (Some(error), _) => Some(Ended::Cannot(error)),
+            // Those that an earlier run recorded, and that still stand, count too.
+            (None, OnError::Raise | OnError::Stop) if report.total.failed == 0 => None,
+            (None, OnError::Stop) => first.or(Some(Ended::Incomplete)),
+            (None, OnError::Raise) => Some(Ended::Incomplete),
+            (None, OnError::Record) => None,
+        }
+    }
+
+    /// What a run that has ended raises, if anything, but for its report. `keeps`: a journal knows what failed.
+    pub fn raised(self, py: Python<'_>, report: &Report, error: Option<&Error>, keeps: bool) -> Option<PyErr> {
+        Some(match self.ended(report, error)? {
+            Ended::Cannot(error) => run_error(py, error),
+            Ended::First(failure) => object_error(py, failure),
+            Ended::Incomplete => objects_failed(py, report, keeps),
+        })
+    }
+
+    /// The same as one line, for a consumer that takes no exception.
+    pub fn line(self, report: &Report, error: Option<&Error>) -> Option<String> {
+        Some(match self.ended(report, error)? {
+            Ended::Cannot(error) => error.line(),
+            Ended::First(failure) => failure_line(failure),
+            Ended::Incomplete => objects_failed_line(report),
+        })
+    }
+}
+
+fn objects_failed_line(report: &Report) -> String {
+    let (failed, listed) = (grouped(report.total.failed), grouped(report.total.listed));
+    let line = format!("{failed} of {listed} objects failed");
+    match report.failures.first() {
+        // The first line of a traceback says what it is.
+        Some(first) => format!("{line}, first {}", failure_line(first).lines().next().unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// A number as people read it: 1,234,567.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let comma = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    digits.chars().enumerate().fold(String::new(), |text, (at, digit)| match comma(at) {
+        true => format!("{text},{digit}"),
+        false => format!("{text}{digit}"),
+    })
+}
+
+/// The exception for a run that did all that it could.
+fn objects_failed(py: Python<'_>, report: &Report, keeps: bool) -> PyErr {
+    let build = || {
+        let values = PyDict::new(py);
+        values.set_item("kind", "objects-failed")?;
+        let again = if keeps { "the same call tries them again; " } else { "" };
+        values.set_item("hint", format!("{again}with `on_error=\"record\"` it is the report that says so"))?;
+        let raised = make(py, "ObjectsFailedError", &objects_failed_line(report), &values)?;
+        raised.set_cause(py, report.failures.first().map(|first| object_error(py, first)));
+        Ok(raised)
+    };
+    build().unwrap_or_else(|broken: PyErr| broken)
 }
 
 /// An exception of this class; the text without the hint, which the class adds.
@@ -129,7 +227,7 @@ pub fn kinds() -> BTreeMap<&'static str, (&'static str, &'static str)> {
         let says = match kind.class() {
             Class::Retry => ("retry", object_class(kind)),
             Class::Object => ("object", object_class(kind)),
-            Class::Run => ("run", run_class(kind)),
+            Class::Run => ("run", run_class(kind, None)),
         };
         (kind.as_str(), says)
     };

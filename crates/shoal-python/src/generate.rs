@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -22,7 +22,7 @@ use shoal_engine::{Error, Kind};
 
 use crate::background::Background;
 use crate::data;
-use crate::errors::{config_error, object_error, run_error};
+use crate::errors::{OnError, config_error, run_error};
 use crate::options::{EncodeOptions, Options};
 use crate::placer::{Place, to_place};
 use crate::report;
@@ -37,11 +37,12 @@ pub type Failed = (u64, String, String, Option<String>, Option<i32>);
 pub struct Generation {
     run: Background,
     caller: Caller,
-    sink: Arc<DirSink>,
+    /// Let go of at the end: it holds the lock of the destination, and a traceback may hold this for long.
+    sink: Mutex<Option<Arc<DirSink>>>,
     /// Becomes readable when there is something to look at.
     bell: UnixStream,
     ended: Arc<AtomicBool>,
-    stops: bool,
+    on_error: OnError,
     /// What the report says of the workers.
     workers: (usize, String),
 }
@@ -52,7 +53,7 @@ impl Generation {
     #[new]
     fn new(
         py: Python<'_>,
-        sink: &str,
+        destination: &str,
         options: Options,
         job: (String, String, u64),
         encode: EncodeOptions,
@@ -60,15 +61,15 @@ impl Generation {
         workers: (usize, String),
     ) -> PyResult<Generation> {
         let (identity, arguments, count) = job;
-        let stops = options.stops();
+        let on_error = options.on_error()?;
         let mut engine = options.to_engine()?;
         engine.workers = Workers::Fixed(in_flight.max(1));
         let dir = DirOptions::of(&engine);
-        if sink == "null:" {
-            return Err(config_error(py, "generate writes files: its sink is a directory, not null:", None));
+        if destination == "null:" {
+            return Err(config_error(py, "generate writes files: its destination is a directory, not null:", None));
         }
-        sink_from_url(sink, &engine).map_err(|error| run_error(py, &error))?;
-        let sink = Arc::new(DirSink::new(Path::new(sink), dir).map_err(|error| run_error(py, &error))?);
+        sink_from_url(destination, &engine).map_err(|error| run_error(py, &error))?;
+        let sink = Arc::new(DirSink::new(Path::new(destination), dir).map_err(|error| run_error(py, &error))?);
 
         let (bell, ringing) = UnixStream::pair().map_err(PyOSError::new_err)?;
         bell.set_nonblocking(true).and_then(|()| ringing.set_nonblocking(true)).map_err(PyOSError::new_err)?;
@@ -86,7 +87,8 @@ impl Generation {
             over.store(true, Ordering::Release);
             ring();
         })?;
-        Ok(Generation { run, caller, sink, bell, ended, stops, workers })
+        let sink = Mutex::new(Some(sink));
+        Ok(Generation { run, caller, sink, bell, ended, on_error, workers })
     }
 
     /// What to wait for.
@@ -120,7 +122,9 @@ impl Generation {
 
     /// What a process needs to write for this run; `None` before the run has opened its destination.
     fn place(&self) -> Option<Place> {
-        self.sink.joining().map(|joined| to_place(self.sink.path(), joined))
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = sink.as_ref()?;
+        sink.joining().map(|joined| to_place(sink.path(), joined))
     }
 
     /// The next objects to make: token, index of the id, name, and whether something of it may be there already.
@@ -166,14 +170,11 @@ impl Generation {
         let Some(Outcome { report, error }) = py.detach(|| self.run.outcome()) else {
             return Err(config_error(py, "two threads wait for this run", None));
         };
+        drop(self.sink.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut told = report.clone();
         (told.workers, told.workers_reason) = self.workers.clone();
         let report = report::report(py, &told)?;
-        let Some(error) = error else { return Ok((report, None)) };
-        let raised = match told.failures.first() {
-            Some(first) if self.stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
-            _ => run_error(py, error),
-        };
+        let Some(raised) = self.on_error.raised(py, &told, error.as_ref(), true) else { return Ok((report, None)) };
         let raised = raised.into_value(py).into_bound(py).into_any();
         raised.setattr("report", &report)?;
         Ok((report, Some(raised)))

@@ -96,6 +96,18 @@ impl Object {
         PyBytes::new(py, self.bytes())
     }
 
+    /// A copy of its bytes.
+    #[pyo3(name = "bytes")]
+    fn copied<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.bytes())
+    }
+
+    /// Its bytes as text.
+    #[pyo3(signature = (encoding="utf-8", errors="strict"))]
+    fn text<'py>(&self, py: Python<'py>, encoding: &str, errors: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.copied(py).call_method1("decode", (encoding, errors))
+    }
+
     fn __repr__(&self) -> String {
         let name = shoal_engine::display::escape(self.raw_name());
         format!("Object(name=\"{name}\", size={})", self.bytes().len())

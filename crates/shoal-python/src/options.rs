@@ -12,6 +12,8 @@ use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
 
+use crate::errors::OnError;
+
 /// What stands for an encoding that is found out.
 const AUTO: &str = "auto";
 
@@ -132,9 +134,14 @@ fn seconds(option: &str, value: f64) -> PyResult<Duration> {
 }
 
 impl Options {
-    /// Whether the first failed object ends the run with its own exception.
-    pub fn stops(&self) -> bool {
-        self.on_error == "stop"
+    /// What failed objects mean.
+    pub fn on_error(&self) -> PyResult<OnError> {
+        match &*self.on_error {
+            "raise" => Ok(OnError::Raise),
+            "record" => Ok(OnError::Record),
+            "stop" => Ok(OnError::Stop),
+            other => Err(unknown("on_error", other)),
+        }
     }
 
     /// The engine's form.
@@ -162,7 +169,7 @@ impl Options {
             journal: self.journal.clone(),
             max_retries: self.max_retries,
             retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
-            max_failures: if self.stops() { Some(0) } else { self.max_failures },
+            max_failures: if self.on_error()? == OnError::Stop { Some(0) } else { self.max_failures },
             ignore_vanished: self.ignore_vanished,
             include: self.include.clone(),
             exclude: self.exclude.clone(),

@@ -18,11 +18,11 @@ use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
 use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::transfer::{Outcome, Transfer};
-use shoal_engine::{Kind, Report, TransferOptions};
+use shoal_engine::{Report, TransferOptions};
 
 use crate::background::{Background, Teller, tell};
 use crate::batches::Batches;
-use crate::errors::{config_error, object_error, run_error};
+use crate::errors::{OnError, config_error, run_error};
 use crate::object::Object;
 use crate::options::Options;
 use crate::report;
@@ -42,7 +42,7 @@ const BATCH_BYTES: usize = 4 << 20;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct ReadOptions {
-    order: Option<String>,
+    order: String,
     chunk_size: Option<u64>,
     checksum: Option<String>,
     shard: Option<(u32, u32)>,
@@ -76,7 +76,7 @@ struct Recipe {
     deliver: Deliver,
     /// Hand over checksums in place of the bytes.
     checksum: Option<Checksum>,
-    stops: bool,
+    on_error: OnError,
 }
 
 #[derive(Default)]
@@ -98,7 +98,7 @@ pub struct Flow {
     /// `None` only in `drop`.
     delivery: Option<Delivery>,
     run: Option<Background>,
-    stops: bool,
+    on_error: OnError,
     /// All has been taken.
     ended: AtomicBool,
     /// An Arrow stream was told so.
@@ -125,7 +125,7 @@ impl Flow {
         Ok(Flow {
             delivery: Some(delivery),
             run: Some(run),
-            stops: recipe.stops,
+            on_error: recipe.on_error,
             ended: AtomicBool::new(false),
             streamed: AtomicBool::new(false),
             put_back: Mutex::default(),
@@ -147,11 +147,11 @@ impl Flow {
         next
     }
 
-    /// An Arrow stream has come to the end; why the run could not go on, as one line.
+    /// An Arrow stream has come to the end; what is not whole about it, as one line.
     pub fn end_stream(&self) -> Option<String> {
         self.streamed.store(true, Relaxed);
-        let outcome = self.run.as_ref()?.outcome()?;
-        outcome.error.as_ref().map(|error| error.line())
+        let Outcome { report, error } = self.run.as_ref()?.outcome()?;
+        self.on_error.line(report, error.as_ref())
     }
 
     fn run(&self) -> PyResult<&Background> {
@@ -291,21 +291,30 @@ impl Reader {
         }
     }
 
+    /// Calls what is to be called at the end, with the report; there is none where nothing was begun.
     fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ended.map_or(Ok(()), |ended| ended.call0(py).map(drop))
+        ended.map_or(Ok(()), |ended| ended.call1(py, (self.told(py)?,)).map(drop))
+    }
+
+    /// The report, which is not complete where the reader was closed before its end.
+    fn told<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(flow) = self.flow.get() else { return Ok(None) };
+        let run = flow.run()?;
+        run.check_process("this reader")?;
+        let early = self.current().early;
+        let Some(outcome) = py.detach(|| run.outcome()) else { return Ok(None) };
+        let complete = outcome.report.complete && !early;
+        report::report(py, &Report { complete, ..outcome.report.clone() }).map(Some)
     }
 
     fn conclude(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
         let run = flow.run()?;
-        let Some(Outcome { report, error: Some(error) }) = py.detach(|| run.outcome()) else { return Ok(()) };
+        let Some(Outcome { report, error }) = py.detach(|| run.outcome()) else { return Ok(()) };
+        let Some(raised) = flow.on_error.raised(py, report, error.as_ref(), false) else { return Ok(()) };
         if let Some(exiting) = exiting(run.told_to_stop()) {
             return Err(exiting);
         }
-        let raised = match report.failures.first() {
-            Some(first) if flow.stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
-            _ => run_error(py, error),
-        };
         raised.value(py).setattr("report", report::report(py, report)?)?;
         Err(raised)
     }
@@ -327,7 +336,7 @@ impl Reader {
         progress: Option<Py<PyAny>>,
         ended: Py<PyAny>,
     ) -> PyResult<Reader> {
-        let stops = options.stops();
+        let on_error = options.on_error()?;
         let engine = options.to_engine()?;
         let source = source.open(py, &options)?.map_err(|error| run_error(py, &error))?;
         let deliver = Deliver {
@@ -336,7 +345,7 @@ impl Reader {
             bytes: CHUNK_BYTES,
             apart: true,
             utf8_names: false,
-            ordered: read.order.as_deref() == Some("given"),
+            ordered: read.order == "source",
             piece: read.chunk_size,
         };
         let checksum = read.checksum()?;
@@ -347,7 +356,7 @@ impl Reader {
                 Arc::new(Shard::new(source, part))
             }
         };
-        let recipe = Recipe { source, options: engine, deliver, checksum, stops };
+        let recipe = Recipe { source, options: engine, deliver, checksum, on_error };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),
             flow: OnceLock::new(),
@@ -387,13 +396,13 @@ impl Reader {
         }
     }
 
-    /// The objects as Arrow record batches: of exactly `batch_size` objects until the last, or of at most `bytes` bytes.
-    #[pyo3(signature = (batch_size=None, *, bytes=None), text_signature = "(self, batch_size=None, *, bytes=None)")]
+    /// The objects as Arrow record batches: of exactly `batch_size` objects until the last, or of at most `chunk_size` bytes.
+    #[pyo3(signature = (batch_size=None, *, chunk_size=None), text_signature = "(self, batch_size=None, *, chunk_size=None)")]
     fn batches(
         slf: Py<Self>,
         py: Python<'_>,
         batch_size: Option<Bound<'_, PyAny>>,
-        bytes: Option<Bound<'_, PyAny>>,
+        chunk_size: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Batches> {
         let batch_size = match batch_size {
             Some(given) => match given.extract::<usize>() {
@@ -405,11 +414,15 @@ impl Reader {
             },
             None => None,
         };
-        if batch_size.is_some() && bytes.is_some() {
-            return Err(config_error(py, "batch_size and bytes exclude each other: a batch has one measure", None));
+        if batch_size.is_some() && chunk_size.is_some() {
+            return Err(config_error(
+                py,
+                "batch_size and chunk_size exclude each other: a batch has one measure",
+                None,
+            ));
         }
-        let bytes = match bytes {
-            Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "bytes"))?.extract()?,
+        let bytes = match chunk_size {
+            Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "chunk_size"))?.extract()?,
             None => BATCH_BYTES,
         };
         let rows = batch_size.unwrap_or(BATCH_ROWS).min(BATCH_ROWS);
@@ -466,12 +479,9 @@ impl Reader {
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let over = |flow: &&Arc<Flow>| self.current().over || flow.ended.load(Relaxed);
-        let Some(flow) = self.flow.get().filter(over) else { return Ok(None) };
-        let run = flow.run()?;
-        run.check_process("this reader")?;
-        let early = self.current().early;
-        let Some(outcome) = py.detach(|| run.outcome()) else { return Ok(None) };
-        let complete = outcome.report.complete && !early;
-        report::report(py, &Report { complete, ..outcome.report.clone() }).map(Some)
+        match self.flow.get().filter(over) {
+            Some(_) => self.told(py),
+            None => Ok(None),
+        }
     }
 }

@@ -29,15 +29,15 @@ const INTERRUPTED_PATIENCE: Duration = Duration::from_millis(1500);
 pub fn save<'py>(
     py: Python<'py>,
     items: &Bound<'py, PyAny>,
-    sink: &str,
+    destination: &str,
     options: Options,
     source_id: Option<&str>,
     encode: EncodeOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let stops = options.stops();
+    let on_error = options.on_error()?;
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, sink, &options, source_id, &encode, progress)?;
+    let mut saving = Saving::start(py, destination, &options, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
@@ -50,7 +50,7 @@ pub fn save<'py>(
         // An exception of the user's own may have no notes; it is passed on all the same.
         let _ = raised.value(py).call_method1("add_note", (note,));
     }
-    conclude(py, outcome, raised, stops)
+    conclude(py, outcome, raised, on_error, source_id.is_some())
 }
 
 /// Why no further item is asked for.

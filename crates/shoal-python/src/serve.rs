@@ -1,5 +1,6 @@
 //! `Server`: the engine's list/get service as a context manager. Its threads never touch Python.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -163,6 +164,11 @@ fn raised(py: Python<'_>, error: &ServeError) -> PyErr {
     let build = || {
         let (class, kind) = match error {
             ServeError::Option(_) => ("ConfigError", "config"),
+            ServeError::Directory { cause, .. } => match cause.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ("NotFoundError", "serve"),
+                io::ErrorKind::PermissionDenied => ("PermissionDeniedError", "serve"),
+                _ => ("RunError", "serve"),
+            },
             _ => ("RunError", "serve"),
         };
         let values = PyDict::new(py);

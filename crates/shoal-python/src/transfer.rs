@@ -13,7 +13,7 @@ use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
-use crate::errors::{object_error, run_error};
+use crate::errors::{OnError, run_error};
 use crate::options::Options;
 use crate::report;
 use crate::source::SourceOptions;
@@ -26,11 +26,11 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub fn copy<'py>(
     py: Python<'py>,
     source: SourceOptions,
-    sink: &str,
+    destination: &str,
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let stops = options.stops();
+    let on_error = options.on_error()?;
     let engine = options.to_engine()?;
     let source = match source.open(py, &options)? {
         Ok(source) => source,
@@ -39,7 +39,7 @@ pub fn copy<'py>(
     let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
-            let sink = sink_from_url(sink, &engine)?;
+            let sink = sink_from_url(destination, &engine)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };
         let outcome = run();
@@ -50,7 +50,7 @@ pub fn copy<'py>(
     let raised = raised.or_else(|| exiting(live.told_to_stop()));
     live.leave(py);
     match outcome {
-        Ok(outcome) => conclude(py, outcome, raised, stops),
+        Ok(outcome) => conclude(py, outcome, raised, on_error, true),
         Err(error) => Err(run_error(py, &error)),
     }
 }
@@ -119,22 +119,26 @@ fn leave_forked_child(py: Python<'_>, owner: crate::fork::Owner) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// The report, or what is raised instead, with the report attached.
-pub fn conclude(py: Python<'_>, outcome: Outcome, raised: Option<PyErr>, stops: bool) -> PyResult<Bound<'_, PyAny>> {
+/// The report, or what is raised instead, with the report attached. `keeps`: a journal knows what failed.
+pub fn conclude(
+    py: Python<'_>,
+    outcome: Outcome,
+    raised: Option<PyErr>,
+    on_error: OnError,
+    keeps: bool,
+) -> PyResult<Bound<'_, PyAny>> {
     let report = report::report(py, &outcome.report)?;
     let error = match (raised, outcome.error) {
-        (None, None) => return Ok(report),
-        (Some(raised), None) => raised,
-        (Some(raised), Some(error)) => {
+        (Some(raised), error) => {
             // Stopping itself went wrong: the interruption stays what the caller sees.
-            if error.kind() != Kind::Interrupted {
+            if let Some(error) = error.filter(|error| error.kind() != Kind::Interrupted) {
                 raised.set_cause(py, Some(run_error(py, &error)));
             }
             raised
         }
-        (None, Some(error)) => match outcome.report.failures.first() {
-            Some(first) if stops && error.kind() == Kind::TooManyFailures => object_error(py, first),
-            _ => run_error(py, &error),
+        (None, error) => match on_error.raised(py, &outcome.report, error.as_ref(), keeps) {
+            Some(raised) => raised,
+            None => return Ok(report),
         },
     };
     // An exception of the user's own may refuse new attributes; it is passed on all the same.

@@ -6,13 +6,14 @@ caller's side of the processes. `worker.py`: theirs. Not here: the run and its j
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
-from shoal._errors import ConfigError
+from shoal._api import destination_text
 from shoal._options import (
+    MEMORY,
+    WORKERS,
     Durability,
     EncodeOptions,
     OnError,
@@ -25,7 +26,8 @@ from shoal._options import (
     engine_options,
     one_of,
 )
-from shoal._progress import drawing
+from shoal._progress import count_text
+from shoal._watch import Watch
 
 if TYPE_CHECKING:
     from shoal._report import Report
@@ -49,19 +51,19 @@ UNUSED = (
 def generate(
     function: Callable[[Any], object],
     ids: Sequence[int] | Sequence[str],
-    sink: Path,
+    destination: Path,
     *,
-    name: str = "data-{:04d}.csv",
+    name: str,
     header: bool = True,
     final_newline: bool = True,
-    workers: Workers = "auto",
-    memory: Size = "256MiB",
-    durability: Durability = "batch",
     overwrite: Overwrite = "never",
+    durability: Durability = "batch",
     journal: Path | None = None,
-    max_failures: int | None = None,
-    on_error: OnError = "record",
     resume: Resume = "auto",
+    on_error: OnError = "raise",
+    max_failures: int | None = None,
+    workers: Workers = WORKERS,
+    memory: Size = MEMORY,
     progress: ProgressOption = None,
 ) -> Report:
     """Calls `function(id)` for every id, in a process for each core, and saves what it returns: one file for each id.
@@ -85,41 +87,43 @@ def generate(
     Args:
         function: Takes an id and returns the data of its object.
         ids: A range, or any sequence of whole numbers or texts.
-        sink: A directory (made if it is not there).
+        destination: A directory (made if it is not there).
         name: The name of an id's object: a template for `str.format`, such as `"part-{:05d}.csv"` or `"{}/data.json"`.
             Each id needs a name of its own: of two with one name the second is a failure, and where a call was killed
             over it, it replaces the first.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
         final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
+        overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
+            `"always"` replaces it.
+        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
+            of each file, `"none"` as soon as it is in the page cache.
+        journal: Where the journal lives, instead of inside the destination.
+        resume: `"auto"` makes what is left; when that is nothing but failures, tries those again. `"failed"` tries only
+            the failures again. `"restart"` makes everything anew, also with other options.
+        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
+            write what failed to the journal.
+        max_failures: Stop the run when more objects than this have failed.
         workers: How many processes; `"auto"` is one for each core.
         memory: Most bytes of finished data that wait to be written, over all processes: a number, or text such as
             `"256MiB"`.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
-        overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
-            `"always"` replaces it.
-        journal: Where the journal lives, instead of inside the destination.
-        max_failures: Stop the run when more objects than this have failed.
-        on_error: `"record"` writes a failed object to the journal and goes on; `"stop"` ends at the first.
-        resume: `"auto"` makes what is left; when that is nothing but failures, tries those again. `"failed"` tries only
-            the failures again. `"restart"` makes everything anew, also with other options.
         progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
             second. An exception that it raises stops the run and is passed on.
 
     Returns:
-        The report. Failed objects do not raise (unless `on_error="stop"`): look at `report.ok`, and at
-        `report.failed` for how many, those of earlier runs included.
+        The report: `report.ok` says whether everything arrived.
 
     Raises:
         ConfigError: An argument is wrong, such as a function that cannot be sent to a process.
-        ObjectError: An object failed and `on_error` is `"stop"`.
+        ObjectsFailedError: Objects failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        ObjectError: The first object that failed (`on_error="stop"`).
         RunError: The run cannot go on (destination full, no process could be started); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
 
         Those that end a run already begun carry what it had done as `.report`.
 
     Example:
-        >>> report = shoal.generate(str, range(2000), "data/")  # where str stands for your function
+        >>> report = shoal.generate(str, range(2000), "data/", name="{:04}.txt")  # str stands for your function
         >>> report.written, report.ok
         (2000, True)
     """
@@ -135,9 +139,7 @@ def generate(
         resume=one_of(resume, ("auto", "failed", "restart"), "resume"),
         **{unused: defaults[unused] for unused in UNUSED},
     )
-    target = os.fspath(sink)
-    if not isinstance(target, str):
-        raise ConfigError(f"sink is neither a path nor text: {type(target).__name__}")
+    target = destination_text(destination)
 
     # Only now: multiprocessing takes a while to import, and `import shoal` must not.
     from shoal._generate.checks import Job
@@ -145,8 +147,5 @@ def generate(
 
     job = Job(function, ids, name)
     encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
-    tell, end = drawing(progress)
-    try:
-        return run(job, target, options, encode, tell)
-    finally:
-        end()
+    with Watch(progress, lambda: f"generating {count_text(len(job.ids))} into {target}") as watch:
+        return watch.ended(run(job, target, options, encode, watch.progress))

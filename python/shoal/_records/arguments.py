@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from shoal import _shoal
-from shoal._errors import ConfigError
+from shoal._errors import ConfigError, NotFoundError
 from shoal._expression import Aggregate, Condition, aggregate_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class Layout:
         self.given = given
         self.names = None if names is None else tuple(field_names(names, "names"))
         self._dtype: np.dtype[Any] | None = None
+        if given is None:
+            raise ConfigError(
+                "format is missing: a flat file does not say what a record is made of",
+                hint='write it as the struct module does, such as shoal.Records("index.bin", "<QII")',
+            )
         if isinstance(given, str):
             self.text = given
             self.engine = _shoal.RecordFormat.from_struct(given, None if self.names is None else list(self.names))
@@ -154,7 +159,8 @@ def paths_of(path: Path | Iterable[Path]) -> list[str]:
     """Returns the files that are meant, in order: text that is a glob stands for all that match.
 
     Raises:
-        ConfigError: It is no path, or nothing matches.
+        ConfigError: It is no path.
+        NotFoundError: Nothing matches.
     """
     import glob
 
@@ -171,7 +177,12 @@ def paths_of(path: Path | Iterable[Path]) -> list[str]:
             continue
         found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  # a Path would not keep the text as it is
         if not found:
-            raise ConfigError(f"no file matches {text!r}", hint="a file with such a name is meant by pathlib.Path(…)")
+            raise NotFoundError(
+                f"no file matches {text!r}",
+                kind="config",
+                name=text,
+                hint="a file with such a name is meant by pathlib.Path(…)",
+            )
         paths += found
     if not paths:
         raise ConfigError("no file: a table needs at least one path")

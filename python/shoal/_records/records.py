@@ -59,7 +59,7 @@ class Records:
     def __init__(
         self,
         path: Path | Iterable[Path],
-        format: object,  # noqa: A002  # what the struct module calls it
+        format: object = None,  # noqa: A002  # what the struct module calls it
         *,
         names: Iterable[str] | None = None,
         offset: int = 0,
@@ -73,6 +73,7 @@ class Records:
                 order of their names (a `pathlib.Path` never does). Many files are one table, in this order.
             format: A string of the `struct` module such as `"<QII"`, a NumPy dtype, or a PyArrow schema (anything with
                 `__arrow_c_schema__`) of fixed-width types, whose columns lie one after the other, little-endian.
+                It is needed: a flat file does not say it.
             names: A name for each field of a `struct` string; by default `f0`, `f1`, ….
             offset: Bytes in front of the first record of every file.
             tail: What to do with bytes behind the last whole record: `"error"`, or `"drop"` to leave them out.
@@ -80,8 +81,8 @@ class Records:
                 written, and left out. Files that match a glob later are not taken in.
 
         Raises:
-            ConfigError: An argument is wrong, no file matches, or a file is shorter than `offset`.
-            NotFoundError: A file is not there.
+            ConfigError: An argument is wrong, or a file is shorter than `offset`.
+            NotFoundError: A file is not there, or none matches.
             IntegrityError: A file ends within a record.
         """
         self._layout = Layout(format, names)
@@ -182,28 +183,29 @@ class Records:
         """
         return self._now().raw()
 
-    def columns(self, *, chunk: int = 65_536, workers: Workers | None = None) -> Iterator[tuple[np.ndarray, ...]]:
-        """Iterates over NumPy arrays: for each chunk of records a tuple with one array for each field.
+    def columns(self, *, batch_size: int = 65_536, workers: Workers | None = None) -> Iterator[tuple[np.ndarray, ...]]:
+        """Iterates over NumPy arrays: for each batch of records a tuple with one array for each field.
 
         For loops in which a line of Python stands for thousands of records. Workers make the arrays ahead.
 
         Args:
-            chunk: Records in a chunk; the last one of each file may have fewer.
+            batch_size: Records in a batch; the last one of each file may have fewer.
             workers: How many threads; by default one for each core.
 
         Returns:
             An iterator of tuples. The arrays are in native byte order, and to be read only.
 
         Raises:
-            ConfigError: `chunk` or `workers` is below 1.
+            ConfigError: `batch_size` or `workers` is below 1.
             IntegrityError: A file was cut short meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("columns.bin", [(n, n * n) for n in range(1000)], "<II")
-            >>> sum(int(squares.sum()) for numbers, squares in shoal.Records("columns.bin", "<II").columns(chunk=100))
+            >>> records = shoal.Records("columns.bin", "<II")
+            >>> sum(int(squares.sum()) for numbers, squares in records.columns(batch_size=100))
             332833500
         """
-        scan = self.scan(batch_size=whole_number(chunk, 1, "chunk"), workers=workers)
+        scan = self.scan(batch_size=whole_number(batch_size, 1, "batch_size"), workers=workers)
         return (batch.arrays() for batch in scan)
 
     def numpy(self, *, workers: Workers | None = None) -> np.ndarray:

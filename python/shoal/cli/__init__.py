@@ -56,7 +56,8 @@ Examples:
   shoal copy photos/ backup/ --update         what is new or differs
   shoal read photos/                          how much is it, how fast does it come?
   shoal unzip downloads/*.zip -d out/         all of them as one job; --test only checks
-  shoal generate make:table 2000 tables/      what a Python function returns for 0, 1, 2, ...
+  shoal generate make:table 2000 tables/ --name {}.csv
+                                              what a Python function returns for 0, 1, 2, ...
   shoal records index.bin --format '<QII'     the first of many records; count, sum, filter them
   shoal status out/                           what is done, and what failed
   shoal serve --synthetic 1000000:100         something to try it on

@@ -20,7 +20,7 @@ SIZE = 8  # bytes of a size, little-endian, in front of each checksum (the engin
 def each_checksum(
     source: Source,
     checksum: Checksum,
-    order: Order | None,
+    order: Order,
     progress: ProgressOption,
     options: dict[str, Any],
     function: Callable[[str, int, bytes], object],

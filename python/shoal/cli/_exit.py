@@ -32,7 +32,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def code_of(error: ShoalError) -> int:
     """Returns the exit code of what ended a command."""
-    return USAGE if isinstance(error, ConfigError) else CANNOT_GO_ON
+    # What was named and is not there has a class of its own, but is a wrong argument too.
+    return USAGE if isinstance(error, ConfigError) or error.kind == "config" else CANNOT_GO_ON
 
 
 def code_of_report(report: Report) -> int:

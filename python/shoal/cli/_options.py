@@ -127,7 +127,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("include", "Only names that match one of these globs; repeatable.", multiple=True, metavar="GLOB"),
             _option("exclude", "No name that matches one of these; after --include.", multiple=True, metavar="GLOB"),
             _option("follow_links", "Follow symbolic links; by default they are skipped."),
-            _option("order", "given = in the order of the listing.", type=click.Choice(get_args(_options.Order))),
+            _option("order", "source = in the order of the listing.", type=click.Choice(get_args(_options.Order))),
         ]
     ),
     DESTINATION: dict(
@@ -329,7 +329,7 @@ _GENERATE_OWN = dict(
         _option("memory", "Most memory for data.", metavar="SIZE", **_variable("memory")),
     ]
 )
-_GENERATE_OWN["name"]["default"] = _GENERATE["name"].default
+_GENERATE_OWN["name"] |= {"default": None, "show_default": False, "required": True}
 _TABLES: dict[str, str] = {
     "header": "Begin a table's .csv with its columns' names.",
     "final_newline": "End a .csv or .jsonl with a line end.",

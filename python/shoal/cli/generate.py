@@ -16,11 +16,12 @@ from shoal.cli._groups import Command, Usage
 
 EXAMPLES = """\b
 Examples:
-  shoal generate make:table 2000 tables/               what table(0), table(1), ... of make.py return, a file each
-  shoal generate make:table 2000 tables/               again: resumes
-  shoal generate make:table 2000 tables/ --name 'part-{:05d}.txt'
-                                                       under other names
-  shoal generate make:table 2000 tables/ --restart     everything anew, after a change of make.py
+  shoal generate make:table 2000 tables/ --name '{:05d}.csv'
+                                       what table(0), table(1), ... of make.py return, a file each
+  shoal generate make:table 2000 tables/ --name '{:05d}.csv'
+                                       again: resumes
+  shoal generate make:table 2000 tables/ --name '{:05d}.csv' --restart
+                                       everything anew, after a change of make.py
 """
 
 

@@ -44,7 +44,7 @@ Examples:
 def command(
     source: str,
     checksum: options_of_python.Checksum | None,
-    order: options_of_python.Order | None,
+    order: options_of_python.Order,
     as_json: bool,
     quiet: bool,
     verbose: bool,

@@ -61,7 +61,7 @@ def contestants() -> list[Contestant]:
     return [
         ours("shoal", "shoal.read"),
         ours("shoal-batches", "shoal.read, batches", "--batches", packages=("pyarrow",)),
-        ours("shoal-given", "shoal.read, order given", "--order", "given"),
+        ours("shoal-given", "shoal.read, order given", "--order", "source"),
         Contestant("limit", "bare loop: open, read, close", "limit", limit, **bare),
         *(_java(threads) for threads in THREADS),
         strategy("sequential", "sequential", "sequential", told=None),

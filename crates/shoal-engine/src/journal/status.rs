@@ -61,6 +61,7 @@ pub struct RunStatus {
 pub fn status(path: &Path) -> Result<Status> {
     let Some(files) = Files::find(path)? else {
         return Err(Error::new(Kind::Config, "there is no journal here")
+            .errno(Some(rustix::io::Errno::NOENT.raw_os_error()))
             .on(&escape(path.as_os_str().as_bytes()))
             .hint("name the destination of a run, or the file given with --journal"));
     };

@@ -217,7 +217,9 @@ impl OfArchives {
         if let Some(begin) = &self.begin {
             let (found, unmatched) = self.keep.find.all().await?;
             if let (true, Some(glob)) = (found.is_empty(), unmatched.first()) {
-                return Err(Error::new(Kind::Config, "no file matches").on(&escape(glob.as_bytes())));
+                return Err(Error::new(Kind::Config, "no file matches")
+                    .on(&escape(glob.as_bytes()))
+                    .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
             }
             self.seen.unmatched(unmatched);
             if let Some(within) = &begin.within {

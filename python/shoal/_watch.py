@@ -1,0 +1,113 @@
+"""`Watch`: what a run says while it goes on and when it has ended, to `progress=` and to `logging.getLogger("shoal")`.
+
+All of it on the caller's thread. Not here: the command line's own words (`cli/_display.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from shoal import _shoal
+from shoal._errors import ShoalError
+from shoal._options import without_secrets
+from shoal._progress import count_text, drawing, size_text, time_text
+from shoal._report import Report
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from shoal._options import ProgressOption, SourceOptions
+    from shoal._report import Progress
+
+
+R = TypeVar("R", bound=Report | None)
+
+
+def logger() -> logging.Logger | None:
+    """Returns the logger if the program has set up logging, else None.
+
+    Without that nothing is to be said; Python itself would print warnings on standard error.
+    """
+    if (module := sys.modules.get("logging")) is None:  # not imported: so nothing has set it up
+        return None
+    found: logging.Logger = module.getLogger("shoal")
+    return found if found.hasHandlers() and found.isEnabledFor(module.WARNING) else None
+
+
+def shown(source: SourceOptions) -> str:
+    """Returns a source in words, without secrets."""
+    paths, text = source["paths"], source["text"]
+    return without_secrets(text or "") if paths is None else count_text(len(paths), "path")
+
+
+class Watch:
+    """One run: `progress` is the function that it calls. As a context manager it says why a run could not go on."""
+
+    def __init__(self, option: ProgressOption, doing: Callable[[], str]) -> None:
+        """Says what begins; `doing` is asked only if there is a log."""
+        self.progress, self._close = drawing(option)
+        self._log = logger()
+        self._paused = False
+        if self._log is not None:
+            self._log.info("%s", doing())
+            self._tell, self.progress = self.progress, self._look
+
+    def _look(self, progress: Progress) -> None:
+        if progress.paused != self._paused and self._log is not None:
+            self._paused = progress.paused
+            if progress.paused:
+                self._log.warning(
+                    "paused: the host does not answer (%s)", count_text(progress.retries, "retried request")
+                )
+            else:
+                self._log.info("the host answers again")
+        if self._tell is not None:
+            self._tell(progress)
+
+    def ended(self, report: R) -> R:
+        """Says what a run came to, and returns it; None if it had not begun."""
+        self._close()
+        log, self._log = self._log, None  # once
+        if log is not None and report is not None:
+            _log_report(log, report)
+        return report
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Says what the run came to that raised."""
+        log = self._log
+        report = getattr(error, "report", None)
+        self.ended(report if isinstance(report, Report) else None)
+        if log is not None and error is not None:
+            log.error("%s", error.message if isinstance(error, ShoalError) else f"stopped by {type(error).__name__}")
+
+
+def _log_report(log: logging.Logger, report: Report) -> None:
+    for failure in report.failures:
+        log.warning('"%s": %s', _shoal.escape(failure.name), failure.reason)
+    if len(report.failures) < report.failed:
+        log.warning("%s more failed", count_text(report.failed - len(report.failures)))
+    for note in report.notes:
+        log.info("%s", note)
+    run = report.run
+    log.info(
+        "%s: %s (%s) done in %s, %d skipped, %d failed, %d unfinished, %d retried requests, workers: %d (%s)",
+        "complete" if report.complete else "not complete",
+        count_text(run.written),
+        size_text(run.bytes),
+        time_text(report.seconds),
+        run.skipped,
+        run.failed,
+        run.unfinished,
+        report.retries,
+        report.workers,
+        report.workers_reason,
+    )
