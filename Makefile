@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
-.PHONY: help build demo check test test-bench test-faults wheel fuzz clean tools
+.PHONY: help build demo check test test-bench test-torch test-faults wheel fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -30,6 +30,11 @@ test: .venv/.built .venv/.bench
 ## make test-bench   the tests of the lab
 test-bench: .venv/.built .venv/.bench .venv/.tools
 	cd bench && ../.venv/bin/pytest -n 2
+
+## make test-torch   the tests of shoal.torch with a real PyTorch, which is a download of some gigabytes
+test-torch: .venv/.built .venv/.tools
+	$(PYTHON) -m pip install --quiet --group torch
+	.venv/bin/pytest tests/test_torch.py
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
 test-faults: .venv/.built .venv/.bench .venv/.tools
