@@ -34,6 +34,7 @@ RUST: dict[str, tuple[set[str], str]] = {
         BASE | {"fs", "http", "journal", "source", "sink", "engine"},
         "transfer wires the parts of a run, and serve is none",
     ),
+    "listed": (BASE | {"source!", "engine::filter"}, "a listing asks a source by the rules of a run, and is none"),
     "serve": (
         {"name", "error", "display", "fs"},
         "serve is a program of its own that shares only names, errors and files",

@@ -106,7 +106,7 @@ def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_w
 
 def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in unzip_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(defaults(_unzip.unzip)) - {"resume"} | OUTPUT | RESUME | {"directory", "test"}
+    assert set(flags) == set(defaults(_unzip.unzip)) - {"resume"} | OUTPUT | RESUME | {"directory", "test", "listed"}
     given = unzip_command.make_context("unzip", ["a.zip", "-d", "DIR"]).params
     for name, value in defaults(_unzip.unzip).items():
         if name not in ("progress", "resume"):

@@ -26,10 +26,23 @@ from shoal._errors import (
 )
 from shoal._expression import col, count
 from shoal._generate import generate
+from shoal._list import list_objects
 from shoal._options import Archives, Files, ListGet
 from shoal._read import read
 from shoal._records import Appended, Groups, Records, Scan
-from shoal._report import Counts, Failure, Owner, Progress, Report, RunStatus, Sample, ServerStats, Skipped, Status
+from shoal._report import (
+    Counts,
+    Failure,
+    ListedObject,
+    Owner,
+    Progress,
+    Report,
+    RunStatus,
+    Sample,
+    ServerStats,
+    Skipped,
+    Status,
+)
 from shoal._save import save
 from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
 from shoal._unzip import unzip
@@ -51,6 +64,7 @@ __all__ = [
     "JournalError",
     "JournalLockedError",
     "ListGet",
+    "ListedObject",
     "NotFoundError",
     "Object",
     "ObjectError",
@@ -80,6 +94,7 @@ __all__ = [
     "files",
     "generate",
     "list_get",
+    "list_objects",
     "read",
     "save",
     "serve",

@@ -350,8 +350,9 @@ def copy(
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
             entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
         destination: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
+        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
+            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
+        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
         overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
             replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of

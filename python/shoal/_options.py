@@ -318,7 +318,12 @@ def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
     return value
 
 
-def _patterns(value: Patterns, option: str) -> tuple[str, ...]:
+def patterns_of(value: Patterns, option: str) -> tuple[str, ...]:
+    """Returns patterns as a tuple. What a pattern is, the engine says.
+
+    Raises:
+        ConfigError: One of them is not text, or empty.
+    """
     patterns = (value,) if isinstance(value, str) else tuple(value)
     for pattern in patterns:
         if type(pattern) is not str or not pattern:
@@ -437,8 +442,8 @@ def engine_options(
         retry_timeout=_seconds(retry_timeout, "retry_timeout"),
         timeout=_seconds(timeout, "timeout"),
         connect_timeout=_seconds(connect_timeout, "connect_timeout"),
-        include=_patterns(include, "include"),
-        exclude=_patterns(exclude, "exclude"),
+        include=patterns_of(include, "include"),
+        exclude=patterns_of(exclude, "exclude"),
         limit_rate=None if limit_rate is None else parse_size(limit_rate, "limit_rate"),
         max_failures=None if max_failures is None else _at_least(max_failures, 0, "max_failures"),
         on_error=on_error,

@@ -56,8 +56,9 @@ def read(
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
             URL of a list/get service or `shoal.list_get(…)`; the entries of archives, `"zip:*.zip"`, `"tar:*.tar.gz"`
             or `shoal.archives(…)`.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
+        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
+            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
+        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
         order: `"any"`: objects come as they are ready, which is faster. `"source"`: in the order of the listing, those
             that had to be tried again later at the end.
         shard: `(index, count)`: only this one of so many parts, so that several processes share the work. Each object

@@ -39,15 +39,33 @@ class Failure(Value):
 
     Attributes:
         name: Its name as the source gave it, not necessarily a safe path; what is not text are surrogate escapes.
+        archive: Path of the archive that it is an entry of, or that failed as a whole; None where there is none.
         kind: Stable name of what went wrong, such as `"vanished"`.
         reason: Why, as text.
         tries: How often it was tried.
     """
 
     name: str
+    archive: str | None
     kind: str
     reason: str
     tries: int
+
+
+class ListedObject(Value):
+    """One object of a listing.
+
+    Attributes:
+        name: Its name as the source gave it, not necessarily a safe path; what is not text are surrogate escapes.
+        size: Its length in bytes; None where the listing does not know it.
+        last_modified: When it was last changed, in UTC; None where the listing does not know it.
+        archive: Path of the archive that it is an entry of; None where there is none.
+    """
+
+    name: str
+    size: int | None
+    last_modified: datetime | None
+    archive: str | None
 
 
 class Report(Value):

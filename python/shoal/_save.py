@@ -106,8 +106,9 @@ def save(
             Without it every call starts anew, and a file that an earlier one wrote is a failure `exists`.
         header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
         final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
+        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
+            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
+        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
         overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
             `"always"` replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of

@@ -9,13 +9,14 @@ import numpy as np
 
 from shoal._generate.messages import Failed, Place, Written
 from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
-from shoal._report import Failure, Progress, Report, ServerStats, Status
+from shoal._report import Failure, ListedObject, Progress, Report, ServerStats, Status
 
 __all__ = [
     "BUILD_PROFILE",
     "Batch",
     "Batches",
     "Generation",
+    "Listing",
     "Object",
     "Placer",
     "Reader",
@@ -89,6 +90,22 @@ def append_records(
     cut: bool,
 ) -> tuple[int, int, int]:
     """Appends whole records: how many, the place of the first new one, and the bytes cut off before."""
+
+@final
+class Listing:
+    """Iterates over lists of `shoal.ListedObject`, and of `shoal.Failure` for what cannot be listed."""
+
+    def __new__(cls, source: SourceOptions, options: dict[str, Any], raises: bool) -> Self:
+        """Begins to list, in a thread. `raises`: what cannot be listed is raised at the end instead."""
+
+    def __iter__(self) -> Self:
+        """Itself."""
+
+    def __next__(self) -> list[ListedObject | Failure]:
+        """The next of them."""
+
+    def close(self) -> None:
+        """Ends the listing."""
 
 @final
 class Object:

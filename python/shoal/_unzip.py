@@ -89,8 +89,9 @@ def unzip(
         max_entries: Most entries of one archive.
         max_depth: Most directories in which an entry may lie, one in another.
         allow_overlap: Read archives in which entries share bytes. Only bombs and a few broken programs make such.
-        include: Only names that match one of these globs.
-        exclude: No name that matches one of these globs; looked at after `include`.
+        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
+            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
+        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
         overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
             replaces it.
         layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of

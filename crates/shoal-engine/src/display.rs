@@ -1,5 +1,5 @@
 //! Makes bytes from strangers safe to show: the one function through which a name, a server's
-//! words or a path reach a message, so that none of them can move a terminal's cursor.
+//! words or a path reach a message, so that none of them can move a terminal's cursor. And numbers.
 
 use std::fmt::Write;
 
@@ -32,6 +32,18 @@ pub fn escape(raw: &[u8]) -> String {
         }
     }
     text
+}
+
+/// A number as people write it: `20,000`.
+///
+/// ```
+/// assert_eq!(shoal_engine::display::count(1_020_304), "1,020,304");
+/// ```
+pub fn count(number: u64) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", count(number / 1000), number % 1000),
+    }
 }
 
 fn push(text: &mut String, character: char) {

@@ -8,6 +8,7 @@ pub mod error;
 pub mod fs;
 pub mod http;
 pub mod journal;
+pub mod listed;
 mod name;
 mod object;
 pub mod options;

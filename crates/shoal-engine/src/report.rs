@@ -170,12 +170,28 @@ pub struct Skipped {
 pub struct Failure {
     /// The name as the source gave it (not necessarily a safe one).
     pub name: Box<[u8]>,
+    /// The path of the archive that it is an entry of, or that failed as a whole.
+    pub archive: Option<Box<[u8]>>,
     /// Stable name of the error's kind.
     pub kind: String,
     /// Why, as text.
     pub reason: String,
     /// How often it was tried.
     pub tries: u32,
+}
+
+/// What the identity of a source of archives begins with. Its locators are the path of the archive, NUL, and what is the
+/// format's own: so that the journal, which stores both, can name the archive of a failure.
+pub(crate) const ARCHIVES: [&str; 3] = ["zip:", "tar:", "unzip:"];
+
+/// Whether the source of this identity is archives.
+pub(crate) fn is_of_archives(identity: &str) -> bool {
+    ARCHIVES.iter().any(|scheme| identity.starts_with(scheme))
+}
+
+/// The path of the archive that a locator of archives begins with.
+pub(crate) fn archive_of(locator: &[u8]) -> &[u8] {
+    &locator[..memchr::memchr(0, locator).unwrap_or(locator.len())]
 }
 
 /// What a run did, and why it stopped.

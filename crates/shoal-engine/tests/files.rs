@@ -158,7 +158,7 @@ fn what_is_no_file_is_skipped_and_counted_by_kind() {
     let (outcome, found) = run(FilesFrom::Path(root.to_owned()), false);
     assert_eq!(names(&found), ["d/file"]);
     assert_eq!(outcome.report.run.skipped, 7);
-    let said = "5 symbolic links, 1 pipe and 1 socket were skipped; --follow-links follows links";
+    let said = "5 symbolic links, 1 pipe and 1 socket were skipped; `follow_links=True` follows links";
     assert!(outcome.report.notes.iter().any(|note| note == said), "{:?}", outcome.report.notes);
 
     let (outcome, found) = run(FilesFrom::Path(root.to_owned()), true);

@@ -14,6 +14,7 @@ mod ending;
 mod errors;
 mod fork;
 mod generate;
+mod listing;
 mod object;
 mod options;
 mod placer;
@@ -41,6 +42,8 @@ mod _shoal {
     use crate::errors::kinds;
     #[pymodule_export]
     use crate::generate::Generation;
+    #[pymodule_export]
+    use crate::listing::Listing;
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]

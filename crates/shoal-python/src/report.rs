@@ -51,6 +51,7 @@ fn count_fields(counts: &Counts) -> CountFields {
 #[derive(IntoPyObject)]
 struct FailureFields<'py, 'a> {
     name: Bound<'py, PyString>,
+    archive: Option<Bound<'py, PyString>>,
     kind: &'a str,
     reason: &'a str,
     tries: u32,
@@ -62,6 +63,7 @@ pub fn failures<'py>(py: Python<'py>, failures: &[Failure]) -> PyResult<Bound<'p
         .map(|failure| {
             let fields = FailureFields {
                 name: name_text(py, &failure.name)?,
+                archive: failure.archive.as_deref().map(|path| name_text(py, path)).transpose()?,
                 kind: &failure.kind,
                 reason: &failure.reason,
                 tries: failure.tries,

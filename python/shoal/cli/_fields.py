@@ -23,7 +23,14 @@ def count_fields(counts: Counts | Report) -> dict[str, int]:
 def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
     """Returns failures as JSON has them."""
     return [
-        {"name": one.name, "kind": one.kind, "reason": in_flags(one.reason), "tries": one.tries} for one in failures
+        {
+            "name": one.name,
+            "archive": one.archive,
+            "kind": one.kind,
+            "reason": in_flags(one.reason),
+            "tries": one.tries,
+        }
+        for one in failures
     ]
 
 

@@ -124,8 +124,18 @@ _WORKERS: dict[str, Any] = {"metavar": "N|auto", "callback": _number_or_word, "s
 _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     SOURCE: dict(
         [
-            _option("include", "Only names that match one of these globs; repeatable.", multiple=True, metavar="GLOB"),
-            _option("exclude", "No name that matches one of these; after --include.", multiple=True, metavar="GLOB"),
+            _option(
+                "include",
+                "Only names that match: '*.json', '/top/*', 'dir/'; repeatable.",
+                multiple=True,
+                metavar="GLOB",
+            ),
+            _option(
+                "exclude",
+                "No name that matches, nor below such a directory; repeatable.",
+                multiple=True,
+                metavar="GLOB",
+            ),
             _option("follow_links", "Follow symbolic links; by default they are skipped."),
             _option("order", "source = in the order of the listing.", type=click.Choice(get_args(_options.Order))),
         ]

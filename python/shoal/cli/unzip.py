@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import click
 
 import shoal
+from shoal._list import listing_of
 from shoal.cli import _exit, _options
-from shoal.cli._display import Display
+from shoal.cli._display import Display, command_failed, interrupted, out_json, out_rows, talk
+from shoal.cli._fields import failure_fields
 from shoal.cli._groups import DESTINATION, Command
+from shoal.cli._summary import failure_text, local_time
 
 EXAMPLES = """\b
 Examples:
@@ -18,6 +23,7 @@ Examples:
   shoal unzip *.tar.gz -d out/ --into-subdirectories   each in a directory of its own
   shoal unzip big.zip -d out/ --include '**/*.csv'      some of its entries
   shoal unzip --test downloads/*.zip                   check every entry, write nothing
+  shoal unzip --list photos.zip                        size, time, archive and name of every entry
 """
 
 
@@ -31,12 +37,14 @@ Examples:
     help="Unpack into this directory; it is made if it is not there.",
 )
 @_options.flag(DESTINATION, ["--test"], is_flag=True, help="Check every entry and write nothing.")
+@_options.flag(DESTINATION, ["-l", "--list", "listed"], is_flag=True, help="List the entries and write nothing.")
 @_options.options_of(shoal.unzip)
 @_options.output_options
 def command(
     archives: tuple[str, ...],
     directory: str | None,
     test: bool,
+    listed: bool,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -55,9 +63,11 @@ def command(
 
     SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
-    if (directory is not None) == test:
-        which = "not both" if test else "one of the two is needed"
-        raise click.UsageError(f"say where to with -d DIR, or --test to check and write nothing: {which}")
+    if (given := (directory is not None) + test + listed) != 1:
+        which = "only one of the three" if given else "one of the three is needed"
+        raise click.UsageError(f"say where to with -d DIR, or --test or --list to write nothing: {which}")
+    if listed:
+        return _list(archives, options, as_json=as_json)
     target = "null:" if directory is None else directory
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
@@ -73,6 +83,49 @@ def command(
             return signals.code or _exit.INTERRUPTED
         display.finished(report, directory, _verdict(report) if test else None)
     return _exit.code_of_report(report)
+
+
+def _list(archives: tuple[str, ...], options: dict[str, Any], *, as_json: bool) -> int:
+    """Prints a line for every entry, and an error for what cannot be listed."""
+    of_archives = inspect.signature(shoal.archives).parameters
+    objects = failed = 0
+    with _exit.Signals(lambda: None) as signals:
+        try:
+            what = archives[0] if len(archives) == 1 else archives
+            source = shoal.archives(what, **{name: options[name] for name in options if name in of_archives})
+            for batch in listing_of(source, include=options["include"], exclude=options["exclude"], raises=False):
+                for one in batch:
+                    if isinstance(one, shoal.Failure):
+                        failed += 1
+                        talk(f"error: {failure_text(one)}")
+                        if as_json:
+                            out_json({"type": "failure", **failure_fields([one])[0]})
+                        continue
+                    objects += 1
+                    if as_json:
+                        out_json(_fields(one))
+                    else:
+                        out_rows([_row(one)])
+        except shoal.ShoalError as error:
+            command_failed(error, as_json=as_json)
+            return _exit.code_of(error)
+        except KeyboardInterrupt:
+            interrupted(as_json=as_json)
+            return signals.code or _exit.INTERRUPTED
+    if as_json:
+        out_json({"type": "report", "ok": not failed, "listed": objects + failed, "failed": failed})
+    return _exit.SOME_FAILED if failed else _exit.DONE
+
+
+def _fields(one: shoal.ListedObject) -> dict[str, Any]:
+    time = one.last_modified and one.last_modified.isoformat()
+    return {"type": "object", "name": one.name, "archive": one.archive, "size": one.size, "last_modified": time}
+
+
+def _row(one: shoal.ListedObject) -> tuple[str, str, str, str]:
+    time = local_time(one.last_modified) if one.last_modified else ""
+    archive = (one.archive or "").removeprefix(f"{Path.cwd()}/")
+    return f"{one.size:>12}", f"{time:19}", archive, one.name
 
 
 def _verdict(report: shoal.Report) -> str:

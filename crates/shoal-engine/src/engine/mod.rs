@@ -36,17 +36,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::display::count;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Credited, Ending, Journal, Standing};
 use crate::options::{Resume, TransferOptions, Workers};
-use crate::report::{Counts, Failure, Progress, Report};
+use crate::report::{Counts, Failure, Progress, Report, archive_of, is_of_archives};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
-use crate::source::{Behind, Source};
+use crate::source::{Behind, Entry, Source};
 use tokio::sync::Notify;
 
 use commit::{Committer, Message};
 use concurrency::{Concurrency, Reach, Sample};
+pub(crate) use filter::Filter;
 use frontier::Frontier;
 use lease::Keeper;
 use listing::Known;
@@ -90,6 +92,8 @@ pub(crate) struct Shared {
     next_due: AtomicU64,
     batch: Option<u64>,
     notes: Mutex<Vec<String>>,
+    /// How many objects had a name that another had before, and what the sink advises.
+    repeated: Mutex<(u64, String)>,
     /// The sink has room again; one for each lane.
     room: Vec<Notify>,
     /// The failure that was one too many.
@@ -104,6 +108,17 @@ impl Shared {
 
     fn note(&self, text: &str) {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+    }
+
+    /// Counts an object that had a name which another had before, where something can be done about it.
+    fn repeated(&self, error: &Error) {
+        if let Some(advice) = error.advice() {
+            let (count, known) = &mut *self.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            *count += 1;
+            if known.is_empty() {
+                advice.clone_into(known);
+            }
+        }
     }
 
     /// How long until the next deferred object is due.
@@ -130,12 +145,13 @@ impl Shared {
         }
     }
 
-    /// Stops the run when too many objects have failed; `name` is the last of them.
-    fn check_failures(&self, name: &[u8], last: &Error, tries: u32) {
+    /// Stops the run when too many objects have failed; `entry` is the last of them.
+    fn check_failures(&self, entry: &Entry<'_>, last: &Error, tries: u32) {
         if self.stop_at_failures(last) {
             // Its partition will not be committed any more, so the journal cannot tell.
             let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
-            let failure = Failure { name: name.into(), kind, reason, tries };
+            let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
+            let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
             self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
         }
     }
@@ -212,6 +228,7 @@ impl Run {
             batch,
             notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
             last_failure: Mutex::default(),
+            repeated: Mutex::default(),
             room: (0..lanes).map(|_| Notify::new()).collect(),
             committer: sender,
             source,
@@ -243,6 +260,11 @@ impl Run {
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
         report.notes.extend(shared.source.remarks());
+        let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if *repeated > 0 {
+            let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
+            report.notes.push(format!("{objects} failed since another of the same name came first: {advice}"));
+        }
         let kept = shared.counters.sums().kept;
         if kept > 0 {
             report
@@ -255,6 +277,10 @@ impl Run {
         };
         let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
         report.complete = lists && error.is_none() && shared.source.is_whole() && report.total.unfinished == 0;
+        // What an earlier session has committed was not held against the patterns in this one.
+        if report.complete && standing.totals.listed == 0 && report.run.listed > 0 {
+            report.notes.extend(shared.filter.notes(report.run.listed));
+        }
         if !lists && error.is_none() {
             report.notes.push("the listing of this run is not finished: the same command goes on with it".into());
         }

@@ -100,7 +100,7 @@ pub(super) fn follow(
     if !service.is_same_origin(to) && !allowed.iter().any(|allowed| allowed.allows(to)) {
         let host = escape(to.authority().as_bytes());
         let hint =
-            format!("--allow-host {host} follows it, without the headers and the password given for this service");
+            format!("`allow_host=\"{host}\"` follows it, without the headers and the password given for this service");
         return Err(Refusal { why: format!("to another host, \"{shown}\""), hint: Some(hint) });
     }
     Ok(place)

@@ -92,6 +92,6 @@ mod tests {
             wanted = (wanted * 2).min(BETWEEN);
         }
         assert_eq!(wanted, BETWEEN);
-        assert!(samples.differs().why().contains("--pipeline off"));
+        assert!(samples.differs().why().contains("`pipeline=\"off\"`"));
     }
 }

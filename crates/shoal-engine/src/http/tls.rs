@@ -75,7 +75,7 @@ impl Tls {
             let config = |why: String| {
                 Error::new(Kind::Config, why)
                     .on(&escape(path.as_os_str().as_encoded_bytes()))
-                    .hint("--ca-file is a file of certificates in PEM: -----BEGIN CERTIFICATE-----")
+                    .hint("`ca_file` is a file of certificates in PEM: -----BEGIN CERTIFICATE-----")
             };
             if let Some(error) = found.errors.first() {
                 return Err(config(format!("the certificates to trust cannot be read: {error}")));
@@ -92,7 +92,8 @@ impl Tls {
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let why = format!("this machine has no certificates to trust{}", escape(why.as_bytes()));
-            let hint = "install them (the package ca-certificates), name them in SSL_CERT_FILE, or give --ca-file PEM";
+            let hint =
+                "install them (the package ca-certificates), name them in SSL_CERT_FILE, or give them as `ca_file`";
             return Err(Error::new(Kind::Config, why).hint(hint));
         }
         Ok(Some(roots))
@@ -164,10 +165,10 @@ fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
 
 fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str) {
     const RENEW: &str =
-        "the server needs a new certificate, or this machine's clock is wrong; --insecure trusts it all the same";
+        "the server needs a new certificate, or this machine's clock is wrong; `insecure=True` trusts it all the same";
     const TRUST: &str =
-        "if it is yours, name the certificate that signed it with --ca-file PEM; --insecure trusts anybody";
-    const NAME: &str = "give the address under a name that the certificate has; --insecure trusts it all the same";
+        "if it is yours, name the certificate that signed it with `ca_file`; `insecure=True` trusts any certificate";
+    const NAME: &str = "give the address under a name that the certificate has; `insecure=True` trusts it all the same";
     let date = |time: &UnixTime| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     match why {
         CertificateError::Expired => ("the server's certificate has expired".to_owned(), RENEW),
@@ -190,7 +191,7 @@ fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str)
         }
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
             "the server's certificate is self-signed, and one for signing others, which no server may show".to_owned(),
-            "sign a certificate for the server with it, and name it with --ca-file PEM; --insecure trusts anybody",
+            "sign a certificate for the server with it, and name it with `ca_file`; `insecure=True` trusts any certificate",
         ),
         other => (format!("the server's certificate cannot be trusted: {other}"), TRUST),
     }

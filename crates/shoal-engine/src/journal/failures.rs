@@ -87,7 +87,7 @@ impl Journal {
 
     /// The objects that failed for good, at most `limit`, in the order in which they did.
     pub fn failures(&self, limit: usize) -> Failures<'_> {
-        Failures::new(self.made(), self.run, self.progress.epoch, Fate::Failed, limit)
+        Failures::new(self.made(), (self.run, self.progress.epoch), self.of_archives, Fate::Failed, limit)
     }
 
     /// The first `limit` rows due by `now_ms` that are not handed out, with their times.
@@ -163,6 +163,7 @@ pub struct Failures<'a> {
     connection: Option<&'a Connection>,
     run: i64,
     epoch: i64,
+    of_archives: bool,
     fate: Fate,
     left: usize,
     after: i64,
@@ -173,12 +174,13 @@ pub struct Failures<'a> {
 impl<'a> Failures<'a> {
     pub(super) fn new(
         connection: Option<&'a Connection>,
-        run: i64,
-        epoch: i64,
+        (run, epoch): (i64, i64),
+        of_archives: bool,
         fate: Fate,
         limit: usize,
     ) -> Failures<'a> {
-        Failures { connection, run, epoch, fate, left: limit, after: 0, page: Vec::new().into_iter(), ended: false }
+        let page = Vec::new().into_iter();
+        Failures { connection, run, epoch, of_archives, fate, left: limit, after: 0, page, ended: false }
     }
 
     fn read_page(&self) -> Result<Vec<(i64, Failure)>, Trouble> {
@@ -194,7 +196,7 @@ impl<'a> Failures<'a> {
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
             let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(bad_failure)?;
-            page.push((id, fault.to_failure()));
+            page.push((id, fault.to_failure(self.of_archives)));
         }
         Ok(page)
     }

@@ -260,6 +260,8 @@ pub struct Journal {
     _lock: Option<Lock>,
     files: Option<Files>,
     run: i64,
+    /// The source of the run is archives.
+    of_archives: bool,
     progress: Progress,
     /// Committed partitions at or above the frontier.
     window: BTreeMap<u64, Entry>,

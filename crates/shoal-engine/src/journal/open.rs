@@ -20,6 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
 use crate::options::Resume;
+use crate::report::is_of_archives;
 
 pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
     let mut notes = Vec::new();
@@ -36,6 +37,7 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         _lock: lock,
         files,
         run: 0,
+        of_archives: is_of_archives(&key.source),
         progress: Progress::default(),
         window: BTreeMap::new(),
         failed: 0,

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Failed;
 use crate::partition::{Cursor, Key};
-use crate::report::{Failure, Reason, Skips};
+use crate::report::{Failure, Reason, Skips, archive_of};
 
 /// A checksum under way. Lengths and kinds are hashed too, so that fields cannot run into each other.
 pub(super) struct Sum(Xxh3);
@@ -419,9 +419,11 @@ impl<'a> Fault<'a> {
         Ok(())
     }
 
-    pub(super) fn to_failure(self) -> Failure {
+    /// `of_archives`: the source of the run is archives.
+    pub(super) fn to_failure(self, of_archives: bool) -> Failure {
         Failure {
             name: self.name.into(),
+            archive: of_archives.then(|| archive_of(self.locator).into()),
             kind: self.kind.to_owned(),
             reason: self.reason.to_owned(),
             tries: self.tries,

@@ -15,7 +15,7 @@ use super::{Failures, Fate, schema, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Owner;
-use crate::report::{Counts, Skipped, Skips};
+use crate::report::{Counts, Skipped, Skips, is_of_archives};
 
 /// A look at a journal.
 pub struct Status {
@@ -81,7 +81,7 @@ pub fn status(path: &Path) -> Result<Status> {
 impl Status {
     /// The objects of a run that failed, at most `limit`, in the order in which they did.
     pub fn failures(&self, run: &RunStatus, fate: Fate, limit: usize) -> Failures<'_> {
-        Failures::new(Some(&self.connection), run.id, run.epoch, fate, limit)
+        Failures::new(Some(&self.connection), (run.id, run.epoch), is_of_archives(&run.source), fate, limit)
     }
 
     /// The objects of a run that were left out without being asked for, at most `limit`. The journal has the names of

@@ -86,6 +86,7 @@ impl Rules {
         match self.twice {
             Twice::Repeated => {
                 Error::new(Kind::Repeated, "an object of this name was written before in this run; the first stays")
+                    .hint("`into_subdirectories=True` gives each archive a directory of its own")
             }
             _ => Error::new(
                 Kind::NameConflict,

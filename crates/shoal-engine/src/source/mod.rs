@@ -25,7 +25,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
 use crate::name::Name;
@@ -153,6 +153,11 @@ pub trait Entries {
         let _ = index;
         None
     }
+    /// What the listing knows of entry `index` besides, for those who only look. May read the source.
+    fn known(&self, index: u32) -> Known {
+        let _ = index;
+        Known::default()
+    }
     /// Permission bits of the directory that names of these entries begin with, where the source has such. Where it had
     /// them and they cannot be told any more: 0o700, so that nothing is open that was not.
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
@@ -165,6 +170,17 @@ impl DirectoryModes for Rc<dyn Entries> {
     fn mode_of(&self, directory: &[u8]) -> Option<u32> {
         self.directory_mode(directory)
     }
+}
+
+/// What a listing knows of an object before it is fetched.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Its size.
+    pub size: Option<u64>,
+    /// When it was last changed.
+    pub modified: Option<SystemTime>,
+    /// Why it stands for objects that could not be listed.
+    pub failed: Option<Error>,
 }
 
 /// One listed object.

@@ -227,16 +227,16 @@ fn a_listing_asked_to_slow_down_waits_as_long_as_it_was_asked() {
 fn a_listing_that_is_refused_says_what_to_do() {
     let page = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}";
     for (wire, kind, words) in [
-        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "--header"),
-        ("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "--header"),
-        ("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", Kind::Listing, "--list-path"),
+        ("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "`headers="),
+        ("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", Kind::Credentials, "`headers="),
+        ("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", Kind::Listing, "`list_path`"),
         (
             "HTTP/1.1 302 There\r\nLocation: http://h/?t=secret\r\nContent-Length: 0\r\n\r\n",
             Kind::Listing,
-            "--allow-host",
+            "`allow_host=",
         ),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", Kind::Listing, "--list-path"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"names\":[\"a\"]}", Kind::Listing, "--names-field"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", Kind::Listing, "`list_path`"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"names\":[\"a\"]}", Kind::Listing, "`names_field`"),
         (page, Kind::Listing, "gzip"),
     ] {
         let url = serve(move |_, stream| send(stream, wire));

@@ -42,7 +42,7 @@ fn a_page_that_looks_as_if_the_listing_went_on_does_not_end_it() {
         let (error, _) = listed(page, ListGetOptions::default());
         let error = error.expect(field);
         assert!(error.contains("may not be the last") && error.contains(&format!("\"{field}\"")), "{error}");
-        assert!(error.contains("--next-field none"), "{error}");
+        assert!(error.contains("`next_field=\"none\"`"), "{error}");
         let (error, names) = listed(page, next_field("none"));
         assert_eq!((error, names), (None, vec!["a".to_owned()]), "who says that it is one page is believed");
     }
@@ -189,7 +189,7 @@ fn a_page_that_is_an_array_is_read_by_the_way_to_its_names() {
     }
     assert_eq!(listed(&["[]"], names("[]")), (None, vec![]));
     for (pages, field, says) in [
-        (&[r#"["a"]"#], "FileNames", "--names-field '[]'"),
+        (&[r#"["a"]"#], "FileNames", "`names_field=\"[]\"`"),
         (&[r#"{"FileNames":["a"]}"#], "[]", "expected an array of names"),
         (&[r#"["a"] ["b"]"#], "[]", "trailing"),
         (&[r#"[{"id":"a"}]"#], "[].key", r#"there are: "id""#),

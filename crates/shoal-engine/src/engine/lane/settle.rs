@@ -184,10 +184,13 @@ impl LaneState {
 
     pub(super) fn give_up(&self, job: Job, error: Error, tried: Option<(u32, Duration)>) {
         let error = error.within(job.entries.within(job.index));
+        if error.kind() == Kind::Repeated {
+            self.shared.repeated(&error);
+        }
         self.count_failed();
         self.leave_out(&job);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));
-        self.shared.check_failures(job.entry().name, &error, tried.map_or(1, |tried| tried.0));
+        self.shared.check_failures(&job.entry(), &error, tried.map_or(1, |tried| tried.0));
     }
 
     pub(super) fn give_back(&self, job: Job) {

@@ -13,7 +13,7 @@ use crate::error::{Class, Error, HostId, Kind};
 use crate::name::Name;
 use crate::report::Reason;
 use crate::sink::Place;
-use crate::source::{Entry, Job, Skip, Take, Unlisted, WHOLE_MAX};
+use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
 
 impl LaneState {
     pub(super) fn take(&self) -> Take {
@@ -191,7 +191,7 @@ impl LaneState {
                 Admit::Refuse(error) => {
                     let error = error.within(slot.entries.within(index));
                     self.count_failed();
-                    self.shared.check_failures(entry.name, &error, 1);
+                    self.shared.check_failures(&entry, &error, 1);
                     slot.failed(index, &error, None, None);
                     self.writer.borrow_mut().left_out(number, index);
                 }
@@ -220,7 +220,7 @@ impl LaneState {
                     let error = error.within(slot.entries.within(index));
                     self.count_failed();
                     slot.failed(index, &error, None, None);
-                    self.shared.check_failures(slot.entries.get(index).name, &error, 1);
+                    self.shared.check_failures(&slot.entries.get(index), &error, 1);
                 }
                 Class::Run => {
                     self.shared.cancel.fail(error);
@@ -241,10 +241,10 @@ impl LaneState {
     }
 
     fn admit(&self, &Entry { name: raw, skip, unlisted, .. }: &Entry<'_>) -> Admit {
+        let lists_directory = matches!(skip, Some(Skip::Directory { .. }));
         let admits = match unlisted {
-            None => self.shared.filter.admits(raw),
-            Some(Unlisted::Below) => self.shared.filter.may_admit_below(raw),
-            Some(Unlisted::Anywhere) => true,
+            None => self.shared.filter.admits(raw, lists_directory),
+            Some(unlisted) => self.shared.filter.may_admit(unlisted, raw),
         };
         let directory = is_directory(skip);
         match skip {

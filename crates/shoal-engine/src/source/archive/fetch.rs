@@ -152,13 +152,13 @@ impl Hands<'_> {
             Some(_) => Err(changed()),
             // It failed as a whole. A failure stands for one object, so that trying it again cannot give many.
             None => Err(Error::new(Kind::Archive, "it can be read now, but its entries have not been listed")
-                .hint("list anew: `resume=\"update\"`")),
+                .hint("list again: `resume=\"update\"`")),
         }
     }
 }
 
 /// What a failure that was known from the plan says.
-fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
+pub(super) fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
     match fault {
         Fault::Duplicate => {
             Error::new(Kind::Repeated, "this name stood earlier in the archive: the first entry of it stays")
@@ -183,10 +183,10 @@ fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
             },
         ),
         Fault::Backslash => {
-            Error::new(Kind::UnsafeName, "its name has a backslash (--backslashes separator reads it as a slash)")
+            Error::new(Kind::UnsafeName, "its name has a backslash (`backslashes=\"separator\"` reads it as a slash)")
         }
         Fault::TooDeep => {
-            let why = "its name has more directories than are allowed (--max-depth raises the limit)";
+            let why = "its name has more directories than are allowed (`max_depth` raises the limit)";
             Error::new(Kind::Archive, why)
         }
         Fault::Damaged(reason) => {

@@ -6,11 +6,14 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::files::pattern::is_glob;
 use super::super::files::{Glob, Paths};
+use super::subdirectories::Subdirectories;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::resolved;
@@ -124,6 +127,21 @@ impl Find {
         found.sort_unstable_by(|a, b| a.rank().cmp(&b.rank()));
         found.dedup_by(|a, b| a.path == b.path); // two globs may match it
         Ok((found, unmatched))
+    }
+
+    /// As `all`, on this thread: it only ever waits to let others have a turn.
+    pub fn all_at_once(&self) -> Result<Vec<Found>> {
+        let mut all = pin!(self.all());
+        loop {
+            if let Poll::Ready(all) = all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return all.map(|(found, _)| found);
+            }
+        }
+    }
+
+    /// Where the entries of these archives go with `into_subdirectories`.
+    pub fn subdirectories(&self, found: &[Found]) -> Subdirectories {
+        Subdirectories::of(found.iter().map(|found| self.name(&found.path)))
     }
 
     /// What the archive at a path is called: below the root of its glob, or its last component; of several places what

@@ -8,11 +8,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::find::Find;
 use super::plan::Plan;
-use super::{Archive, ArchiveFile, ArchiveOptions, Format};
+use super::subdirectories::Subdirectories;
+use super::{Archive, ArchiveFile, ArchiveOptions, Format, kind};
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
 
@@ -57,12 +58,32 @@ pub(super) struct Keep {
     unpacked: Mutex<Vec<Weak<Plan>>>,
     /// One plan is made at a time: two lanes that miss the same one must not both make it.
     planning: Mutex<()>,
+    /// Where entries go with `into_subdirectories`: as the first listing of this source saw it.
+    subdirectories: OnceLock<Subdirectories>,
 }
 
 impl Keep {
     pub fn new(find: Find, formats: Vec<Box<dyn Format>>, options: ArchiveOptions) -> Keep {
-        let (plans, unpacked, planning) = Default::default();
-        Keep { find, formats, options, plans, unpacked, planning }
+        let (plans, unpacked, planning, subdirectories) = Default::default();
+        Keep { find, formats, options, plans, unpacked, planning, subdirectories }
+    }
+
+    /// Where entries go with `into_subdirectories`. Asked for before a listing has found the archives, where failures alone
+    /// are tried again, it finds them itself.
+    ///
+    /// # Errors
+    /// As of [`Find::all`].
+    pub fn subdirectories(&self) -> Result<&Subdirectories> {
+        if self.subdirectories.get().is_none() {
+            let found = self.find.all_at_once()?;
+            let _ = self.subdirectories.set(self.find.subdirectories(&found)); // or the listing was faster
+        }
+        Ok(self.subdirectories.get_or_init(Subdirectories::default))
+    }
+
+    /// Notes where the entries of these archives go. Whether that is where those of the same archives went so far.
+    pub fn is_as_before(&self, subdirectories: Subdirectories) -> bool {
+        *self.subdirectories.get_or_init(|| Subdirectories::clone(&subdirectories)) == subdirectories
     }
 
     /// The archive at a path, planned, for a lane.
@@ -175,7 +196,7 @@ impl Keep {
         }
         let name = self.find.name(path);
         let prefix = match self.options.into_subdirectories {
-            true => [stem(&name), b"/"].concat().into(),
+            true => [self.subdirectories()?.name(&name), b"/"].concat().into(),
             false => Box::default(),
         };
         Ok(ArchiveFile { fd, path: path.into(), name: name.into(), prefix, facts, stop, room: 0 })
@@ -195,28 +216,21 @@ impl Keep {
         let begins = |head: &[u8]| self.formats.iter().any(|format| format.begins(head));
         match file.unchanged() {
             Err(changed) => changed,
-            Ok(()) if self.formats.len() == 1 || error.kind() != Kind::Archive => error,
+            Ok(()) if error.kind() != Kind::Archive => error,
             Ok(()) => match file.read_at(&mut head, 0) {
                 Ok(held) if !begins(&head[..held]) => {
-                    Error::new(Kind::Archive, format!("neither a zip nor a tar archive: {}", error.why()))
+                    let several = self.formats.len() > 1;
+                    let why = match kind::of(&head[..held]) {
+                        Some(what) if several => format!("neither a zip nor a tar archive, but {what}"),
+                        Some(what) => format!("not an archive of the kind asked for, but {what}"),
+                        None if several => format!("neither a zip nor a tar archive: {}", error.why()),
+                        None => return error,
+                    };
+                    Error::new(Kind::Archive, why)
                 }
                 _ => error,
             },
         }
-    }
-}
-
-/// A name without the endings of archives.
-fn stem(name: &[u8]) -> &[u8] {
-    let base = memchr::memrchr(b'/', name).map_or(0, |at| at + 1);
-    let cut = |name: &[u8]| match memchr::memrchr(b'.', &name[base..]) {
-        None | Some(0) => name.len(),
-        Some(at) => base + at,
-    };
-    let once = &name[..cut(name)];
-    match once.to_ascii_lowercase().ends_with(b".tar") {
-        true => &once[..cut(once)],
-        false => once,
     }
 }
 
@@ -270,21 +284,5 @@ mod tests {
         // A lane is beyond those that were listed: nobody wants them any more.
         let beyond = keep.archive(path(9)).unwrap();
         assert_eq!([unpacked(&beyond), listed(10), listed(11)], [0, 10, 10]);
-    }
-
-    #[test]
-    fn a_subdirectory_is_called_like_its_archive_without_the_ending() {
-        let rows: [(&[u8], &[u8]); 7] = [
-            (b"x.zip", b"x"),
-            (b"a.b/x.zip", b"a.b/x"),
-            (b"x.tar.gz", b"x"),
-            (b"x.TAR.zst", b"x"),
-            (b"a.b/x", b"a.b/x"),
-            (b".zip", b".zip"),
-            (b"x.v1.zip", b"x.v1"),
-        ];
-        for (name, wanted) in rows {
-            assert_eq!(stem(name), wanted);
-        }
     }
 }

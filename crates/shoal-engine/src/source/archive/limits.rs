@@ -13,7 +13,7 @@ const RATIO_FROM: u64 = 64 << 20;
 pub(crate) fn entries(count: u64, options: &ArchiveOptions) -> Result<()> {
     match count <= options.max_entries {
         true => Ok(()),
-        false => Err(beyond(format!("the archive has more than {} entries", options.max_entries), "max-entries")),
+        false => Err(beyond(format!("the archive has more than {} entries", options.max_entries), "max_entries")),
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -
     if let Some(most) = options.max_size.filter(|most| bytes > *most) {
         return Err(beyond(
             format!("the archive unpacks to {bytes} bytes or more, and {most} are allowed"),
-            "max-size",
+            "max_size",
         ));
     }
     if beyond_ratio(bytes, file, options) {
@@ -34,7 +34,7 @@ pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -
             file.len(),
             options.max_ratio
         );
-        return Err(beyond(why, "max-ratio"));
+        return Err(beyond(why, "max_ratio"));
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ pub(crate) fn again(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) ->
         file.len(),
         options.max_ratio
     );
-    Err(beyond(why, "max-ratio"))
+    Err(beyond(why, "max_ratio"))
 }
 
 fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> bool {
@@ -61,6 +61,6 @@ fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> boo
 
 fn beyond(why: String, option: &str) -> Error {
     // In the reason, since that is what the journal keeps.
-    Error::new(Kind::Archive, format!("{why} (--{option} raises the limit)"))
-        .hint("if you trust it, raise the limit and begin anew: `resume=\"restart\"`")
+    Error::new(Kind::Archive, format!("{why} (`{option}` raises the limit)"))
+        .hint("if you trust it, raise the limit and list again: `resume=\"update\"`")
 }

@@ -91,13 +91,14 @@ struct Chain {
 }
 
 impl Chain {
-    /// The hash of all archives up to the one at `at`.
-    fn up_to(&mut self, at: usize, found: &[Found]) -> u128 {
+    /// The hash of all archives up to the one at `at`, and of whether each goes below all of its name (`full`).
+    fn up_to(&mut self, at: usize, found: &[Found], full: impl Fn(&[u8]) -> bool) -> u128 {
         for next in found.get(self.count..=at).unwrap_or_default() {
             self.hasher.update(&(next.path.len() as u64).to_le_bytes());
             self.hasher.update(&next.path);
             self.hasher.update(&next.size.to_le_bytes());
             self.hasher.update(&next.changed.to_le_bytes());
+            self.hasher.update(&[u8::from(full(&next.path))]);
             self.count += 1;
         }
         self.hasher.digest128()
@@ -222,9 +223,12 @@ impl OfArchives {
                     .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
             }
             self.seen.unmatched(unmatched);
+            if self.keep.options.into_subdirectories && !self.keep.is_as_before(self.keep.find.subdirectories(&found)) {
+                return Err(refused("archives came or went that decide where the entries of others go"));
+            }
             if let Some(within) = &begin.within {
                 let at = usize::try_from(within.at).unwrap_or(usize::MAX);
-                if at >= found.len() || self.chain.up_to(at, &found) != within.chain {
+                if at >= found.len() || self.chain.up_to(at, &found, |path| is_full(&self.keep, path)) != within.chain {
                     let why = "the archives up to the journal's place in the listing are not those that were listed";
                     return Err(refused(why));
                 }
@@ -274,7 +278,7 @@ impl OfArchives {
         if self.filled == PAGE {
             self.filled = 0;
             let done = cut.map_or(0, |cut| cut.done);
-            let chain = self.chain.up_to(self.at, &self.found);
+            let chain = self.chain.up_to(self.at, &self.found, |path| is_full(&self.keep, path));
             let within = Some(Within { at: self.at as u64, done, chain });
             self.after = Place { seq: self.seq, within }.cursor();
             partition.next = Some(self.after.clone());
@@ -287,6 +291,11 @@ impl Listing for OfArchives {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
     }
+}
+
+/// Whether the entries of an archive go below all of its name.
+fn is_full(keep: &Keep, path: &[u8]) -> bool {
+    keep.options.into_subdirectories && keep.subdirectories().is_ok_and(|all| all.is_shared(&keep.find.name(path)))
 }
 
 fn refused(why: &str) -> Error {

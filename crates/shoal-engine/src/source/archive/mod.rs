@@ -1,7 +1,7 @@
 //! Source: archives. A glob or a list of zip and tar archives as one job; every entry is an object.
 //!
 //! Here: what can be named, the options, the source, and the seam behind which the formats live ([`Format`], [`Unpacker`]).
-//! `find.rs` finds the archives, `plan.rs` is what one holds, `modes.rs` the permissions of its directories, `names.rs` what
+//! `find.rs` finds the archives, `subdirectories.rs` keeps them apart, `kind.rs` says what is none, `plan.rs` is what one holds, `modes.rs` the permissions of its directories, `names.rs` what
 //! its entries are called, `limits.rs` how much of it is too much, `listing.rs` cuts it into partitions, `run.rs` is what a
 //! partition holds, `fetch.rs` hands entries over, `decode.rs` decompresses streams, `windows.rs` has those that need much
 //! memory take turns. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
@@ -11,6 +11,7 @@ pub(crate) mod decode;
 mod fetch;
 mod find;
 mod keep;
+mod kind;
 pub(crate) mod limits;
 mod listing;
 mod modes;
@@ -18,6 +19,7 @@ pub(crate) mod names;
 pub(crate) mod plan;
 mod run;
 mod seen;
+mod subdirectories;
 pub(crate) mod windows;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,10 +27,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
 
 pub use self::find::ArchivesFrom;
 use self::keep::Keep;
-use self::plan::Plan;
+use self::plan::{Member, Plan};
 use self::seen::Seen;
 use super::tar::Tar;
 use super::zip::Zip;
@@ -41,7 +44,7 @@ use crate::session::Twice;
 /// How archives are read, and how much of one is too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveOptions {
-    /// The entries of `x.zip` come below `x/`.
+    /// The entries of `x.zip` come below `x/`, or below `x.zip/` where there is an `x.tar` as well.
     pub into_subdirectories: bool,
     /// What names are written in that do not say so themselves.
     pub encoding: Encoding,
@@ -225,6 +228,10 @@ pub(crate) trait Format: Send + Sync {
     fn plan(&self, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan>;
     /// The part that lives on one lane.
     fn unpacker(&self) -> Box<dyn Unpacker>;
+    /// When an entry was last changed.
+    fn modified(&self, member: &Member) -> Option<SystemTime> {
+        member.last_modified()
+    }
 }
 
 /// Unpacks entries for one lane.

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Archive;
+use super::fetch::failure;
 use super::keep::Keep;
-use super::plan::What;
+use super::plan::{Fault, What};
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::fs::read::Facts;
-use crate::report::Reason;
-use crate::source::{Entries, Entry, Skip, Unlisted};
+use crate::report::{Reason, archive_of};
+use crate::source::{Entries, Entry, Known, Skip, Unlisted};
 
 /// First byte of a payload: a run of an archive, or a locator each.
 const RUN: u8 = b'r';
@@ -79,7 +80,7 @@ fn checksum(name: &[u8]) -> u32 {
 
 /// The archive is not the one that was listed.
 pub(super) fn changed() -> Error {
-    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list anew: `resume=\"update\"`")
+    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list again: `resume=\"update\"`")
 }
 
 struct Place {
@@ -91,6 +92,7 @@ struct Place {
 
 /// The entries of an open partition.
 pub(super) struct Run {
+    keep: Arc<Keep>,
     archives: Vec<Arc<Archive>>,
     text: Vec<u8>,
     places: Vec<Place>,
@@ -101,8 +103,9 @@ impl Run {
     ///
     /// # Errors
     /// [`Kind::Internal`] for a payload this file did not make; errors that are not about one archive.
-    pub fn new(payload: &[u8], keep: &Keep) -> Result<Run> {
-        let mut run = Run { archives: Vec::new(), text: Vec::new(), places: Vec::with_capacity(128) };
+    pub fn new(payload: &[u8], keep: &Arc<Keep>) -> Result<Run> {
+        let mut run =
+            Run { keep: keep.clone(), archives: Vec::new(), text: Vec::new(), places: Vec::with_capacity(128) };
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
         match payload.split_first() {
             Some((&RUN, rest)) => run.ranges(Rest(rest), keep).ok_or_else(damaged)??,
@@ -244,6 +247,22 @@ impl Entries for Run {
     fn within(&self, index: u32) -> Option<&[u8]> {
         let (which, _) = self.places[index as usize].entry?;
         Some(&self.archives[which as usize].file.path)
+    }
+
+    fn known(&self, index: u32) -> Known {
+        let place = &self.places[index as usize];
+        let Some((which, number)) = place.entry else {
+            let failed = self.keep.archive(archive_of(self.slice(&place.locator))).err().unwrap_or_else(changed);
+            return Known { failed: Some(failed), ..Known::default() };
+        };
+        let archive = &self.archives[which as usize];
+        let member = &archive.plan.members[number as usize];
+        let modified = self.keep.formats[archive.format].modified(member);
+        let failed = match member.what {
+            What::Fault(fault @ Fault::Damaged(_)) => Some(failure(fault, archive, number)),
+            _ => None,
+        };
+        Known { size: Some(member.size), modified, failed }
     }
 
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {

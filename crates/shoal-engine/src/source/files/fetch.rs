@@ -243,7 +243,7 @@ impl Opener<'_> {
     fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
         let (path, mark) = parts(job.entry().locator);
         if let Mark::Unreadable(errno) = mark {
-            let hint = "mend the cause, then list anew: `resume=\"update\"`";
+            let hint = "repair the cause, then list again: `resume=\"update\"`";
             let error = unreadable(errno, None);
             let why = format!("this directory could not be read when it was listed: {}", error.why());
             return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));

@@ -20,6 +20,7 @@ mod seen;
 mod walk;
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use super::{Behind, Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
-use crate::fs::read::unusable;
+use crate::fs::read::{open_path, read_at, unusable};
 use crate::fs::walk::{Kind as Found, kind_of};
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
@@ -119,6 +120,15 @@ impl Files {
     }
 }
 
+/// Whether the first line of a file is a URL: then another program was meant to fetch what it names.
+fn begins_with_address(path: &Path) -> bool {
+    let mut head = [0; 512];
+    let held = open_path(path).ok().and_then(|file| read_at(file.as_fd(), &mut head, 0).ok()).unwrap_or(0);
+    let line = head[..held].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let is_address = line.starts_with(b"http://") || line.starts_with(b"https://");
+    is_address && !line.iter().any(|byte| byte.is_ascii_whitespace())
+}
+
 /// The root of one path, and what to do there.
 fn one(path: PathBuf) -> Result<(PathBuf, What, Paths)> {
     match kind_of(&path, true).map_err(|errno| unusable(errno, &path))? {
@@ -196,6 +206,16 @@ impl Source for Files {
 
     fn behind(&self) -> Behind {
         Behind::Names
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let name = self.paths.get(0).filter(|_| matches!(self.tree.what, What::File));
+        let Some(name) = name.filter(|name| begins_with_address(&self.tree.path.join(OsStr::from_bytes(name)))) else {
+            return Vec::new();
+        };
+        let why =
+            "holds addresses: the file itself is taken, and not what they name, since lists of URLs are no source";
+        vec![format!("\"{}\" {why}", escape(name))]
     }
 
     fn remarks(&self) -> Vec<String> {

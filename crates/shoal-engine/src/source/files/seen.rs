@@ -81,7 +81,7 @@ impl Seen {
             let list = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
             let was = if counted.len() == 1 && last.starts_with("1 ") { "was" } else { "were" };
             let links = self.odd[0].load(Relaxed) > 0 && !follow;
-            let hint = if links { "; --follow-links follows links" } else { "" };
+            let hint = if links { "; `follow_links=True` follows links" } else { "" };
             remarks.push(format!("{list} {was} skipped{hint}"));
         }
         if self.ours.load(Relaxed) {
@@ -110,7 +110,7 @@ mod tests {
         for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
             seen.odd(odd);
         }
-        let text = "3 symbolic links and 1 pipe were skipped; --follow-links follows links";
+        let text = "3 symbolic links and 1 pipe were skipped; `follow_links=True` follows links";
         assert_eq!(seen.remarks(false), [text]);
         seen.reset();
         seen.ours();

@@ -163,7 +163,7 @@ impl<I: Item> Pusher<I> {
     }
 
     fn break_off(&self, why: String) {
-        let hint = "source_id promises the same items in the same order: give another one, or start over with `resume=\"restart\"`";
+        let hint = "`source_id` promises the same items in the same order: give another one, or start over with `resume=\"restart\"`";
         self.shared.state().broken.get_or_insert(Error::new(Kind::CursorRefused, why).hint(hint));
         self.shared.listing.notify_one();
     }

@@ -181,7 +181,7 @@ fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], p
     let hint = match suspicion {
         Suspicion::Refused => "the credentials may have expired: renew them, then the same command goes on",
         Suspicion::Page { .. } => {
-            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, accept them with --expect-type '*'"
+            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, accept them with `expect_type=\"*\"`"
         }
     };
     Error::new(Kind::Credentials, why).on(&escape(name)).hint(hint)

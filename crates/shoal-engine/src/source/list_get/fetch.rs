@@ -278,7 +278,9 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
         401 => Some(
             Error::new(Kind::Credentials, "the service asks for credentials, or refuses those given (401)")
                 .on(&service.client.address.shown())
-                .hint("give them with --header 'Authorization: …' or in the URL; the same command then goes on"),
+                .hint(
+                    "give them with `headers={\"Authorization\": \"…\"}` or in the URL; the same command then goes on",
+                ),
         ),
         403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),
         429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),

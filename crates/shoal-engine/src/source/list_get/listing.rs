@@ -104,7 +104,7 @@ impl Pages {
         if let Some(next) = &page.next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
         {
-            let hint = "the service has a defect, or does not know the parameter that --marker-param names";
+            let hint = "the service has a defect, or does not know the parameter that `marker_param` names";
             return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
         }
         let seq = place.seq + Cut::count(&page.names);
@@ -136,7 +136,8 @@ impl Pages {
                 let field = escape(field.as_bytes());
                 // Of one that is no text or number, or lies within another, the name would not do.
                 let which = if value.is_some() && !field.contains('.') { &field } else { "FIELD" };
-                let hint = format!("say which field holds the place of the next page with --next-field {which}, or");
+                let hint =
+                    format!("say which field holds the place of the next page with `next_field=\"{which}\"`, or");
                 (format!("its field \"{field}\" looks like the place of the next"), hint)
             }
             None if links_on => {
@@ -146,7 +147,7 @@ impl Pages {
             None => return Ok(()),
         };
         let error = Error::new(Kind::Listing, format!("this page may not be the last: {what}"));
-        Err(error.on(&self.shown(place)).hint(format!("{hint} --next-field none: there is no next page")))
+        Err(error.on(&self.shown(place)).hint(format!("{hint} `next_field=\"none\"`: there is no next page")))
     }
 
     /// A page, and whether its head names a next one.
@@ -182,7 +183,7 @@ impl Pages {
             429 | 503 => Error::new(Kind::Throttled, format!("the service asks to slow down ({status})")),
             408 | 500..=599 => Error::new(Kind::ServerError, format!("the service answered {status}")),
             401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
-                .hint("give credentials with --header 'Authorization: …' or in the URL"),
+                .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),
             400..=499 if self.from_journal => {
                 let why = format!(
                     "the service no longer accepts the place in its listing at which the journal stopped ({status})"
@@ -191,7 +192,7 @@ impl Pages {
                     .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
-                .hint("its path is given with --list-path"),
+                .hint("its path is given with `list_path`"),
             300..=399 => head.misled(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };

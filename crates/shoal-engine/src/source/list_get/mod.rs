@@ -245,7 +245,8 @@ impl Source for ListGet {
     }
 
     fn notes(&self) -> Vec<String> {
-        let insecure = "--insecure: no certificate was looked at; whoever is in between can read and change everything";
+        let insecure =
+            "`insecure=True`: no certificate was checked; any machine in between can read and change everything";
         self.0.options.insecure.then(|| insecure.to_owned()).into_iter().collect()
     }
 

@@ -62,15 +62,15 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
             let why = format!("the page has no field \"{}\"; there are: {there}", options.names_field);
             Err(Error::new(Kind::Listing, why)
-                .hint("name the field that holds the names with --names-field; of a list of objects, 'data[].id'"))
+                .hint("name the field that holds the names with `names_field`; of a list of objects, `names_field=\"data[].id\"`"))
         }
         Err(e) => {
             let hint = match json.trim_ascii_start().first() {
                 Some(b'[') => {
-                    "an array of names is read with --names-field '[]', one of objects with --names-field '[].id'"
+                    "an array of names is read with `names_field=\"[]\"`, one of objects with `names_field=\"[].id\"`"
                 }
                 _ => {
-                    "is this the listing? its path is given with --list-path; of a list of objects, the field with --names-field 'data[].id'"
+                    "is this the listing? its path is given with `list_path`; of a list of objects, the field with `names_field=\"data[].id\"`"
                 }
             };
             let why = format!("the page is not a JSON object of names: {e}; it begins \"{}\"", beginning(json));

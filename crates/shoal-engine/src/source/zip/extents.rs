@@ -29,10 +29,13 @@ pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Res
         if plan.members[number].bound > bound {
             let shown = |number: usize| escape(plan.name(&plan.members[number]));
             let other = next.map_or_else(|| "its directory".to_owned(), |next| format!("\"{}\"", shown(next)));
-            let why =
-                format!("entries share bytes: \"{}\" reaches into {other} (--allow-overlap reads it)", shown(number));
-            return Err(damaged(why)
-                .hint("such archives are made to fill disks; if you trust it, begin anew: `resume=\"restart\"`"));
+            let why = format!(
+                "entries share bytes: \"{}\" reaches into {other} (`allow_overlap=True` reads it)",
+                shown(number)
+            );
+            return Err(damaged(why).hint(
+                "such archives are made to fill disks; if you trust it, `allow_overlap=True` and `resume=\"update\"`",
+            ));
         }
         plan.members[number].bound = bound;
     }

@@ -19,8 +19,9 @@ mod unpack;
 mod window;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use super::archive::plan::Plan;
+use super::archive::plan::{Member, Plan};
 use super::archive::{ArchiveFile, ArchiveOptions, Format, Unpacker};
 use crate::error::{Error, Kind, Result};
 
@@ -44,6 +45,10 @@ impl Format for Zip {
 
     fn unpacker(&self) -> Box<dyn Unpacker> {
         Box::new(unpack::Unpack::new(self.shared.clone()))
+    }
+
+    fn modified(&self, member: &Member) -> Option<SystemTime> {
+        Member { modified: time::Clock::default().settle(member), ..member.clone() }.last_modified()
     }
 }
 

@@ -1,0 +1,95 @@
+//! Where the entries of each archive go with `into_subdirectories`: below the name of the archive without its ending, or
+//! below all of its name where another archive is called the same without its own. So no two ever share a directory.
+//!
+//! The choice depends on all archives of a listing, not on their order. A resumed listing compares it too
+//! (`listing.rs`): where another set of archives makes it another one, everything is listed again.
+
+use std::collections::HashSet;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Which directory each archive has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Subdirectories {
+    /// Hashes of what is the name of two archives, or of one and of another without its ending.
+    shared: HashSet<u64>,
+}
+
+impl Subdirectories {
+    /// Of archives with these names, each of which is there once.
+    pub fn of(names: impl IntoIterator<Item = Vec<u8>>) -> Subdirectories {
+        let mut hashes = Vec::new();
+        for name in names {
+            let stem = stem(&name);
+            hashes.push(xxh3_64(stem));
+            if stem.len() < name.len() {
+                hashes.push(xxh3_64(&name));
+            }
+        }
+        hashes.sort_unstable();
+        let shared = hashes.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        Subdirectories { shared }
+    }
+
+    /// Whether an archive needs all of its name.
+    pub fn is_shared(&self, name: &[u8]) -> bool {
+        self.shared.contains(&xxh3_64(stem(name)))
+    }
+
+    /// The directory of an archive.
+    pub fn name<'n>(&self, name: &'n [u8]) -> &'n [u8] {
+        if self.is_shared(name) { name } else { stem(name) }
+    }
+}
+
+/// A name without the endings of archives.
+fn stem(name: &[u8]) -> &[u8] {
+    let base = memchr::memrchr(b'/', name).map_or(0, |at| at + 1);
+    let cut = |name: &[u8]| match memchr::memrchr(b'.', &name[base..]) {
+        None | Some(0) => name.len(),
+        Some(at) => base + at,
+    };
+    let once = &name[..cut(name)];
+    match once.to_ascii_lowercase().ends_with(b".tar") {
+        true => &once[..cut(once)],
+        false => once,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subdirectory_is_called_like_its_archive_without_the_ending() {
+        let rows: [(&[u8], &[u8]); 7] = [
+            (b"x.zip", b"x"),
+            (b"a.b/x.zip", b"a.b/x"),
+            (b"x.tar.gz", b"x"),
+            (b"x.TAR.zst", b"x"),
+            (b"a.b/x", b"a.b/x"),
+            (b".zip", b".zip"),
+            (b"x.v1.zip", b"x.v1"),
+        ];
+        for (name, wanted) in rows {
+            assert_eq!(stem(name), wanted);
+            assert_eq!(Subdirectories::of([name.to_vec()]).name(name), wanted);
+        }
+    }
+
+    #[test]
+    fn no_two_archives_share_a_directory_whatever_they_are_called() {
+        let all = ["g", "g.zip", "g.tar.gz", "g.zip.zip", "g.zip.tar", "a/g.zip", "g.tar", "h.zip", "h.v1.zip", "h.v1"];
+        for chosen in 1u32..1 << all.len() {
+            let names = || all.iter().enumerate().filter(|(bit, _)| chosen & (1 << bit) > 0).map(|(_, name)| *name);
+            let made = Subdirectories::of(names().map(|name| name.as_bytes().to_vec()));
+            let reversed = names().collect::<Vec<_>>().into_iter().rev().map(|name| name.as_bytes().to_vec());
+            assert_eq!(made, Subdirectories::of(reversed));
+            let directories: HashSet<_> = names().map(|name| made.name(name.as_bytes())).collect();
+            assert_eq!(directories.len(), names().count(), "{:?}", names().collect::<Vec<_>>());
+        }
+        let two = Subdirectories::of(["g01.zip", "g01.tar.gz", "g02.zip"].map(|name| name.as_bytes().to_vec()));
+        let directories = [&b"g01.zip"[..], b"g01.tar.gz", b"g02.zip"].map(|name| two.name(name));
+        assert_eq!(directories, [&b"g01.zip"[..], b"g01.tar.gz", b"g02"]);
+    }
+}

@@ -1,0 +1,59 @@
+"""The function `list_objects`: what a source holds, without copying it. The others are in `_api.py`.
+
+Not here: how a source lists (the engine's `source/`), what a pattern means (its `engine/filter.rs`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal import _shoal
+from shoal._api import source_options
+from shoal._options import Patterns, Source, patterns_of
+from shoal._report import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shoal._report import ListedObject
+
+
+def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = ()) -> Iterator[ListedObject]:
+    """Lists the objects that `shoal.copy` of the same source would copy. Nothing is fetched, unpacked or written.
+
+    They come in the order in which a run takes them, as they are listed: a list of millions needs no memory. A listing
+    knows the size and the time of the entries of archives, and of other sources only the names.
+
+    Args:
+        source: As for `shoal.copy`: a directory, a glob, a URL, `shoal.archives(…)`, …
+        include: Only names that match one of these patterns, as for `shoal.copy`.
+        exclude: No name that matches one of these patterns.
+
+    Returns:
+        An iterator of `shoal.ListedObject`.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        ObjectError: Something could not be listed: a damaged archive, a directory that cannot be read. It is raised
+            once everything else has been listed.
+        RunError: The listing cannot go on.
+
+    Example:
+        >>> with zipfile.ZipFile("letters.zip", "w") as archive:
+        ...     archive.writestr("a.txt", "aaa")
+        >>> [(one.name, one.size) for one in shoal.list_objects(shoal.archives("letters.zip"))]
+        [('a.txt', 3)]
+    """
+    listing = listing_of(source, include=include, exclude=exclude, raises=True)
+    return (one for batch in listing for one in batch if not isinstance(one, Failure))
+
+
+def listing_of(source: Source, *, include: Patterns, exclude: Patterns, raises: bool) -> _shoal.Listing:
+    """Begins a listing. With `raises` what cannot be listed is raised at its end, else a `shoal.Failure` stands for it.
+
+    Raises:
+        ConfigError: An argument is wrong.
+    """
+    patterns = {"include": patterns_of(include, "include"), "exclude": patterns_of(exclude, "exclude")}
+    options = {**_shoal.default_options(), **patterns, "on_error": "record"}
+    return _shoal.Listing(source_options(source), options, raises)
