@@ -324,6 +324,7 @@ def copy(
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
+    dry_run: bool = False,
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -369,6 +370,7 @@ def copy(
             `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
             place, and skips what is committed. `"update"` lists everything and copies what is new or differs.
             `"restart"` copies everything anew. The last two may have other filters and another layout.
+        dry_run: Copy nothing, and create nothing, not even the destination: the report says what would be copied.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
             `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
@@ -423,6 +425,7 @@ def copy(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume=resume,
+        dry_run=dry_run,
     )
     where, target = source_options(source), destination_text(destination)
     with Watch(progress, lambda: f"copying {shown(where)} to {target}") as watch:

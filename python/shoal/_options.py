@@ -52,6 +52,7 @@ class Options(TypedDict):
     on_error: OnError
     ignore_vanished: bool
     resume: Resume
+    dry_run: bool
 
 
 class ReadOptions(TypedDict):
@@ -419,6 +420,7 @@ def engine_options(
     on_error: OnError,
     ignore_vanished: bool,
     resume: Resume,
+    dry_run: bool,
 ) -> Options:
     """Checks what a user gave and returns it in the form that the binding takes.
 
@@ -449,6 +451,7 @@ def engine_options(
         on_error=on_error,
         ignore_vanished=bool(ignore_vanished),
         resume=resume,
+        dry_run=bool(dry_run),
     )
 
 

@@ -164,6 +164,7 @@ def reader(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume="auto",
+        dry_run=False,
     )
     where = source_options(source)
     watch = Watch(progress, lambda: f"reading {shown(where)}")

@@ -81,7 +81,7 @@ class Report(Value):
         skipped: Objects left out on purpose.
         failed: Objects that failed for good, over all runs: `total.failed`. Those of this run are `run.failed`.
         unfinished: Objects listed and none of these; 0 unless the run was stopped.
-        bytes: Bytes of the written objects.
+        bytes: Bytes of the written objects; None of a dry run.
         run: All counts of this run. They balance: listed = written + skipped + failed + unfinished.
         total: The same over all runs that the journal joins.
         seconds: Wall time of this run.
@@ -89,6 +89,8 @@ class Report(Value):
         unverified: Objects whose length the source could not tell.
         wasted: Bytes received that became no object: broken bodies, answers asked for again, comparisons.
         duplicates: Of `skipped`: names met before.
+        unchanged: Of `skipped`: what an update found as it was. Where nothing was left to do: over all runs.
+        dry_run: Nothing was copied: `written` counts what would be.
         complete: The listing has ended and everything in it is committed.
         completed_before: When an earlier run had completed the job, so that there was nothing to do; else None.
         resumed_from: Objects committed by earlier runs that this one continued.
@@ -106,7 +108,7 @@ class Report(Value):
     skipped: int
     failed: int
     unfinished: int
-    bytes: int
+    bytes: int | None
     run: Counts
     total: Counts
     seconds: float
@@ -114,6 +116,8 @@ class Report(Value):
     unverified: int
     wasted: int
     duplicates: int
+    unchanged: int
+    dry_run: bool
     complete: bool
     completed_before: datetime | None
     resumed_from: int
@@ -130,7 +134,7 @@ class Report(Value):
     @property
     def ok(self) -> bool:
         """Whether the job is complete, and everything listed over all runs is written or was skipped on purpose."""
-        return self.complete and not self.total.failed and not self.total.unfinished
+        return (self.complete or self.dry_run) and not self.total.failed and not self.total.unfinished
 
 
 class Progress(Value):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Options of a run that mean nothing here: there is no network, and items have no times and are there only once.
 # The engine's defaults.
 UNUSED = (
+    "dry_run",
     "keep_times",
     "max_retries",
     "retry_timeout",

@@ -54,6 +54,7 @@ def unzip(
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
+    dry_run: bool = False,
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -105,6 +106,7 @@ def unzip(
             `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
             place, and skips what is committed. `"update"` lists everything and unpacks what is new or differs.
             `"restart"` unpacks everything anew. The last two may have other filters and another layout.
+        dry_run: Unpack nothing, and create nothing, not even the destination: the report says what would be unpacked.
         ignore_vanished: Count what was listed but is gone as skipped, not as failed.
         on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
             `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
@@ -166,6 +168,7 @@ def unzip(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume=resume,
+        dry_run=dry_run,
         progress=progress,
         **{name: defaults[name] for name in UNUSED},
     )

@@ -85,9 +85,41 @@ impl Resume {
         }
     }
 
-    /// Whether what is committed is forgotten, so that everything is listed anew.
-    pub fn is_anew(self) -> bool {
-        matches!(self, Resume::Update | Resume::Restart)
+    /// The pass that it begins: what is committed is forgotten, and everything is listed anew.
+    pub fn pass(self) -> Option<Pass> {
+        match self {
+            Resume::Auto | Resume::Failed | Resume::Relist => None,
+            Resume::Update => Some(Pass::Update),
+            Resume::Restart => Some(Pass::Restart),
+        }
+    }
+}
+
+/// What the listing of a run was begun as: it goes on as that until it is finished, however it is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pass {
+    /// The first one.
+    #[default]
+    First,
+    /// Begun anew with [`Resume::Update`].
+    Update,
+    /// Begun anew with [`Resume::Restart`].
+    Restart,
+}
+
+impl Pass {
+    /// Its stable name, in journals.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Pass::First => "first",
+            Pass::Update => "update",
+            Pass::Restart => "restart",
+        }
+    }
+
+    /// The pass of this name.
+    pub fn named(name: &str) -> Option<Pass> {
+        [Pass::First, Pass::Update, Pass::Restart].into_iter().find(|pass| pass.as_str() == name)
     }
 }
 
@@ -144,6 +176,8 @@ pub struct TransferOptions {
     pub limit_rate: Option<u64>,
     /// What is done about what earlier sessions have done.
     pub resume: Resume,
+    /// Nothing is copied, made or written: what would be is counted.
+    pub dry_run: bool,
 }
 
 impl Default for TransferOptions {
@@ -164,6 +198,7 @@ impl Default for TransferOptions {
             exclude: Vec::new(),
             limit_rate: None,
             resume: Resume::Auto,
+            dry_run: false,
         }
     }
 }

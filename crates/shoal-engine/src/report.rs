@@ -55,11 +55,13 @@ pub enum Reason {
     Elsewhere,
     /// Written, but by an earlier session: not counted as skipped.
     Kept,
+    /// An update found it as it was.
+    Unchanged,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Filtered,
         Reason::Duplicate,
         Reason::Link,
@@ -73,6 +75,7 @@ impl Reason {
         Reason::Directory,
         Reason::Elsewhere,
         Reason::Kept,
+        Reason::Unchanged,
     ];
 
     /// Its stable name, in journals and JSON.
@@ -91,6 +94,7 @@ impl Reason {
             Reason::Directory => "directory",
             Reason::Elsewhere => "elsewhere",
             Reason::Kept => "kept",
+            Reason::Unchanged => "unchanged",
         }
     }
 
@@ -101,7 +105,7 @@ impl Reason {
 
     /// Whether the journal has the names of such objects, since leaving them out was not asked for; others are counted.
     pub fn is_listed(self) -> bool {
-        !matches!(self, Reason::Filtered | Reason::Directory | Reason::Elsewhere | Reason::Kept)
+        !matches!(self, Reason::Filtered | Reason::Directory | Reason::Elsewhere | Reason::Kept | Reason::Unchanged)
     }
 }
 
@@ -211,6 +215,10 @@ pub struct Report {
     pub wasted: u64,
     /// Of `run.skipped`: names met before.
     pub duplicates: u64,
+    /// Of `run.skipped`: what an update found as it was. Where the journal said that all was done: over all runs.
+    pub unchanged: u64,
+    /// Nothing was copied: the counts say what would be. Bytes are not known.
+    pub dry_run: bool,
     /// Listing finished and everything in it committed.
     pub complete: bool,
     /// The journal said so already; nothing was done. Unix seconds of that moment.

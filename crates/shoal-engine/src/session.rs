@@ -50,6 +50,8 @@ pub struct Interval {
     pub sound: bool,
     /// It had no barriers: what is there lasts until a restart, and is done again after one.
     pub volatile: bool,
+    /// The run has been begun anew since: what it made is replaced by what its source has now.
+    pub superseded: bool,
 }
 
 impl Interval {
@@ -63,10 +65,11 @@ impl Interval {
         self.same_boot && self.sound || self.is_durable(changed)
     }
 
-    /// Whether such a file can be left as it is. One that no barrier has covered, where there are barriers, is written
+    /// Whether such a file can be left as it is; also one that was changed in the step in which a barrier began, in the
+    /// same boot. One that no barrier has covered, where there are barriers, is written
     /// again: later sessions would not know that a barrier of this one has covered it.
     pub fn may_stay(&self, changed: i64) -> bool {
-        self.is_safe(changed) && (self.volatile || self.is_durable(changed))
+        self.is_safe(changed) && (self.volatile || self.is_durable(changed) || self.barrier == Some(changed))
     }
 
     /// Whether it may be a file that the session has committed: one that was changed in the step in which a barrier began,
@@ -91,6 +94,19 @@ pub enum Whose<'a> {
     Earlier(&'a Interval),
     /// None: another run's, the user's, or changed since; or the file system does not say when it was born.
     Other,
+}
+
+/// What a pass over the source has to do with a file of an earlier session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// It was made in this pass.
+    Made,
+    /// It was made before, and no object of this pass was found to have its bytes.
+    Not,
+    /// The same, but one was, by the session that runs.
+    ByThis,
+    /// Or by an earlier one.
+    ByEarlier(&'a Interval),
 }
 
 /// The sessions of one run.
@@ -143,6 +159,19 @@ impl Sessions {
     /// The earlier sessions that may have made a file that was born then: several where the clock was set back.
     pub fn holding(&self, born: Option<i64>) -> impl Iterator<Item = &Interval> {
         self.earlier.iter().filter(move |interval| born.is_some_and(|born| interval.holds(born)))
+    }
+
+    /// What this pass has to do with a file that an earlier session made. Where several objects may have its name, the one
+    /// that is found to have its bytes moves its time of change.
+    pub fn found(&self, born: Option<i64>, changed: i64) -> Found<'_> {
+        if !self.holding(born).all(|interval| interval.superseded) {
+            return Found::Made;
+        }
+        if self.lease.began() <= changed && changed <= self.lease.ends() {
+            return Found::ByThis;
+        }
+        let of_pass = |interval: &&Interval| !interval.superseded && interval.holds(changed);
+        self.earlier.iter().rev().find(of_pass).map_or(Found::Not, Found::ByEarlier)
     }
 
     /// Whether a file that was born then may be one of the session that runs.
@@ -343,7 +372,16 @@ mod tests {
     use super::*;
 
     fn interval(low: i64, high: i64) -> Interval {
-        Interval { low, seen: high - 5, high, barrier: Some(low + 10), same_boot: true, sound: true, volatile: false }
+        Interval {
+            low,
+            seen: high - 5,
+            high,
+            barrier: Some(low + 10),
+            same_boot: true,
+            sound: true,
+            volatile: false,
+            superseded: false,
+        }
     }
 
     fn sessions(earlier: &[Interval], began: i64) -> Sessions {

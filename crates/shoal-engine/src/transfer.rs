@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
-use crate::options::{Durability, Resume, TransferOptions};
-use crate::report::{Progress, Report};
+use crate::options::{Durability, Layout, Resume, TransferOptions};
+use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
 use crate::sink::null::NullSink;
-use crate::sink::{Sink, Start};
+use crate::sink::{Sink, Start, Started};
 use crate::source::Source;
 use crate::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use crate::source::files::{Files, FilesFrom, FilesOptions};
@@ -85,6 +85,16 @@ impl Transfer {
     /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
         match self.prepare() {
+            Ok(Prepared::Dry { run, tries_again }) => {
+                let (mut report, error) = run.run(observer);
+                for counts in [&mut report.run, &mut report.total] {
+                    counts.listed += tries_again;
+                    counts.written += tries_again;
+                }
+                report.total = report.run;
+                (report.dry_run, report.complete) = (true, false);
+                Outcome { report, error }
+            }
             Ok(Prepared::Run(run)) => {
                 let (report, error) = run.run(observer);
                 Outcome { report, error }
@@ -103,27 +113,51 @@ impl Transfer {
             (None, Some(directory)) => Place::Directory(directory),
             (None, None) => Place::Memory,
         };
+        if options.resume == Resume::Update && sink.journal_dir().is_none() {
+            let why = "this destination keeps nothing that an update could compare with";
+            return Err(Error::new(Kind::Config, why).hint("give a directory, or leave out `resume=\"update\"`"));
+        }
+        if options.resume == Resume::Update && options.layout == Layout::Partition {
+            let why = "files that lie under the numbers of partitions cannot be updated one by one";
+            return Err(Error::new(Kind::Config, why)
+                .hint("use `layout=\"names\"`, or copy everything anew with `resume=\"restart\"`"));
+        }
         if options.resume == Resume::Failed && matches!(place, Place::Memory) {
             let why = "there are no recorded failures to try again: this destination keeps no journal";
             return Err(Error::new(Kind::Config, why).hint("name one with `journal`"));
         }
         if let (Some(directory), Some(bits), false) =
-            (sink.journal_dir(), source.root_mode(), options.resume == Resume::Failed)
+            (sink.journal_dir(), source.root_mode(), options.resume == Resume::Failed || options.dry_run)
         {
             // Before the journal makes it, open to all. What goes wrong here goes wrong again there, and is told.
             let _ = crate::fs::dir::make_path_with(&directory, bits);
         }
         let key = run_key(&*source, &*sink, &options, bound);
         let open = OpenOptions { resume: options.resume, machine };
+        if options.dry_run {
+            let (journal, standing, failures) = Journal::look(&place, &key, &open)?;
+            let finished = standing.completed_at.is_some();
+            let retries = options.resume == Resume::Failed || options.resume == Resume::Auto && finished;
+            let tries_again = if retries && source.gives_again() { failures } else { 0 };
+            let sink: Arc<dyn Sink> = Arc::new(NullSink::new());
+            let (lease, local, started) = (Arc::new(Lease::unbounded()), local_clock(), Started::default());
+            let wanted = crate::fs::schedstat::wanted;
+            let run = Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted };
+            return Ok(Prepared::Dry { run: Box::new(run), tries_again });
+        }
         let (mut journal, mut standing) = Journal::open(&place, &key, &open)?;
-        if options.journal.is_some() && !standing.sessions.is_empty() && !options.resume.is_anew() && !sink.has_begun()
+        if options.journal.is_some()
+            && !standing.sessions.is_empty()
+            && options.resume.pass().is_none()
+            && !sink.has_begun()
         {
             let why = "the journal knows this destination, but nothing of an earlier session is there";
             return Err(Error::new(Kind::JournalMismatch, why)
                 .on(&crate::display::escape(sink.identity().as_bytes()))
                 .hint("was it deleted, or is its disk not mounted? to begin anew: `resume=\"restart\"`, or another journal"));
         }
-        if standing.completed_at.is_some() && options.resume == Resume::Auto && source.gives_again() {
+        let failed = standing.completed_at.is_some() && standing.totals.failed > 0;
+        if failed && options.resume == Resume::Auto && source.gives_again() {
             journal.retry_all_failed()?;
             (standing.deferred, standing.totals) = (journal.deferred(), journal.totals());
         }
@@ -137,6 +171,7 @@ impl Transfer {
                 complete: true,
                 completed_before: standing.completed_at,
                 resumed_from: standing.totals.written,
+                unchanged: journal.skips().of(Reason::Unchanged),
                 failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
                 notes: standing.notes,
                 ..Report::default()
@@ -171,6 +206,11 @@ impl Transfer {
 
 enum Prepared {
     Run(Box<Run>),
+    /// Only looks; failures that the real run would try again.
+    Dry {
+        run: Box<Run>,
+        tries_again: u64,
+    },
     Complete(Box<Report>),
 }
 

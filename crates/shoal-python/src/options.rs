@@ -46,6 +46,7 @@ pub struct Options {
     on_error: String,
     ignore_vanished: bool,
     resume: String,
+    dry_run: bool,
 }
 
 /// `shoal._options.ListGetOptions`.
@@ -178,6 +179,7 @@ impl Options {
                 .into_iter()
                 .find(|choice| choice.as_str() == self.resume)
                 .ok_or_else(|| unknown("resume", &self.resume))?,
+            dry_run: self.dry_run,
         })
     }
 
@@ -229,6 +231,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         exclude,
         limit_rate,
         resume,
+        dry_run,
     } = TransferOptions::default();
     let all = PyDict::new(py);
     match workers {
@@ -249,6 +252,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("exclude", exclude)?;
     all.set_item("limit_rate", limit_rate)?;
     all.set_item("resume", resume.as_str())?;
+    all.set_item("dry_run", dry_run)?;
     let FilesOptions { follow_links } = FilesOptions::default();
     all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;

@@ -84,6 +84,8 @@ struct ReportFields<'py, 'a> {
     unverified: u64,
     wasted: u64,
     duplicates: u64,
+    unchanged: u64,
+    dry_run: bool,
     complete: bool,
     completed_before: Option<Bound<'py, PyAny>>,
     resumed_from: u64,
@@ -109,6 +111,8 @@ pub fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAn
         unverified: report.unverified,
         wasted: report.wasted,
         duplicates: report.duplicates,
+        unchanged: report.unchanged,
+        dry_run: report.dry_run,
         complete: report.complete,
         completed_before: report.completed_before.map(|seconds| moment(py, seconds as f64)).transpose()?,
         resumed_from: report.resumed_from,
@@ -121,6 +125,9 @@ pub fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAn
         notes: PyTuple::new(py, &report.notes)?,
     };
     fields.update(others.into_pyobject(py)?.as_mapping())?;
+    if report.dry_run {
+        fields.set_item("bytes", py.None())?;
+    }
     value(py, "Report", fields)
 }
 

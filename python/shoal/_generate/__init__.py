@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # Options of a run that mean nothing here: there is no network, data has no time, and names are the caller's.
 # The engine's defaults.
 UNUSED = (
+    "dry_run",
     "layout",
     "keep_times",
     "max_retries",

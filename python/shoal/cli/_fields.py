@@ -15,7 +15,7 @@ FAILURES_IN_JSON = 20  # on one line of the report; the journal has all
 COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
 
 
-def count_fields(counts: Counts | Report) -> dict[str, int]:
+def count_fields(counts: Counts | Report) -> dict[str, int | None]:
     """Returns counts as JSON has them."""
     return {name: getattr(counts, name) for name in COUNT_NAMES}
 
@@ -46,6 +46,8 @@ def report_fields(report: Report) -> dict[str, Any]:
         "unverified": report.unverified,
         "wasted": report.wasted,
         "duplicates": report.duplicates,
+        "unchanged": report.unchanged,
+        "dry_run": report.dry_run,
         "complete": report.complete,
         "completed_before": report.completed_before and report.completed_before.isoformat(),
         "resumed_from": report.resumed_from,

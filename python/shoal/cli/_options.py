@@ -164,6 +164,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                 type=click.Choice(get_args(_options.Durability)),
             ),
             _option("journal", "Keep the journal here, not in DST/.shoal.", type=click.Path(path_type=Path)),
+            _option("dry_run", "Say what would be done, and do nothing.", short="-n"),
         ]
     ),
     ERRORS: dict(

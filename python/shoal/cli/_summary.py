@@ -82,25 +82,34 @@ def _done(report: Report, destination: str | None, anew: str) -> str:
     if report.completed_before and not report.listed:
         when = local_time(report.completed_before)
         return (
-            f"nothing to do: complete since {when}, {count_text(report.total.written)}; "
+            f"nothing to do: complete since {when}, {count_text(report.total.written + report.unchanged)}; "
             f"the source was not looked at again ({anew} does that)"
         )
-    seconds = max(report.seconds, 1e-6)
+    if report.dry_run:
+        left_out = f"; {_skipped(report)}" if report.skipped else ""
+        return f"would copy {count_text(report.written)}{left_out}; nothing was done in this dry run"
+    seconds, size = max(report.seconds, 1e-6), report.bytes or 0
     said = (
-        f"{'wrote' if destination else 'read'} {count_text(report.written)}, {size_text(report.bytes)}, "
-        f"in {time_text(report.seconds)}: {report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
+        f"{'wrote' if destination else 'read'} {count_text(report.written)}, {size_text(size)}, "
+        f"in {time_text(report.seconds)}: {report.written / seconds:,.0f}/s, {size_text(size / seconds)}/s"
     )
     others = []
     if report.resumed_from:
         others.append(f"{report.total.written:,} in all, with earlier runs")
     if report.skipped:
-        duplicates = f" ({report.duplicates:,} duplicates)" if report.duplicates else ""
-        others.append(f"{report.skipped:,} skipped{duplicates}")
+        others.append(_skipped(report))
     if report.unfinished:
         others.append(f"{report.unfinished:,} unfinished")
     if report.unverified:
         others.append(f"{report.unverified:,} of unknown length, not verified")
     return "; ".join([said, *others])
+
+
+def _skipped(report: Report) -> str:
+    """How many objects were left out, and the reasons that matter."""
+    counts = ((report.unchanged, "unchanged"), (report.duplicates, "duplicates"))
+    reasons = ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
+    return f"{report.skipped:,} skipped" + (f" ({reasons})" if reasons else "")
 
 
 def _how(report: Report, destination: str | None) -> list[str]:

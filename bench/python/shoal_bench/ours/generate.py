@@ -30,5 +30,5 @@ if __name__ == "__main__":
         workers=given.workers or "auto",
     )
     seconds = time.perf_counter() - began
-    found = {"objects": report.written, "bytes": report.bytes, "seconds": seconds, "workers": report.workers}
+    found = {"objects": report.written, "bytes": report.run.bytes, "seconds": seconds, "workers": report.workers}
     print(json.dumps(found))

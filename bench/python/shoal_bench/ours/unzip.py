@@ -37,7 +37,7 @@ if __name__ == "__main__":
             report = shoal.unzip(paths, given.into, durability=given.durability, **options)
         else:
             report = shoal.copy(shoal.archives(paths), "null:", durability="none", **options)
-        objects, size = report.written, report.bytes
+        objects, size = report.written, report.run.bytes
     seconds = time.perf_counter() - began
     if report.failed:
         raise SystemExit(f"{report.failed} entries failed")

@@ -303,6 +303,7 @@ impl Committer {
         let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
         // If there are fewer, the counts of this run will not balance, which ends it.
         self.committed.written = self.committed.written.saturating_sub(credited.withdrawn);
+        self.committed.skipped = self.committed.skipped.saturating_sub(credited.withdrawn_skipped);
         self.committed.bytes = self.committed.bytes.saturating_sub(credited.withdrawn_bytes);
         self.committed.failed += credited.failed;
         // Only now: what is recorded as written must be there.

@@ -219,7 +219,7 @@ impl Pages<'_> {
 
 fn gave_up(error: &Error, tries: u32, time: Duration) -> Error {
     let (kind, hint) = match error.kind() {
-        Kind::Timeout => (Kind::Unreachable, "if the service takes so long to list, a longer --timeout waits for it"),
+        Kind::Timeout => (Kind::Unreachable, "if the service takes so long to list, a longer `timeout` waits for it"),
         Kind::Connect | Kind::Disconnected => (Kind::Unreachable, "is the server running and the address right?"),
         _ => (Kind::Listing, "the service answers, but with no page"),
     };

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Credited, Ending, Journal, Standing};
-use crate::options::{Resume, TransferOptions, Workers};
+use crate::options::{Pass, Resume, TransferOptions, Workers};
 use crate::report::{Counts, Failure, Progress, Report, archive_of, is_of_archives};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     sink: Arc<dyn Sink>,
     options: TransferOptions,
     lanes: usize,
+    /// What the listing was begun as.
+    pass: Pass,
     queue: queue::Queue,
     frontier: Mutex<Frontier>,
     retry: retry::Retry,
@@ -164,7 +166,7 @@ impl Shared {
             let why = format!("more than {most} objects failed; the last: {}", last.line());
             self.cancel.fail(
                 Error::new(Kind::TooManyFailures, why)
-                    .hint("raise max_failures, or mend the cause and run the same command again"),
+                    .hint("raise `max_failures`, or mend the cause and run the same command again"),
             );
         }
         too_many
@@ -209,6 +211,7 @@ impl Run {
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
             lanes,
+            pass: standing.pass,
             blocking,
             queue: queue::Queue::new(lanes, standing.mark),
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
@@ -496,6 +499,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Sta
         unverified: sums.unverified,
         wasted: sums.wasted,
         duplicates: sums.duplicates,
+        unchanged: sums.unchanged,
         durability: started.durability.clone(),
         publish: started.publish.clone(),
         paused: shared.retry.paused_total(),

@@ -11,6 +11,7 @@ pub(crate) struct LaneCounters {
     pub skipped: AtomicU64,
     pub failed: AtomicU64,
     pub duplicates: AtomicU64,
+    pub unchanged: AtomicU64,
     /// Of `written`: there already, from an earlier session.
     pub kept: AtomicU64,
     pub unverified: AtomicU64,
@@ -37,6 +38,7 @@ pub(crate) struct Sums {
     pub skipped: u64,
     pub failed: u64,
     pub duplicates: u64,
+    pub unchanged: u64,
     pub kept: u64,
     pub unverified: u64,
     pub wasted: u64,
@@ -70,6 +72,7 @@ impl Counters {
             sums.skipped += lane.skipped.load(Relaxed);
             sums.failed += lane.failed.load(Relaxed);
             sums.duplicates += lane.duplicates.load(Relaxed);
+            sums.unchanged += lane.unchanged.load(Relaxed);
             sums.kept += lane.kept.load(Relaxed);
             sums.unverified += lane.unverified.load(Relaxed);
             sums.wasted += lane.wasted.load(Relaxed);

@@ -244,7 +244,7 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        let hint = "what is done is kept: run the same command again later (--retry-timeout sets how long to wait)";
+        let hint = "what is done is kept: run the same command again later (`retry_timeout` sets how long to wait)";
         for host in hosts.values() {
             let last = &host.last_error;
             let patience = self.patience();

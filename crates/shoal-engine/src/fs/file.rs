@@ -49,6 +49,14 @@ pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(),
     rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
 }
 
+/// Moves the time at which a file was last changed, and nothing else of it.
+pub(crate) fn stir(file: BorrowedFd<'_>) -> Result<(), Trouble> {
+    let found = rustix::fs::fstat(file).map_err(Doing::Look.failed())?;
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: found.st_mtime, tv_nsec: found.st_mtime_nsec as _ };
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
+}
+
 /// Stamps a file with the present time of its own file system, and says what that was, in nanoseconds since 1970.
 pub(crate) fn touch(file: BorrowedFd<'_>) -> rustix::io::Result<i64> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };

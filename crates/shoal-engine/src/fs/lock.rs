@@ -50,7 +50,7 @@ impl Lock {
     pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
         Lock::take_where_possible(dir, name)?.ok_or_else(|| {
             fault("cannot be locked", &dir.path().join(name), Errno::NOLCK)
-                .hint("keep the journal on a local disk with --journal FILE")
+                .hint("keep the journal on a local disk with `journal`")
         })
     }
 

@@ -251,7 +251,7 @@ impl PrivateDir {
         };
         Error::new(Kind::Journal, why)
             .on(&escape(self.path.join(name).as_os_str().as_bytes()))
-            .hint("remove it, or keep the journal elsewhere with --journal FILE")
+            .hint("remove it, or keep the journal elsewhere with `journal`")
     }
 }
 

@@ -12,6 +12,7 @@ use super::skipped::Names;
 use super::trouble::Trouble;
 use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Retried, Settled, Standing, Withdrawn};
 use crate::error::{Error, Kind, Result};
+use crate::options::Pass;
 use crate::partition::Key;
 use crate::report::{Reason, Skips};
 
@@ -57,7 +58,9 @@ pub struct Credited {
     pub superseded: u64,
     /// Objects that were written, and are failures now.
     pub withdrawn: u64,
-    /// Bytes of these.
+    /// The same of objects that were skipped.
+    pub withdrawn_skipped: u64,
+    /// Bytes of those that were written.
     pub withdrawn_bytes: u64,
 }
 
@@ -97,7 +100,22 @@ impl Journal {
     /// As [`Journal::commit`].
     pub fn reset_listing(&mut self) -> Result<Standing> {
         let old = &self.progress;
-        let next = Progress { epoch: old.epoch + 1, mark: MARK_ALL, sessions: old.sessions, ..Progress::default() };
+        let (pass, before_pass) = (old.pass, old.before_pass);
+        self.reset(pass, before_pass)
+    }
+
+    /// The same, for a new pass over the source.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub(super) fn begin_pass(&mut self, pass: Pass) -> Result<Standing> {
+        self.reset(pass, self.progress.sessions)
+    }
+
+    fn reset(&mut self, pass: Pass, before_pass: u64) -> Result<Standing> {
+        let old = &self.progress;
+        let (epoch, sessions) = (old.epoch + 1, old.sessions);
+        let next = Progress { epoch, mark: MARK_ALL, sessions, pass, before_pass, ..Progress::default() };
         self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
         let forget = |journal: &Journal, connection: &Transaction<'_>| {
             for table in ["done", "failure", "skipped", "sample"] {
@@ -334,21 +352,26 @@ impl Journal {
 
     /// One object fewer written in the partition, and one failure more.
     fn withdraw(&self, rows: &mut Rows<'_>, staged: &mut Staged, withdrawn: &Withdrawn) -> Result<(), Trouble> {
-        let Withdrawn { seq, bytes, kept, ref failed } = *withdrawn;
+        let Withdrawn { seq, was, ref failed } = *withdrawn;
         let counted = self.counted(staged, seq)?;
-        let less = counted.written.checked_sub(1).zip(counted.bytes.checked_sub(bytes));
-        let fits = !kept || counted.skips.of(Reason::Kept) > 0;
-        let Some((written, left)) = less.filter(|_| fits) else {
+        let (written, bytes, reason) = match was {
+            Settled::Written { bytes, kept } => (1, bytes, kept.then_some(Reason::Kept)),
+            Settled::Skipped(reason) => (0, 0, Some(reason)),
+        };
+        let less = counted.written.checked_sub(written).zip(counted.bytes.checked_sub(bytes));
+        let fits = reason.is_none_or(|reason| counted.skips.of(reason) > 0);
+        let Some((left, left_bytes)) = less.filter(|_| fits) else {
             return Err(Trouble::internal(format!("partition {seq} has nothing written that could be withdrawn")));
         };
-        (*counted.written, *counted.bytes) = (written, left);
-        if kept {
-            counted.skips.remove(Reason::Kept);
+        (*counted.written, *counted.bytes) = (left, left_bytes);
+        if let Some(reason) = reason {
+            counted.skips.remove(reason);
         }
         Fault::of(seq, failed).write(&mut rows.faults, self.run, self.progress.epoch, None)?;
         staged.failed += 1;
         staged.credited.failed += 1;
-        staged.credited.withdrawn += 1;
+        staged.credited.withdrawn += written;
+        staged.credited.withdrawn_skipped += 1 - written;
         staged.credited.withdrawn_bytes += bytes;
         Ok(())
     }

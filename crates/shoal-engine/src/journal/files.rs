@@ -83,7 +83,7 @@ impl Files {
 
     /// What to do about a journal that cannot be used.
     pub(super) fn advice(&self) -> String {
-        format!("move \"{}\" away and run again with --overwrite always: everything is fetched anew", self.whole)
+        format!("move \"{}\" away and run again with `overwrite=\"always\"`: everything is fetched anew", self.whole)
     }
 
     pub(super) fn dir(&self) -> &PrivateDir {

@@ -1,7 +1,7 @@
 //! What has been committed, and what failed: the journal of a run, in SQLite.
 //!
 //! Here: the types, [`Journal`] and its small methods; `files.rs` knows where it is, `open.rs` checks and resumes, `commit.rs` writes, `failures.rs`
-//! hands out deferred objects, `skipped.rs` has the names of what was left out, `status.rs` looks on from outside, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
+//! hands out deferred objects, `skipped.rs` has the names of what was left out, `status.rs` looks on from outside, `dry.rs` for a run that writes nothing, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
 //! and the format version, `trouble.rs` SQLite's errors as ours.
 //! Not here: names of objects that succeeded or were to be left out (partitions only), barriers (`engine/commit.rs` calls us after one).
 //!
@@ -9,6 +9,7 @@
 //! Counts balance at every commit: listed = written + skipped + failed + deferred.
 
 mod commit;
+mod dry;
 mod failures;
 mod files;
 mod open;
@@ -29,7 +30,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
-use crate::options::Resume;
+use crate::options::{Pass, Resume};
 use crate::partition::{Cursor, Key};
 use crate::report::{Counts, Reason, Skipped, Skips};
 use crate::session::Interval;
@@ -130,6 +131,8 @@ pub struct Standing {
     /// Unix seconds at which the run was complete, if it is. With `deferred` above 0 the listing is finished and only
     /// those are left: failures that are tried again.
     pub completed_at: Option<u64>,
+    /// What the listing was begun as.
+    pub pass: Pass,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
     /// Objects waiting for a later try.
@@ -222,9 +225,7 @@ pub struct Withdrawn {
     /// The partition that it is counted in.
     pub seq: u64,
     /// As it was counted.
-    pub bytes: u64,
-    /// As it was counted.
-    pub kept: bool,
+    pub was: Settled,
     /// What becomes of it.
     pub failed: Failed,
 }
@@ -393,6 +394,13 @@ impl Journal {
             counts.bytes += entry.bytes;
         }
         counts
+    }
+
+    /// What is committed as skipped, by reason.
+    pub fn skips(&self) -> Skips {
+        let mut skips = self.progress.skips;
+        self.window.values().for_each(|entry| skips.join(&entry.skips));
+        skips
     }
 
     /// The connection, made if it is not there yet.

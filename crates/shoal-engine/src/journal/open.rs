@@ -1,6 +1,6 @@
 //! Opening a journal: its lock and database, which run it is, and what of it still counts.
 //!
-//! Order: lock, ballast, database, tables, run, reset (`Resume::Restart`, another boot), rows one by one. A damaged partition row is
+//! Order: lock, ballast, database, tables, run and whether it begins anew (`Resume::Restart`, another boot), rows one by one. A damaged partition row is
 //! dropped and its partition done again; damage that leaves open what is done is refused. Not here: where the files are (`files.rs`), SQL of the tables (`schema.rs`).
 
 use std::cell::OnceCell;
@@ -19,7 +19,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
-use crate::options::Resume;
+use crate::options::{Pass, Resume};
 use crate::report::is_of_archives;
 
 pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
@@ -54,7 +54,6 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
     }
     journal.connection().and_then(schema::make_or_check).map_err(|trouble| journal.explain(trouble))?;
     journal.choose_run(key, options, &mut notes)?;
-    journal.reset_where_needed(options, &mut notes)?;
     journal.load(&mut notes)?;
     journal.forget_tries_of_deferred()?;
     if options.resume == Resume::Failed {
@@ -128,53 +127,67 @@ impl Journal {
 
     /// Finds the run of this source, or begins one.
     fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
+        let Some(Known { mut header, differences, other_secrets }) = self.find_run(key, options)? else {
+            return self.begin_run(key);
+        };
+        self.run = header.id;
+        self.progress = self.load_progress(header.id)?;
+        let goes_on = differences.is_empty() && !other_secrets && self.goes_on(options);
+        let rebooted = self.is_rebooted();
+        // Before the options: a kill in between must not leave what was done under the old ones as done.
+        match options.resume.pass() {
+            Some(_) if goes_on => notes.push("an update that was stopped goes on".to_owned()),
+            Some(pass) => drop(self.begin_pass(pass)?),
+            None if rebooted => drop(self.reset_listing()?),
+            None => {}
+        }
+        if rebooted {
+            notes.push("the machine was restarted after a run without barriers: everything is done again".to_owned());
+        }
+        if !differences.is_empty() {
+            notes.push(format!("options differ from those of earlier sessions: {differences}"));
+            header.options = key.options.clone();
+        }
+        if other_secrets {
+            header.secrets = Secrets::new(&key.secrets);
+        }
+        if other_secrets || !differences.is_empty() {
+            self.write(|_, transaction| Ok(header.write(transaction)?))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {
+        let progress =
+            self.connection().and_then(|store| Ok(Progress::load(store, run)?)).map_err(|error| self.explain(error))?;
+        progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))
+    }
+
+    /// The run of this source, and of this destination where the journal does not lie in it. What it was begun with must be
+    /// the same, except where everything is listed anew.
+    pub(super) fn find_run(&self, key: &RunKey, options: &OpenOptions) -> Result<Option<Known>> {
         let headers = self.connection().and_then(headers).map_err(|trouble| self.explain(trouble))?;
         let destination = |options: &[(String, String)]| options.iter().find(|(name, _)| name == DESTINATION).cloned();
         let is_it =
             |header: &Header| header.source == key.source && destination(&header.options) == destination(&key.options);
-        let Some(mut header) = headers.into_iter().find(is_it) else {
-            return self.begin_run(key);
+        let Some(header) = headers.into_iter().find(is_it) else { return Ok(None) };
+        let differences = differences(&header.options, &key.options).join(", ");
+        let refused = |why: String, hint| {
+            let error = Error::new(Kind::JournalMismatch, why).hint(hint);
+            Err(Trouble::Ours(error).explain(self.files.as_ref(), None))
         };
-        self.run = header.id;
-        let mut replaced = None;
-        let differences = differences(&header.options, &key.options);
-        if !differences.is_empty() {
-            let differences = differences.join(", ");
-            if !options.resume.is_anew() {
-                let why = format!("a run from this source was begun with other options: {differences}");
-                return Err(Trouble::Ours(
-                    Error::new(Kind::JournalMismatch, why)
-                        .hint("use the same options, or `resume=\"update\"` to go on with the new ones"),
-                )
-                .explain(self.files.as_ref(), None));
-            }
-            header.options = key.options.clone();
-            replaced = Some((header.clone(), differences));
+        if !differences.is_empty() && options.resume.pass().is_none() {
+            let why = format!("a run from this source was begun with other options: {differences}");
+            return refused(why, "use the same options, or `resume=\"update\"` to go on with the new ones");
         }
-        if !header.secrets.are(&key.secrets) {
-            if !options.resume.is_anew() && options.resume != Resume::Relist {
-                let why = "a parameter in the address of the source has another value than when this run began";
-                return Err(Trouble::Ours(Error::new(Kind::JournalMismatch, why).hint(
-                    "use the same value, or `resume=\"relist\"` to list anew with the new one and skip what is committed",
-                ))
-                .explain(self.files.as_ref(), None));
-            }
-            header.secrets = Secrets::new(&key.secrets);
-            self.write(|_, transaction| Ok(header.write(transaction)?))?;
+        let other_secrets = !header.secrets.are(&key.secrets);
+        if other_secrets && options.resume.pass().is_none() && options.resume != Resume::Relist {
+            let why = "a parameter in the address of the source has another value than when this run began";
+            let hint =
+                "use the same value, or `resume=\"relist\"` to list anew with the new one and skip what is committed";
+            return refused(why.to_owned(), hint);
         }
-        let progress = self
-            .connection()
-            .and_then(|store| Ok(Progress::load(store, self.run)?))
-            .map_err(|error| self.explain(error))?;
-        self.progress =
-            progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))?;
-        if let Some((header, differences)) = replaced {
-            // Before the options: a kill in between must not leave what was done under the old ones as done.
-            self.reset_listing()?;
-            self.write(|_, transaction| Ok(header.write(transaction)?))?;
-            notes.push(format!("options differ from those of earlier sessions: {differences}"));
-        }
-        Ok(())
+        Ok(Some(Known { header, differences, other_secrets }))
     }
 
     fn begin_run(&mut self, key: &RunKey) -> Result<()> {
@@ -196,21 +209,19 @@ impl Journal {
             .map_err(|error| self.explain(error))
     }
 
-    fn reset_where_needed(&mut self, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
-        let rebooted = match self.progress.boot.as_deref() {
+    /// Whether a restart of the machine may have taken what is committed.
+    pub(super) fn is_rebooted(&self) -> bool {
+        match self.progress.boot.as_deref() {
             None => false,
             Some("") => true,
             Some(then) => self.boot.as_deref() != Some(then),
-        };
-        if rebooted {
-            notes.push(
-                "the machine was restarted after a run with --durability none: everything is done again".to_owned(),
-            );
         }
-        if rebooted || options.resume.is_anew() {
-            self.reset_listing()?;
-        }
-        Ok(())
+    }
+
+    /// Whether an update that was stopped goes on.
+    pub(super) fn goes_on(&self, options: &OpenOptions) -> bool {
+        let unfinished = self.progress.pass == Pass::Update && self.progress.completed.is_none();
+        options.resume == Resume::Update && unfinished && !self.is_rebooted()
     }
 
     /// Reads every row of the run, drops what does not count, and checks that the counts balance.
@@ -264,7 +275,7 @@ impl Journal {
         Ok(())
     }
 
-    fn scan(&self) -> Result<Found, Trouble> {
+    pub(super) fn scan(&self) -> Result<Found, Trouble> {
         let mut found = Found::default();
         let epoch = self.progress.epoch;
         let mut statement = self.connection()?.prepare(Entry::SELECT)?;
@@ -347,6 +358,7 @@ impl Journal {
             mark: self.progress.mark,
             totals: self.totals(),
             completed_at: self.progress.completed,
+            pass: self.progress.pass,
             sessions: Vec::new(),
             deferred: self.deferred,
             notes,
@@ -354,10 +366,18 @@ impl Journal {
     }
 }
 
+/// A run in a journal.
+pub(super) struct Known {
+    pub header: Header,
+    /// In what its options differ from those that are asked for now.
+    pub differences: String,
+    pub other_secrets: bool,
+}
+
 /// What a scan found.
 #[derive(Default)]
-struct Found {
-    window: BTreeMap<u64, Entry>,
+pub(super) struct Found {
+    pub window: BTreeMap<u64, Entry>,
     /// Failures of partitions at or above the frontier, by `seq`; as many as the window is wide.
     faults: HashMap<u64, Tally>,
     /// Failures below the frontier.
@@ -372,6 +392,13 @@ struct Found {
 struct Tally {
     failed: u64,
     deferred: u64,
+}
+
+impl Found {
+    /// Objects that failed, or wait for a later try.
+    pub(super) fn failures(&self) -> u64 {
+        self.faults.values().chain([&self.prefix]).map(Tally::total).sum()
+    }
 }
 
 impl Tally {

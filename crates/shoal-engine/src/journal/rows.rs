@@ -10,6 +10,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Failed;
+use crate::options::Pass;
 use crate::partition::{Cursor, Key};
 use crate::report::{Failure, Reason, Skips, archive_of};
 
@@ -201,6 +202,9 @@ pub(super) struct Progress {
     pub bytes: u64,
     pub mark: u64,
     pub sessions: u64,
+    pub pass: Pass,
+    /// Sessions before this pass.
+    pub before_pass: u64,
     /// Unix seconds.
     pub completed: Option<u64>,
     /// Something is committed that only the page cache of this boot may hold.
@@ -209,7 +213,7 @@ pub(super) struct Progress {
 
 impl Progress {
     const FIELDS: &str = "run, epoch, frontier, cursor, chain, listed, written, skipped, bytes, mark, sessions, \
-                          completed, boot, sum";
+                          pass, before_pass, completed, boot, sum";
 
     /// The row of a run; `None` inside: it is missing or damaged.
     pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
@@ -231,16 +235,18 @@ impl Progress {
             bytes: uint(row, 8)?,
             mark: uint(row, 9)?,
             sessions: uint(row, 10)?,
-            completed: nullable(row, 11, uint)?,
-            boot: nullable(row, 12, text)?.map(str::to_owned),
+            pass: Pass::named(text(row, 11)?)?,
+            before_pass: uint(row, 12)?,
+            completed: nullable(row, 13, uint)?,
+            boot: nullable(row, 14, text)?.map(str::to_owned),
         };
-        (progress.sum(run) == int(row, 13)?).then_some(progress)
+        (progress.sum(run) == int(row, 15)?).then_some(progress)
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         let sql = format!(
             "INSERT OR REPLACE INTO progress ({}) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             Self::FIELDS
         );
         connection.execute(
@@ -257,6 +263,8 @@ impl Progress {
                 self.bytes as i64,
                 self.mark as i64,
                 self.sessions as i64,
+                self.pass.as_str(),
+                self.before_pass as i64,
                 self.completed.map(|at| at as i64),
                 self.boot,
                 self.sum(run),
@@ -270,6 +278,7 @@ impl Progress {
         let sum = sum.maybe(self.cursor.as_ref(), |sum, cursor| sum.bytes(&cursor.0));
         let sum = sum.bytes(&self.chain.0.to_be_bytes()).uint(self.listed).uint(self.written);
         let sum = sum.bytes(counts_text(&self.skips).as_bytes()).uint(self.bytes).uint(self.mark).uint(self.sessions);
+        let sum = sum.bytes(self.pass.as_str().as_bytes()).uint(self.before_pass);
         let sum = sum.maybe(self.completed, Sum::uint);
         sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes())).end()
     }

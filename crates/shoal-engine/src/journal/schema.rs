@@ -11,7 +11,7 @@ use super::trouble::Trouble;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 2;
+pub(super) const FORMAT: i64 = 3;
 /// "Shoa": what makes an SQLite file ours.
 const APPLICATION: i64 = 0x5368_6f61;
 /// Page cache of a connection, in KiB as SQLite counts it (negative): all that a journal holds in memory, whatever its size.
@@ -45,7 +45,7 @@ const TABLES: [(&str, &str); 11] = [
         "progress",
         "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
          listed INTEGER, written INTEGER, skipped TEXT, bytes INTEGER, mark INTEGER, sessions INTEGER, \
-         completed INTEGER, boot TEXT, sum INTEGER)",
+         pass TEXT, before_pass INTEGER, completed INTEGER, boot TEXT, sum INTEGER)",
     ),
     (
         "session",

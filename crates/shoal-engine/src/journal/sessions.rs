@@ -91,7 +91,8 @@ impl Session {
         sum.int(self.volatile.into()).int(self.state).end()
     }
 
-    fn interval(&self, boot: Option<&str>) -> Interval {
+    /// `before_pass`: sessions before the pass that the run is in.
+    fn interval(&self, boot: Option<&str>, before_pass: u64) -> Interval {
         Interval {
             low: self.low,
             seen: self.seen,
@@ -100,6 +101,7 @@ impl Session {
             same_boot: !self.boot.is_empty() && boot == Some(self.boot.as_str()),
             sound: self.state == SOUND || self.volatile && self.state != BARRIER_FAILED,
             volatile: self.volatile,
+            superseded: self.id / PARTS <= before_pass as i64,
         }
     }
 }
@@ -249,7 +251,7 @@ impl Journal {
         let (mut earlier, mut damaged) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
             match Session::read(row, self.run) {
-                Some(session) => earlier.push(session.interval(self.boot.as_deref())),
+                Some(session) => earlier.push(session.interval(self.boot.as_deref(), self.progress.before_pass)),
                 None => damaged += 1,
             }
         }

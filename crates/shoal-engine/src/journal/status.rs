@@ -15,6 +15,7 @@ use super::{Failures, Fate, schema, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Owner;
+use crate::options::Pass;
 use crate::report::{Counts, Skipped, Skips, is_of_archives};
 
 /// A look at a journal.
@@ -39,6 +40,8 @@ pub struct RunStatus {
     pub sessions: u64,
     /// Unix seconds at which it was complete, if it is.
     pub completed_at: Option<u64>,
+    /// What the listing was begun as.
+    pub pass: Pass,
     /// What is committed; `unfinished` counts the deferred.
     pub totals: Counts,
     /// What is committed as skipped, and what was kept, by reason.
@@ -63,7 +66,7 @@ pub fn status(path: &Path) -> Result<Status> {
         return Err(Error::new(Kind::Config, "there is no journal here")
             .errno(Some(rustix::io::Errno::NOENT.raw_os_error()))
             .on(&escape(path.as_os_str().as_bytes()))
-            .hint("name the destination of a run, or the file given with --journal"));
+            .hint("name the destination of a run, or the file given with `journal`"));
     };
     let owner = files.holder()?;
     let (connection, runs) = match connect(&files) {
@@ -101,7 +104,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
 /// has been written with a log; without a log left and without a run nothing changes, and then it can.
-fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
+pub(super) fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
     let look_through = |flags| {
         let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | flags)?;
         let runs = look(&connection)?;
@@ -167,6 +170,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
         started: header.started,
         sessions: progress.sessions,
         completed_at: progress.completed,
+        pass: progress.pass,
         totals,
         skips,
         deferred,

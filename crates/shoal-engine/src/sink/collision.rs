@@ -7,7 +7,7 @@ use super::Mode;
 use crate::error::{Error, Kind};
 use crate::fs::read::{TICK, step};
 use crate::options::Overwrite;
-use crate::session::{Interval, Sessions, Twice, Whose};
+use crate::session::{Found, Interval, Sessions, Twice, Whose};
 
 /// The times of the file that has the name.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub(crate) enum Decision {
 pub(crate) enum SameBytes {
     /// An earlier session made it: the object is written.
     Kept,
+    /// The same, before this pass, and another object may have its name: that this one was found is to be seen in the file.
+    Found,
     /// This session made it, or another program: the object is skipped, the file left alone.
     Present,
     /// An earlier session made it, and no barrier has covered it: the bytes are written again.
@@ -61,6 +63,7 @@ impl Rules {
         begins: &dyn Fn() -> bool,
     ) -> Decision {
         let always = self.overwrite == Overwrite::Always;
+        let found = sessions.found(times.born, times.changed);
         match (sessions.whose(times.born, times.changed), self.twice) {
             (Whose::Other, _) if always => Decision::Replace,
             (Whose::Other, _) => Decision::Exists,
@@ -68,9 +71,12 @@ impl Rules {
             (Whose::This, _) => Decision::Second,
             (Whose::Earlier(_), Twice::Reissued) if mode != Mode::Fresh => Decision::Replace,
             (Whose::Earlier(_), Twice::SameObject) => Decision::Replace,
+            (Whose::Earlier(_), _) if found == Found::Not => Decision::Replace,
+            (Whose::Earlier(_), _) if found == Found::ByThis => Decision::Second,
             // The clock was set back. What this session wrote must stay; of what an earlier one left, a failure tells.
             (Whose::Earlier(_), _) if sessions.may_be_this(times.born) => Decision::Second,
             (Whose::Earlier(_), _) if always => Decision::Replace,
+            (Whose::Earlier(_), _) if found != Found::Made => Decision::Second,
             // It may be what any of them has committed.
             (Whose::Earlier(_), _) => {
                 match sessions.holding(times.born).any(|session| is_whole(session, times, mode, timed, begins)) {
@@ -111,8 +117,17 @@ pub(crate) fn same_bytes(sessions: &Sessions, rules: Rules, times: Times, mode: 
         Whose::This | Whose::Other => SameBytes::Present,
         // Another id of this name has to meet a file of this session.
         Whose::Earlier(_) if rules.twice == Twice::Reissued => SameBytes::Rewrite,
-        Whose::Earlier(session) if session.may_stay(times.changed) => SameBytes::Kept,
-        Whose::Earlier(_) => SameBytes::Rewrite,
+        Whose::Earlier(session) => {
+            let each_has_one = rules.twice == Twice::SameObject;
+            match sessions.found(times.born, times.changed) {
+                Found::ByThis if !each_has_one => SameBytes::Present,
+                Found::ByEarlier(by) if !by.may_stay(times.changed) => SameBytes::Rewrite,
+                Found::ByEarlier(_) => SameBytes::Kept,
+                _ if !session.may_stay(times.changed) => SameBytes::Rewrite,
+                Found::Not if !each_has_one => SameBytes::Found,
+                _ => SameBytes::Kept,
+            }
+        }
     }
 }
 
@@ -164,8 +179,16 @@ mod tests {
     use super::*;
     use crate::session::Lease;
 
-    const EARLIER: Interval =
-        Interval { low: 100, seen: 190, high: 200, barrier: Some(150), same_boot: true, sound: true, volatile: false };
+    const EARLIER: Interval = Interval {
+        low: 100,
+        seen: 190,
+        high: 200,
+        barrier: Some(150),
+        same_boot: true,
+        sound: true,
+        volatile: false,
+        superseded: false,
+    };
 
     fn sessions(earlier: Interval) -> Sessions {
         let lease = Lease::unbounded();

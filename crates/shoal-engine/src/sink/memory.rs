@@ -70,7 +70,7 @@ impl MemorySink {
             let times = Times { born: Some(there.born), changed: there.born, written: there.born };
             let same = (there.bytes == bytes).then(|| same_bytes(sessions, *rules, times, mode));
             match (same, rules.decide(sessions, times, mode, false, &|| true)) {
-                (Some(SameBytes::Kept), _) => return Ok(Put::Kept),
+                (Some(SameBytes::Kept | SameBytes::Found), _) => return Ok(Put::Kept),
                 (Some(SameBytes::Present), _) => return Ok(Put::Duplicate),
                 (Some(SameBytes::Rewrite), _) | (None, Decision::Replace) => {}
                 (None, Decision::Second) => return Err(rules.second().on(&name.to_string())),

@@ -28,6 +28,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
+use crate::journal::Settled;
 use crate::name::Name;
 use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload};
 use crate::partition::{Cursor, Partition};
@@ -278,8 +279,7 @@ pub struct Written {
     pub(crate) counted: u64,
     pub(crate) entries: Rc<dyn Entries>,
     pub(crate) index: u32,
-    pub(crate) bytes: u64,
-    pub(crate) kept: bool,
+    pub(crate) was: Settled,
 }
 
 /// What `Lane::take` answers.

@@ -83,7 +83,16 @@ impl Suite<'_> {
     /// The session of a sink that is cut off now, as the journal would know it.
     fn cut_off(&self, sink: &dyn Sink, began: Option<i64>) -> Option<Interval> {
         let (low, seen) = (began?, sink.clock().expect("clock")?);
-        Some(Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: true, volatile: true })
+        Some(Interval {
+            low,
+            seen,
+            high: seen,
+            barrier: None,
+            same_boot: true,
+            sound: true,
+            volatile: true,
+            superseded: false,
+        })
     }
 
     fn expect(&self, path: &Path, wanted: &[(&[u8], &[u8])]) {

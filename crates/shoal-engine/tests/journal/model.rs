@@ -63,7 +63,8 @@ impl Model {
         for retried in &commit.retried {
             self.settle(retried);
         }
-        for Withdrawn { seq, bytes, failed, .. } in &commit.withdrawn {
+        for Withdrawn { seq, was, failed } in &commit.withdrawn {
+            let Settled::Written { bytes, .. } = was else { unreachable!() };
             let partition = self.partitions.get_mut(seq).unwrap();
             partition.written -= 1;
             partition.bytes -= bytes;
@@ -216,7 +217,7 @@ impl Pair {
             if self.random.u8(..8) == 0 {
                 let (seq, bytes) = (*seq, self.random.u64(..=partition.bytes));
                 let failed = failed(&format!("withdrawn{}", self.random.u64(..)), None);
-                commit.withdrawn.push(Withdrawn { seq, bytes, kept: false, failed });
+                commit.withdrawn.push(Withdrawn { seq, was: Settled::Written { bytes, kept: false }, failed });
             }
         }
         let mut border = frontier;
@@ -268,7 +269,7 @@ impl Pair {
         let (journal, resume) = open_with(&place, &options).unwrap();
         self.journal = journal;
         self.model.handed.clear();
-        if options.resume.is_anew() || self.model.boot.is_some_and(|boot| boot != self.boot) {
+        if options.resume.pass().is_some() || self.model.boot.is_some_and(|boot| boot != self.boot) {
             self.model.reset();
         }
         if options.resume == Resume::Failed {

@@ -34,6 +34,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         same_boot: true,
         sound: false,
         volatile: false,
+        superseded: false,
     };
     assert_eq!(sessions(dir.path(), "one"), [first]);
 
@@ -56,6 +57,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         same_boot: true,
         sound: false,
         volatile: false,
+        superseded: false,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second]);
 
@@ -71,6 +73,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         same_boot: true,
         sound: true,
         volatile: false,
+        superseded: false,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second, third]);
     let other_boot = |interval| Interval { same_boot: false, ..interval };

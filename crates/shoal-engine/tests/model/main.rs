@@ -19,7 +19,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use shoal_engine::options::{Durability, Resume};
+use shoal_engine::journal;
+use shoal_engine::options::{Durability, Layout, Pass, Resume};
 use shoal_engine::transfer::Outcome;
 
 use clock::SECOND;
@@ -52,7 +53,7 @@ impl World {
             }
             18 if self.jobs[0].begun => {
                 let how = [How::Whole, How::Cut, How::Kill][self.random.usize(0..3)];
-                let asked = [Resume::Update, Resume::Restart, Resume::Relist][self.random.usize(0..3)];
+                let asked = [Resume::Update, Resume::Update, Resume::Restart, Resume::Relist][self.random.usize(0..4)];
                 self.go_on(0, how, asked)?;
             }
             _ => self.random_clock(),
@@ -62,6 +63,7 @@ impl World {
 
     fn change(&mut self, job: usize) {
         let World { jobs, random, .. } = self;
+        jobs[job].fresh = false;
         if let Some(what) = jobs[job].origin.change(random) {
             self.note(format!("the source of run {job}: {what}"));
         }
@@ -93,6 +95,11 @@ impl World {
 
     /// A session, and what must hold after it.
     fn go_on(&mut self, job: usize, how: How, asked: Resume) -> Result<Outcome, String> {
+        let asked = match (asked, self.layout) {
+            (Resume::Update, Layout::Partition) => Resume::Restart,
+            (Resume::Update, _) if self.is_update_under_way(job) => Resume::Auto,
+            (asked, _) => asked,
+        };
         let plan = self.plan(job, how);
         let outcome = self.session(job, plan, asked)?;
         let healed = self.jobs[job].origin.healed.load(Relaxed);
@@ -100,7 +107,8 @@ impl World {
         let retries = asked == Resume::Failed || asked == Resume::Auto && self.jobs[job].completed.is_some();
         self.retried |= retries;
         let state = &mut self.jobs[job];
-        if asked.is_anew() {
+        if asked.pass().is_some() {
+            state.fresh = true;
             state.completed = None;
             state.previous.clear();
         }
@@ -138,13 +146,22 @@ impl World {
         Ok(outcome)
     }
 
+    /// Then the same is as good as to go on.
+    fn is_update_under_way(&self, job: usize) -> bool {
+        let status = journal::status(self.jobs[job].journal.as_ref().unwrap_or(&self.out));
+        let identity = self.jobs[job].origin.build().identity();
+        let under_way =
+            |run: &journal::RunStatus| run.source == identity && run.pass == Pass::Update && run.completed_at.is_none();
+        status.is_ok_and(|status| status.runs.iter().any(under_way))
+    }
+
     /// Sessions to the end.
     fn finish(&mut self, job: usize) -> Result<(), String> {
         let mut asked = Resume::Auto;
         for _ in 0..5 {
             let outcome = self.go_on(job, How::Whole, asked)?;
             if let Some(error) = outcome.error {
-                if self.jobs[job].is_doubted(&error) && !asked.is_anew() {
+                if self.jobs[job].is_doubted(&error) && !asked.pass().is_some() {
                     asked = Resume::Restart;
                     continue;
                 }
@@ -178,6 +195,13 @@ fn run(seed: u64, directory: &Path, sum: &Sum) -> Result<(), String> {
         if world.jobs[1].begun {
             world.finish(1)?;
         }
+        world.finish(0)?;
+        // Everything is compared once more, as it is now.
+        world.heal(0);
+        let last = [Resume::Update, Resume::Restart][world.random.usize(0..2)];
+        let how = [How::Whole, How::Cut, How::Kill, How::Power][world.random.usize(0..4)];
+        world.change(0);
+        world.go_on(0, how, last)?;
         world.finish(0)
     };
     let result = match catch_unwind(AssertUnwindSafe(|| work(&mut world))) {

@@ -116,6 +116,9 @@ fn check_name(
         true => {
             objects.iter().filter(|o| !bytes.contains(&&o.bytes[..]) && !may_be_torn(o)).map(|o| o.number).collect()
         }
+        false if objects.iter().any(|object| bytes.contains(&&object.bytes[..])) => BTreeSet::new(),
+        // Nothing older may be left by an update, but where it could not be told whose a file is.
+        false if state.fresh && !world.is_unclear() => [0].into(),
         // A newer version of an object that was committed before is not looked for.
         false if bytes.iter().any(|bytes| ever.contains(*bytes)) => BTreeSet::new(),
         false => [0].into(),

@@ -42,6 +42,8 @@ pub struct Job {
     /// Failures were tried again since what was wrong was mended.
     pub healed: bool,
     pub begun: bool,
+    /// The source is as it was when everything was begun anew last: what is complete then has the bytes of now.
+    pub fresh: bool,
     /// Not at the destination.
     pub journal: Option<PathBuf>,
 }
@@ -110,6 +112,7 @@ impl World {
                 previous: Vec::new(),
                 healed: false,
                 begun: false,
+                fresh: false,
                 journal: (at == 1 && random.bool()).then(|| directory.join("journal.db")),
             });
         }

@@ -52,7 +52,16 @@ impl Run {
     /// Ends the session, and says what the journal knows of it.
     pub fn cut_off(self) -> Interval {
         let (low, seen) = (self.started.began.unwrap(), self.sink.clock().unwrap().unwrap());
-        Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: true, volatile: true }
+        Interval {
+            low,
+            seen,
+            high: seen,
+            barrier: None,
+            same_boot: true,
+            sound: true,
+            volatile: true,
+            superseded: false,
+        }
     }
 
     pub fn put(&mut self, name: &str, bytes: &[u8]) -> Result<Put> {
@@ -89,8 +98,16 @@ impl Run {
 }
 
 /// A session in which every file that is there may have been written.
-pub const EVER: Interval =
-    Interval { low: 0, seen: 0, high: i64::MAX, barrier: None, same_boot: true, sound: true, volatile: true };
+pub const EVER: Interval = Interval {
+    low: 0,
+    seen: 0,
+    high: i64::MAX,
+    barrier: None,
+    same_boot: true,
+    sound: true,
+    volatile: true,
+    superseded: false,
+};
 
 pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {
     DirOptions { durability, overwrite, ..DirOptions::default() }

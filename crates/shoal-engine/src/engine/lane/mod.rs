@@ -25,7 +25,7 @@ use super::retry::HOLD_MAX;
 use super::slot::Slot;
 use crate::error::{Class, Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
-use crate::options::Resume;
+use crate::options::Pass;
 use crate::sink::Writer;
 use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take, Written};
 
@@ -302,7 +302,7 @@ impl Lane for Handle {
     }
 
     fn is_there(&self, job: Job, meta: &mut dyn FnMut(&Job) -> Option<ObjectMeta>) -> Option<Job> {
-        if self.0.shared.options.resume == Resume::Restart {
+        if self.0.shared.pass == Pass::Restart {
             return Some(job);
         }
         let there = self.0.timed(|writer| writer.has(job.slot, &job.name, &mut || meta(&job)));

@@ -12,7 +12,8 @@ use super::super::retry::{HOLD_MAX, Verdict};
 use super::super::slot::{Slot, failed};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Result};
-use crate::journal::Withdrawn;
+use crate::journal::{Settled, Withdrawn};
+use crate::options::Pass;
 use crate::report::Reason;
 use crate::sink::Put;
 use crate::source::{Job, WHOLE_MAX, Written};
@@ -64,6 +65,12 @@ impl LaneState {
                 self.skip(&job, Reason::Duplicate);
                 None
             }
+            Ok(Put::Kept) if self.shared.pass == Pass::Update => {
+                self.shared.retry.succeeded(job.entry().host, probe);
+                let numbers = self.numbers(&job);
+                self.skip(&job, Reason::Unchanged);
+                written(job, numbers, Settled::Skipped(Reason::Unchanged))
+            }
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
                 let (counters, kept) = (self.counters(), put == Put::Kept);
@@ -71,13 +78,9 @@ impl LaneState {
                 add(&counters.written, 1);
                 add(&counters.bytes, bytes);
                 add(&counters.unverified, u64::from(unverified));
-                let mut numbers = None;
-                self.settle(&job, |slot| {
-                    numbers = Some(slot.numbers(job.index));
-                    slot.written(job.index, bytes, kept);
-                });
-                let Job { entries, index, .. } = job;
-                numbers.map(|(partition, counted)| Written { partition, counted, entries, index, bytes, kept })
+                let numbers = self.numbers(&job);
+                self.settle(&job, |slot| slot.written(job.index, bytes, kept));
+                written(job, numbers, Settled::Written { bytes, kept })
             }
             Err(error) => {
                 if probe {
@@ -91,15 +94,23 @@ impl LaneState {
 
     /// What was written is a failure after all. The committer counts it so, once what it was written with is committed.
     pub(super) fn withdraw(&self, written: Written, error: Error) {
-        let Written { partition, counted, entries, index, bytes, kept } = written;
+        let Written { partition, counted, entries, index, was } = written;
         let (counters, entry) = (self.counters(), entries.get(index));
-        sub(&counters.kept, u64::from(kept));
-        sub(&counters.written, 1);
-        sub(&counters.bytes, bytes);
+        match was {
+            Settled::Written { bytes, kept } => {
+                sub(&counters.kept, u64::from(kept));
+                sub(&counters.written, 1);
+                sub(&counters.bytes, bytes);
+            }
+            Settled::Skipped(reason) => {
+                sub(&counters.skipped, 1);
+                sub(&counters.unchanged, u64::from(reason == Reason::Unchanged));
+            }
+        }
         self.count_failed();
         let error = error.within(entries.within(index));
         let failed = failed(&entry, &error, 1, Duration::ZERO, None);
-        let withdrawn = Withdrawn { seq: counted, bytes, kept, failed };
+        let withdrawn = Withdrawn { seq: counted, was, failed };
         self.shared.tell_committer(Message::Withdrawn { partition, withdrawn: Box::new(withdrawn) });
         self.shared.stop_at_failures(&error);
     }
@@ -160,6 +171,11 @@ impl LaneState {
         let slots = self.slots.borrow();
         let slot = slots.get(job.slot as usize)?.as_ref()?;
         Some(matches!(slot.open.origin, Origin::Listed))
+    }
+
+    /// The partition that an object is written with, and the one that it is counted in.
+    fn numbers(&self, job: &Job) -> Option<(u64, u64)> {
+        self.slots.borrow()[job.slot as usize].as_ref().map(|slot| slot.numbers(job.index))
     }
 
     pub(super) fn hold(&self, job: Job, wait: Duration) {
@@ -224,9 +240,16 @@ impl LaneState {
     pub(super) fn count_skipped(&self, reason: Reason) {
         add(&self.counters().skipped, 1);
         add(&self.counters().duplicates, u64::from(reason == Reason::Duplicate));
+        add(&self.counters().unchanged, u64::from(reason == Reason::Unchanged));
     }
 
     pub(super) fn count_failed(&self) {
         add(&self.counters().failed, 1);
     }
+}
+
+/// What a fetcher may withdraw later.
+fn written(job: Job, numbers: Option<(u64, u64)>, was: Settled) -> Option<Written> {
+    let Job { entries, index, .. } = job;
+    numbers.map(|(partition, counted)| Written { partition, counted, entries, index, was })
 }

@@ -153,6 +153,17 @@ impl LaneState {
             };
             let entry = slot.entries.get(index);
             match self.admit(&entry) {
+                Admit::Fetch(_) if self.shared.options.dry_run => match entry.unlisted {
+                    None => {
+                        slot.written(index, 0, false);
+                        add(&self.counters().written, 1);
+                    }
+                    Some(_) => {
+                        let why = "it stands for what could not be listed";
+                        self.count_failed();
+                        slot.failed(index, &Error::new(Kind::ReadFailed, why), None, None);
+                    }
+                },
                 Admit::Fetch(name) => {
                     let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
                     if gate == Gate::Closed {

@@ -13,8 +13,9 @@ use super::session::{Parent, Session, joined};
 use super::temp::Temp;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Look;
-use crate::fs::error::Doing;
+use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
+use crate::fs::read::step;
 use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::object::{ObjectMeta, Put};
@@ -39,6 +40,8 @@ pub(super) enum Existing {
     Free,
     /// The bytes are there.
     There(Put),
+    /// They are, in a file of before this pass, which is to show that this object was found to have them.
+    Found,
     /// Replace what is there.
     Replace,
     /// This session's, last changed then, and the beginning of the object: another lane may be writing it just now.
@@ -112,6 +115,7 @@ impl Session {
                 _ if parent.ours => Put::Duplicate,
                 SameBytes::Present => Put::Duplicate,
                 SameBytes::Kept => Put::Kept,
+                SameBytes::Found => return Ok(Existing::Found),
                 SameBytes::Rewrite => return Ok(Existing::Replace),
             };
             if parent.barrier == Barrier::Each {
@@ -165,6 +169,28 @@ impl Session {
         replace().map(|()| Existing::There(Put::Written))
     }
 
+    /// Lets a file show that an object was found to have its bytes, unless another lane was first to replace it: `look` looks
+    /// once more.
+    pub(super) fn find_alone(
+        &self,
+        look: impl FnOnce() -> Result<Existing>,
+        parent: &Parent,
+        name: &Name,
+    ) -> Result<Existing> {
+        let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        match look()? {
+            Existing::Found => {}
+            existing => return Ok(existing),
+        }
+        let at = |trouble: Trouble| self.error(trouble, parent, name, 0);
+        let file = parent.dir.read(name.split().1).map_err(Doing::Open.failed()).map_err(at)?;
+        file::stir(file.as_fd()).map_err(at)?;
+        if parent.barrier == Barrier::Each {
+            file::sync(file.as_fd()).map_err(at)?;
+        }
+        Ok(Existing::There(Put::Kept))
+    }
+
     /// The object's size, if an earlier session left it here with the size and time that `meta` says, and its source has
     /// not changed since.
     pub(super) fn is_done(
@@ -186,8 +212,12 @@ impl Session {
         let Some(ObjectMeta { size: Some(size), last_modified: Some(modified), changed, .. }) = meta() else {
             return Ok(None);
         };
-        // The time as it was set, which no clock has stamped.
-        let same = look.kind.is_file() && look.size == size && Some(look.written) == file::stamp(modified);
+        // The time as it was set, which no clock has stamped; or as a file system without nanoseconds keeps it, where the
+        // source can tell that nothing has changed since.
+        let is_near = |time: i64| i128::from(time.abs_diff(look.written)) < step(look.written.into());
+        let same_time =
+            file::stamp(modified).is_some_and(|time| time == look.written || changed.is_some() && is_near(time));
+        let same = look.kind.is_file() && look.size == size && same_time;
         let each = parent.barrier == Barrier::Each;
         if !same || !is_done(&self.sessions, self.rules, self.times(&look), changed, each) {
             return Ok(None);

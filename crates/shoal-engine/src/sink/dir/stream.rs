@@ -92,6 +92,7 @@ impl Stream {
                     let replace = || temp.borrow_mut().replace(parent, leaf).map_err(at);
                     self.session.replace_alone(|| look(&temp.borrow()), replace)?
                 }
+                Existing::Found => self.session.find_alone(|| look(&self.temp), parent, &self.name)?,
                 existing => existing,
             };
             if let Existing::There(put) = existing {

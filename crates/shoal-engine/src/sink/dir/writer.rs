@@ -278,6 +278,7 @@ fn store(
                 let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
                 session.replace_alone(look, || temp.replace(parent, leaf).map_err(at))?
             }
+            Existing::Found => session.find_alone(look, parent, name)?,
             existing => existing,
         };
         if let Existing::There(put) = existing {
