@@ -67,11 +67,6 @@ def other_options(place: Place) -> str:
     return place.run("copy tree out --include '*.txt'")
 
 
-def other_destination(place: Place) -> str:
-    place.copied(journal=place.directory / "journal")
-    return place.run("copy tree elsewhere --journal journal")
-
-
 def destination_gone(place: Place) -> str:
     place.copied(journal=place.directory / "journal")
     place.out.rename(place.directory / "elsewhere")
@@ -147,7 +142,6 @@ ERRORS: dict[str, Case] = {
     "no-journal": "status nowhere",
     "no-failures-to-retry": "copy tree null: --retry-failed",
     "other-options": other_options,
-    "other-destination": other_destination,
     "destination-gone": destination_gone,
     "other-run": other_run,
     "journal-is-newer": journal_is_newer,

@@ -1,0 +1,103 @@
+"""`resume="update"` and `dry_run`: the destination becomes what the source is, and nothing of others is touched."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shoal as package
+from conftest import PATIENCE, Command, Service
+from trees import tree
+from waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.disk
+
+
+def make(directory: Path, numbers: range, text: str) -> None:
+    directory.mkdir(exist_ok=True)
+    for number in numbers:
+        (directory / f"file-{number:04}").write_text(f"{text} {number}")
+    time.sleep(0.05)  # the clock that stamps files moves in steps
+
+
+def has(path: Path, text: str) -> bool:
+    return path.read_text().startswith(text)
+
+
+def test_a_killed_update_goes_on_with_the_same_command_and_with_the_plain_one(shoal: Command, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", shoal.directory / "out"
+    make(source, range(2_000), "old")
+    assert shoal.run("copy", source, out).returncode == 0
+    edited = out / "file-1999"
+    edited.write_text("mine")
+    for turn, last in enumerate(([], ["--update"])):
+        make(source, range(500, 2_000), f"new {turn}")
+        killed = shoal.start("copy", source, out, "--update", "--limit-rate", "4kB")
+        wait_until(functools.partial(has, out / "file-0600", f"new {turn}"))
+        killed.send_signal(signal.SIGKILL)
+        killed.wait(timeout=PATIENCE)
+        done = shoal.run("copy", source, out, *last, "--json")
+        report = shoal.last_json(done)
+        assert (done.returncode, report["failed"]) == (1, 1), done.stderr
+        assert [failure["kind"] for failure in report["failures"]] == ["exists"]
+        found = tree(out)
+        assert found.pop("file-1999") == b"mine"
+        assert found == {name: data for name, data in tree(source).items() if name != "file-1999"}
+
+
+def test_a_service_is_updated_by_the_bytes_of_its_objects(tmp_path: Path, service: Service) -> None:
+    make(tmp_path / "source", range(100), "old")
+    url = service(tmp_path / "source").url
+    assert package.copy(url, tmp_path / "out").written == 100
+    before = {path.name: path.stat().st_ino for path in (tmp_path / "out").glob("file-*")}
+    make(tmp_path / "source", range(90, 110), "new")
+    report = package.copy(url, tmp_path / "out", resume="update")
+    assert (report.written, report.skipped, report.unchanged) == (20, 90, 90), report
+    assert tree(tmp_path / "out") == tree(tmp_path / "source")
+    after = {path.name: path.stat().st_ino for path in (tmp_path / "out").glob("file-*")}
+    assert all(before[f"file-{number:04}"] == after[f"file-{number:04}"] for number in range(90)), "left as they were"
+
+
+def test_options_that_are_not_bound_can_be_added_on_a_resume(tmp_path: Path) -> None:
+    make(tmp_path / "source", range(10), "old")
+    assert package.copy(tmp_path / "source", tmp_path / "out", keep_times=False).written == 10
+    os.utime(tmp_path / "source/file-0000", (1_000_000_000, 1_000_000_000))
+    assert package.copy(tmp_path / "source", tmp_path / "out", keep_times=True, overwrite="always").completed_before
+    report = package.copy(tmp_path / "source", tmp_path / "out", resume="update", keep_times=True)
+    assert (report.failed, report.unchanged) == (0, 10), report
+
+
+def test_a_dry_run_says_what_would_be_copied_and_creates_nothing(shoal: Command, tmp_path: Path) -> None:
+    make(tmp_path / "source", range(20), "old")
+    done = shoal.run("copy", tmp_path / "source", "out", "-n", "--exclude", "file-000*")
+    assert done.returncode == 0, done.stderr
+    assert "would copy 10 objects" in done.stderr
+    assert not (shoal.directory / "out").exists()
+    report = package.copy(tmp_path / "source", shoal.directory / "out", dry_run=True)
+    assert (report.dry_run, report.ok, report.written, report.bytes) == (True, True, 20, None)
+    assert not (shoal.directory / "out").exists()
+
+
+def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Command, tmp_path: Path) -> None:
+    make(tmp_path / "source", range(3), "old")
+    assert shoal.run("copy", tmp_path / "source", "out").returncode == 0
+    assert "the source was not looked at again: --update does" in shoal.run("copy", tmp_path / "source", "out").stderr
+    updated = shoal.run("copy", tmp_path / "source", "out", "--update")
+    assert "3 skipped (3 unchanged)" in updated.stderr, updated.stderr
+    assert "complete, 3 objects" in shoal.run("copy", tmp_path / "source", "out").stderr
+
+
+@pytest.mark.parametrize("options", [{"layout": "partition"}, {}], ids=["partition", "null"])
+def test_what_keeps_no_names_cannot_be_updated(tmp_path: Path, options: dict[str, str]) -> None:
+    make(tmp_path / "source", range(3), "old")
+    where = tmp_path / "out" if options else "null:"
+    with pytest.raises(package.ConfigError, match=r"update|compare"):
+        package.copy(tmp_path / "source", where, resume="update", **options)  # type: ignore[arg-type]
