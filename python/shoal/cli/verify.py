@@ -141,8 +141,8 @@ def _same(one: Path, other: Path) -> bool:
 def _words(report: Report, wanted: Manifest, found: Counter[str]) -> list[str]:
     seconds = max(report.seconds, 1e-6)
     lines = [
-        f"verified {count_text(report.written, 'file')}, {size_text(report.bytes)}, in {time_text(report.seconds)}: "
-        f"{report.written / seconds:,.0f}/s, {size_text(report.bytes / seconds)}/s"
+        f"verified {count_text(report.written, 'file')}, {size_text(report.run.bytes)}, in {time_text(report.seconds)}: "
+        f"{report.written / seconds:,.0f}/s, {size_text(report.run.bytes / seconds)}/s"
     ]
     bad = [f"{found[state]:,} {state}" for state in FAILED if found[state]]
     if bad:
