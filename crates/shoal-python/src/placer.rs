@@ -42,8 +42,8 @@ const LAST_FILE: Duration = Duration::from_millis(500);
 /// The exit code of a process whose leash was let go: nobody is there to read it.
 const LET_GO: i32 = 1;
 
-/// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound.
-type Session = (i64, i64, i64, Option<i64>, bool, bool, bool);
+/// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound, volatile, superseded.
+type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool);
 
 /// What a process needs to write for a run, as Python carries it: the path, the earlier sessions, when this one began, the
 /// mode of a file, whether births are known, whether names fold.
@@ -53,15 +53,15 @@ pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool);
 pub fn to_place(path: &Path, joined: Joined) -> Place {
     let Joined { sessions, began, file_mode, births, folds } = joined;
     let carried = |session: Interval| {
-        let Interval { low, seen, high, barrier, same_boot, sound, volatile } = session;
-        (low, seen, high, barrier, same_boot, sound, volatile)
+        let Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded } = session;
+        (low, seen, high, barrier, same_boot, sound, volatile, superseded)
     };
     (path.to_owned(), sessions.into_iter().map(carried).collect(), began, file_mode, births, folds)
 }
 
 fn from_place(place: Place) -> (PathBuf, Joined) {
     let (path, sessions, began, file_mode, births, folds) = place;
-    let session = |(low, seen, high, barrier, same_boot, sound, volatile): Session| Interval {
+    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded): Session| Interval {
         low,
         seen,
         high,
@@ -69,6 +69,7 @@ fn from_place(place: Place) -> (PathBuf, Joined) {
         same_boot,
         sound,
         volatile,
+        superseded,
     };
     let sessions = sessions.into_iter().map(session).collect();
     (path, Joined { sessions, began, file_mode, births, folds })
