@@ -109,6 +109,20 @@ impl Reason {
     }
 }
 
+/// How an object that did not fail is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is written.
+    Written {
+        /// Its size.
+        bytes: u64,
+        /// An earlier session has done it.
+        kept: bool,
+    },
+    /// It is not to be written.
+    Skipped(Reason),
+}
+
 /// Skipped objects, counted by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skips([u64; Reason::ALL.len()]);

@@ -32,9 +32,10 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::options::{Pass, Resume};
 use crate::partition::{Cursor, Key};
-use crate::report::{Counts, Reason, Skipped, Skips};
+use crate::report::{Counts, Skipped, Skips};
 use crate::session::Interval;
 
+pub use crate::report::Settled;
 pub use commit::Credited;
 pub use failures::{Failures, Fate};
 pub use rows::Sample;
@@ -203,20 +204,6 @@ pub struct Retried {
     pub locator: Box<[u8]>,
     /// `Err`: failed or deferred again.
     pub outcome: Result<Settled, Failed>,
-}
-
-/// How a later try went well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// It is written.
-    Written {
-        /// Its size.
-        bytes: u64,
-        /// An earlier session has done it.
-        kept: bool,
-    },
-    /// It is not to be written.
-    Skipped(Reason),
 }
 
 /// An object that was committed as written, and is a failure after all.

@@ -28,11 +28,10 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
-use crate::journal::Settled;
 use crate::name::Name;
 use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload};
 use crate::partition::{Cursor, Partition};
-use crate::report::Reason;
+use crate::report::{Reason, Settled};
 use crate::session::Twice;
 
 /// A future that may move between threads.
