@@ -139,10 +139,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _words(report: Report, wanted: Manifest, found: Counter[str]) -> list[str]:
-    seconds = max(report.seconds, 1e-6)
+    seconds, size = max(report.seconds, 1e-6), report.run.bytes
     lines = [
-        f"verified {count_text(report.written, 'file')}, {size_text(report.run.bytes)}, in {time_text(report.seconds)}: "
-        f"{report.written / seconds:,.0f}/s, {size_text(report.run.bytes / seconds)}/s"
+        f"verified {count_text(report.written, 'file')}, {size_text(size)}, in {time_text(report.seconds)}: "
+        f"{report.written / seconds:,.0f}/s, {size_text(size / seconds)}/s"
     ]
     bad = [f"{found[state]:,} {state}" for state in FAILED if found[state]]
     if bad:
