@@ -122,3 +122,9 @@ def test_a_wrong_value_names_the_flag(shoal: Command, flag: str, value: str) -> 
 def test_every_note_that_only_verbose_shows_is_one_of_the_engines() -> None:
     texts = [re.sub(r"\{[^}]*\}", "", text) for _, text in LITERALS]
     assert [part for part in _summary.ONLY_VERBOSE if not any(part in text for text in texts)] == []
+
+
+def test_no_message_of_the_library_has_a_flag() -> None:
+    # Python users would not know what to do with it; the command line writes flags itself.
+    wrong = [f"{path}: {text}" for path, text in LITERALS if re.search(r"(?:^|[ (])--[a-z]+(?:-[a-z]+)*\b", text)]
+    assert wrong == []

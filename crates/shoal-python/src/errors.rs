@@ -80,7 +80,7 @@ pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
         ErrorKind::Torn => (
             "IntegrityError",
             "torn",
-            Some("tail=\"drop\" (--tail drop) leaves out what is behind the last whole record"),
+            Some("`tail=\"drop\"` leaves out what is behind the last whole record"),
         ),
         ErrorKind::Changed => ("IntegrityError", "changed", Some("open it again")),
         ErrorKind::Io => match error.errno() {

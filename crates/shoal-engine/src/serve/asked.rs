@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 const FOREIGN: Refusal = (
     StatusCode::FORBIDDEN,
-    "the host of this request is none of this service: ask by address, or allow the name with --allow-host",
+    "the host of this request is none of this service: ask by address, or allow the name: `allow_host=NAME`",
 );
 const CROSS_SITE: Refusal =
     (StatusCode::FORBIDDEN, "a browser sent this request for a page of another site, which may not read what is here");
