@@ -69,7 +69,7 @@ def prepared(shoal: Command) -> Command:
     package.Records.append(place / "index.bin", [(number, 7) for number in range(100)], "<QQ")
     (place / "done").mkdir()
     (place / "done" / "3").write_text("mine, so that one fails")
-    package.copy(place / "tree", place / "done")
+    package.copy(place / "tree", place / "done", on_error="record")
     (place / "LIST").write_text("00000000  gone\n")
     return shoal
 

@@ -182,7 +182,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("scan", {"batch_size": 0}, "batch_size"),
     ("scan", {"workers": 0}, "workers"),
     ("scan", {"workers": "many"}, "workers"),
-    ("columns", {"chunk": 0}, "chunk"),
+    ("columns", {"batch_size": 0}, "batch_size"),
     ("aggregate", {}, "nothing to compute"),
     ("aggregate", {"total": "median(len)"}, "no aggregate"),
     ("aggregate", {"total": "sum"}, "of no field"),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import shoal
-from shoal_bench.cli import as_json, directory, keys, only, plot, printing, skip, stoppable
+from shoal_bench.cli import printing
+from shoal_bench.cli.options import as_json, directory, keys, only, plot, skip, stoppable
 
 if TYPE_CHECKING:
     from shoal_bench.results import Collection

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 import shoal
-from shoal_bench.cli import as_json, printing
+from shoal_bench.cli import printing
+from shoal_bench.cli.options import as_json
 
 EXAMPLES = """\b
 Examples:

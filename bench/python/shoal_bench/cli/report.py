@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from shoal_bench.cli import as_json, plot, printing
+from shoal_bench.cli import printing
+from shoal_bench.cli.options import as_json, plot
 
 EXAMPLES = """\b
 Examples:

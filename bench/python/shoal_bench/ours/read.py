@@ -45,7 +45,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory")
     parser.add_argument("--batches", action="store_true")
-    parser.add_argument("--order", choices=("given",))
+    parser.add_argument("--order", choices=("any", "source"))
     parser.add_argument("--verify", action="store_true", help="print a proof of names and contents too; it takes time")
     parser.add_argument("--workers", type=int)
     given = parser.parse_args()
