@@ -77,11 +77,9 @@ pub fn no_thread(py: Python<'_>, refused: &std::io::Error) -> PyErr {
 pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
     use shoal_records::ErrorKind;
     let (class, kind, hint) = match error.kind() {
-        ErrorKind::Torn => (
-            "IntegrityError",
-            "torn",
-            Some("`tail=\"drop\"` leaves out what is behind the last whole record"),
-        ),
+        ErrorKind::Torn => {
+            ("IntegrityError", "torn", Some("`tail=\"drop\"` leaves out what is behind the last whole record"))
+        }
         ErrorKind::Changed => ("IntegrityError", "changed", Some("open it again")),
         ErrorKind::Io => match error.errno() {
             Some(libc::ENOENT | libc::ENOTDIR) => ("NotFoundError", "vanished", None),
