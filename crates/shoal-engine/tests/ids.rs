@@ -166,7 +166,16 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
     std::fs::write(path("left"), "le").unwrap();
     std::fs::write(path("changed"), "le").unwrap();
     let (low, seen) = (first.joining().unwrap().began, first.clock().unwrap().unwrap());
-    let earlier = Interval { low, seen, high: seen, barrier: None, same_boot: true, sound: false, volatile: false };
+    let earlier = Interval {
+        low,
+        seen,
+        high: seen,
+        barrier: None,
+        same_boot: true,
+        sound: false,
+        volatile: false,
+        superseded: false,
+    };
     drop(first);
     std::thread::sleep(Duration::from_millis(25));
     std::fs::write(path("changed"), "by the user").unwrap();
