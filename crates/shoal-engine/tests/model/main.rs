@@ -161,7 +161,7 @@ impl World {
         for _ in 0..5 {
             let outcome = self.go_on(job, How::Whole, asked)?;
             if let Some(error) = outcome.error {
-                if self.jobs[job].is_doubted(&error) && !asked.pass().is_some() {
+                if self.jobs[job].is_doubted(&error) && asked.pass().is_none() {
                     asked = Resume::Restart;
                     continue;
                 }
