@@ -125,7 +125,7 @@ fn a_damaged_run_or_prefix_is_refused_with_advice() {
         let (_dir, opened) = damaged(&sql);
         let error = refused(opened);
         assert_eq!(error.kind(), Kind::Journal, "{sql}: {error}");
-        assert!(error.advice().unwrap().contains("--overwrite always"), "{sql}: {error}");
+        assert!(error.advice().unwrap().contains("overwrite=\"always\""), "{sql}: {error}");
         assert!(error.subject().unwrap().ends_with(".shoal/journal.db"), "{sql}: {error}");
     }
 }
