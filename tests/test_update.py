@@ -86,6 +86,17 @@ def test_a_dry_run_says_what_would_be_copied_and_creates_nothing(shoal: Command,
     assert not (shoal.directory / "out").exists()
 
 
+def test_a_dry_run_of_an_update_says_that_it_compares_nothing(shoal: Command, tmp_path: Path) -> None:
+    make(tmp_path / "source", range(20), "old")
+    assert "compares" not in shoal.run("copy", tmp_path / "source", "out", "--update", "-n").stderr, "nothing to compare"
+    assert shoal.run("copy", tmp_path / "source", "out").returncode == 0
+    before = {path.name: path.stat() for path in (shoal.directory / "out").rglob("*")}
+    done = shoal.run("copy", tmp_path / "source", "out", "--update", "-n")
+    assert "would copy 20 objects" in done.stderr
+    assert "the update will skip those that have not changed" in done.stderr
+    assert {path.name: path.stat() for path in (shoal.directory / "out").rglob("*")} == before
+
+
 def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Command, tmp_path: Path) -> None:
     make(tmp_path / "source", range(3), "old")
     source = tmp_path / "source"

@@ -361,7 +361,8 @@ def copy(
             Objects that had to be tried again later lie under `out/retried/`. A name that is listed twice is found
             only within a partition. Partitions are numbered by the listing, so a directory takes one job.
         keep_times: Give files the time at which the source says they were last changed, where it says so. By
-            default those of files and archives, not of a service.
+            default those of files and archives, not of a service. Where those of a service were kept, an update asks
+            it only for what has changed since.
         durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
             of each file, `"none"` as soon as it is in the page cache.
         journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.

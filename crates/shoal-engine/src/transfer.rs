@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
-use crate::options::{Durability, Layout, Resume, TransferOptions};
+use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
@@ -135,7 +135,12 @@ impl Transfer {
         let key = run_key(&*source, &*sink, &options, bound);
         let open = OpenOptions { resume: options.resume, machine };
         if options.dry_run {
-            let (journal, standing, failures) = Journal::look(&place, &key, &open)?;
+            let (journal, mut standing, failures) = Journal::look(&place, &key, &open)?;
+            if standing.pass == Pass::Update && !standing.sessions.is_empty() {
+                let note =
+                    "a dry run compares nothing: of these objects, the update will skip those that have not changed";
+                standing.notes.push(note.to_owned());
+            }
             let finished = standing.completed_at.is_some();
             let retries = options.resume == Resume::Failed || options.resume == Resume::Auto && finished;
             let tries_again = if retries && source.gives_again() { failures } else { 0 };

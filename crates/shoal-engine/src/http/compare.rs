@@ -106,7 +106,7 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
     let (depth, mut asked, mut first) = (client.pipelining.depth(seen.len()), 0, 0);
     for (at, object) in seen.iter().enumerate() {
         for ahead in &seen[asked..seen.len().min(at + depth)] {
-            let number = open.queue(client, |out| out.extend_from_slice(&ahead.target));
+            let number = open.queue(client, b"", |out: &mut Vec<u8>| out.extend_from_slice(&ahead.target));
             first = if asked == 0 { number } else { first };
             asked += 1;
         }

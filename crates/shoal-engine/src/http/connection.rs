@@ -86,7 +86,7 @@ impl<C: Fn() -> Duration> Connection<C> {
 
     /// Sends a request, with further header lines, and reads the head of its answer.
     pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
-        let number = self.queue_with(client, extra, target);
+        let number = self.queue(client, extra, target);
         let asked = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
         self.watch.head();
@@ -125,12 +125,8 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// Adds a request to those that the next reading sends; its number on this connection.
-    pub fn queue(&mut self, client: &Client, target: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        self.queue_with(client, b"", target)
-    }
-
-    fn queue_with(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// Adds a request, with further header lines, to those that the next reading sends; its number on this connection.
+    pub fn queue(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let number = self.asked;
         self.asked += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));

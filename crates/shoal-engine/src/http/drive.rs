@@ -53,7 +53,9 @@ pub(crate) async fn drive<E: Exchange>(client: &Client, exchange: &E) {
                 Next::Job(job) => Alone::new(job),
             },
         };
-        let answered = ask(client, kept, clock, b"", |out| exchange.target(&job, out)).await;
+        let mut condition = Vec::new();
+        exchange.condition(&job, &mut condition);
+        let answered = ask(client, kept, clock, &condition, |out| exchange.target(&job, out)).await;
         kept.blame(exchange);
         let (open, head) = match answered {
             Ok(answered) => answered,
@@ -170,6 +172,12 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
     check: Check<'_>,
 ) -> Option<Idle<C, E::Written>> {
     let (reusable, written) = match exchange.head(&job, &head) {
+        Plan::Unchanged => {
+            let rest = open.is_read() || more && open.rest_may_begin();
+            check.missed(client);
+            exchange.unchanged(job);
+            (rest, None)
+        }
         Plan::Refuse(error) => {
             let reusable = open.discard(&mut head.framing).await;
             let rest = open.is_read() || more && open.rest_may_begin();

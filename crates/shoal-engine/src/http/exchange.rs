@@ -22,6 +22,8 @@ pub(crate) trait Exchange {
     fn wake(&self) -> impl Future<Output = ()>;
     /// Appends the request target (path and query, encoded).
     fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// Appends further header lines of its request, which are no secrets.
+    fn condition(&self, job: &Self::Job, out: &mut Vec<u8>);
     /// What to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
     /// The complete object, at most `WHOLE_MAX` bytes.
@@ -34,6 +36,8 @@ pub(crate) trait Exchange {
     fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>) -> Option<Self::Written>;
     /// Bytes came behind the answer that brought this object, after it was handed in: it may be cut short.
     fn overlong(&self, written: Self::Written);
+    /// The object was not changed since the time that `condition` named.
+    fn unchanged(&self, job: Self::Job);
     /// No object.
     fn failed(&self, job: Self::Job, error: Error);
     /// Not answered, through no fault of its own: no try is charged.
@@ -62,6 +66,8 @@ pub(crate) enum Next<J> {
 /// What becomes of a body.
 pub(crate) enum Plan {
     Keep,
+    /// There is none: the object is as it was.
+    Unchanged,
     /// It is not the object.
     Refuse(Error),
 }

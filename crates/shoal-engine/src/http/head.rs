@@ -15,6 +15,9 @@ const FIELDS_MAX: usize = 100;
 /// Longest a server may ask us to wait.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
+/// How long ago an object must have been changed for its time to tell its versions apart.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// Larger bodies may be gone on with when they break off, in bytes.
 const VERSION_FROM: u64 = 64 << 10;
 
@@ -46,9 +49,34 @@ pub(crate) struct Head {
     pub version: Option<Box<Version>>,
     /// Only with 429 and 5xx; capped at 120 s.
     pub retry_after: Option<Duration>,
+    /// When the object was last changed, and when the answer was sent.
+    dates: Dates,
 }
 
+/// As they stand in the head: most runs keep no times, and then none is read.
+#[derive(Debug, Default)]
+struct Dates {
+    modified: Option<Date>,
+    sent: Option<Date>,
+}
+
+/// A date in the form that services must send (RFC 9110, 5.6.7); other forms are passed over.
+type Date = [u8; 29];
+
 impl Head {
+    /// When the object was last changed, if that was so long before this answer that each later change has another time:
+    /// the dates have whole seconds (RFC 9110, 8.8.2.2).
+    pub fn last_modified(&self) -> Option<SystemTime> {
+        let time = |date: Option<Date>| httpdate::parse_http_date(std::str::from_utf8(&date?).ok()?).ok();
+        let (modified, sent) = (time(self.dates.modified)?, time(self.dates.sent)?);
+        sent.duration_since(modified).is_ok_and(|age| age >= SETTLED).then_some(modified)
+    }
+
+    /// Whether it says of the object that it was last changed at another time.
+    pub fn is_of_another_time(&self, modified: SystemTime) -> bool {
+        self.dates.modified.is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
+    }
+
     /// The length of the body, where the answer says it; before any of it is read.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
@@ -111,7 +139,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         version
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let Reading { echo, encoding, content_type, is_html, links_on, location, retry_after, .. } = reading;
+    let Reading { echo, encoding, content_type, is_html, links_on, location, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -126,6 +154,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
             refusal: None,
             version,
             retry_after,
+            dates,
         },
         length,
     )))
@@ -145,6 +174,7 @@ struct Reading<'a> {
     links_on: bool,
     location: Option<Location>,
     retry_after: Option<Duration>,
+    dates: Dates,
 }
 
 impl Reading<'_> {
@@ -188,6 +218,8 @@ impl Reading<'_> {
                     self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
                 }
             }
+            4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
+            13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
             4 if name.eq_ignore_ascii_case("link") => {
                 let links = String::from_utf8_lossy(value).to_ascii_lowercase().replace('"', " ");
                 let mut rels = links.split([';', ',']).filter_map(|part| part.trim_start().strip_prefix("rel="));

@@ -183,8 +183,13 @@ impl<E: Exchange> Large<'_, E> {
 
     /// The whole comes once more, or an answer that is not the object.
     async fn begin_again(&mut self, head: &Head) -> Result<()> {
-        if let Plan::Refuse(error) = self.exchange.head(self.job, head) {
-            return Err(error);
+        match self.exchange.head(self.job, head) {
+            Plan::Keep => {}
+            Plan::Refuse(error) => return Err(error),
+            Plan::Unchanged => {
+                let why = "the answer is 304, and the request was without a condition";
+                return Err(Error::new(Kind::BadAnswer, why));
+            }
         }
         self.exchange.wasted(self.have);
         // Before the next one is begun: there is one of a name at a time.

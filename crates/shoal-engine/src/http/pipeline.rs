@@ -49,6 +49,7 @@ pub(super) async fn pipeline<E: Exchange, C: Fn() -> Duration + Clone>(
         alone,
         open: Some(open),
         reader: Reader::new(trust, client.wants_type, E::WHOLE_MAX),
+        condition: Vec::new(),
         unanswered: VecDeque::new(),
         first: 0,
         held: None,
@@ -73,6 +74,8 @@ struct Line<'a, E: Exchange, C> {
     alone: &'a mut VecDeque<Alone<E::Job>>,
     open: Option<Box<Connection<C>>>,
     reader: Reader,
+    /// Further header lines of the request that is queued.
+    condition: Vec<u8>,
     /// In the order of their requests.
     unanswered: VecDeque<E::Job>,
     /// Number of the first of them on this connection.
@@ -183,7 +186,9 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
                         self.open = None;
                         return false;
                     }
-                    let number = open.queue(self.client, |out| self.exchange.target(&job, out));
+                    self.condition.clear();
+                    self.exchange.condition(&job, &mut self.condition);
+                    let number = open.queue(self.client, &self.condition, |out| self.exchange.target(&job, out));
                     if self.unanswered.is_empty() {
                         self.first = number;
                         open.restart_watch();
@@ -278,6 +283,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
                         self.written = self.exchange.whole(job, &head, open.unread(body));
                     }
                 },
+                Plan::Unchanged => self.exchange.unchanged(job),
                 Plan::Refuse(error) => self.exchange.failed(job, error),
             }
         }

@@ -18,13 +18,31 @@ impl Journal {
     /// # Errors
     /// As [`Journal::open`], but for locks.
     pub fn look(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing, u64)> {
-        let (mut journal, standing) = Journal::open(&Place::Memory, key, options)?;
-        let path = match place {
-            Place::Memory => return Ok((journal, standing, 0)),
-            Place::Directory(path) | Place::File(path) => path,
+        let files = match place {
+            Place::Memory => None,
+            Place::Directory(path) | Place::File(path) => Files::find(path)?,
         };
-        let Some(files) = Files::find(path)? else { return Ok((journal, standing, 0)) };
-        let (connection, runs) = status::connect(&files).map_err(|trouble| trouble.explain(Some(&files), None))?;
+        let Some(files) = files else {
+            let (journal, standing) = Journal::open(&Place::Memory, key, options)?;
+            return Ok((journal, standing, 0));
+        };
+        // Without a log no run is under way, and the journal is read without making files beside it.
+        let alone = !files.has_log();
+        let seen = Journal::look_through(&files, alone, key, options);
+        match alone && files.has_log() {
+            true => Journal::look_through(&files, false, key, options), // a run began meanwhile
+            false => seen,
+        }
+    }
+
+    fn look_through(
+        files: &Files,
+        alone: bool,
+        key: &RunKey,
+        options: &OpenOptions,
+    ) -> Result<(Journal, Standing, u64)> {
+        let (mut journal, standing) = Journal::open(&Place::Memory, key, options)?;
+        let (connection, runs) = status::connect(files, alone).map_err(|trouble| trouble.explain(Some(files), None))?;
         if runs.is_empty() {
             return Ok((journal, standing, 0));
         }

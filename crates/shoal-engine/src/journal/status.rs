@@ -69,7 +69,7 @@ pub fn status(path: &Path) -> Result<Status> {
             .hint("name the destination of a run, or the file given with `journal`"));
     };
     let owner = files.holder()?;
-    let (connection, runs) = match connect(&files) {
+    let (connection, runs) = match connect(&files, false) {
         Ok(seen) => seen,
         Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
             let pid = owner.map_or(0, |owner| owner.pid);
@@ -103,13 +103,16 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
-/// has been written with a log; without a log left and without a run nothing changes, and then it can.
-pub(super) fn connect(files: &Files) -> Result<(Connection, Vec<RunStatus>), Trouble> {
+/// has been written with a log; without a log left and without a run nothing changes, and then it can. `alone`: so it is.
+pub(super) fn connect(files: &Files, alone: bool) -> Result<(Connection, Vec<RunStatus>), Trouble> {
     let look_through = |flags| {
         let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | flags)?;
         let runs = look(&connection)?;
         Ok((connection, runs))
     };
+    if alone {
+        return look_through(OpenFlags::SQLITE_OPEN_URI);
+    }
     match look_through(OpenFlags::empty()) {
         Err(Trouble::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() => {
             look_through(OpenFlags::SQLITE_OPEN_URI)

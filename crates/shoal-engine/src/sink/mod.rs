@@ -191,6 +191,12 @@ pub trait Writer {
         let _ = (slot, name, meta);
         Ok(None)
     }
+    /// Size and time of the file of this name, if an earlier session of this run has left it here, whole, unchanged since,
+    /// with a time that its source has said.
+    fn kept(&mut self, slot: u32, name: &Name) -> Result<Option<ObjectMeta>> {
+        let _ = (slot, name);
+        Ok(None)
+    }
     /// Begins an object that comes in pieces.
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
     /// Makes an empty directory, and those that lead to it. One that is there is as good; a file in its place is a failure.

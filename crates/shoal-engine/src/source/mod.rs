@@ -323,6 +323,16 @@ pub trait Lane {
         let _ = meta;
         Some(job)
     }
+    /// Whether objects get the time that their source says.
+    fn keeps_times(&self) -> bool {
+        false
+    }
+    /// Size and time of the object as an earlier session of this run has left it at the destination: a service may then be
+    /// asked for it on the condition that it was changed since. If it was not, the job is answered through `is_there`.
+    fn kept(&self, job: &Job) -> Option<ObjectMeta> {
+        let _ = job;
+        None
+    }
     /// The object is complete. It is given back where it was written: not where that failed, or was not to be.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written>;
     /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it

@@ -314,6 +314,18 @@ impl Lane for Handle {
         None
     }
 
+    fn keeps_times(&self) -> bool {
+        self.0.shared.options.keep_times == Some(true)
+    }
+
+    fn kept(&self, job: &Job) -> Option<ObjectMeta> {
+        if self.0.shared.pass != Pass::Update || !self.keeps_times() {
+            return None;
+        }
+        // Without an answer it is fetched, and what is wrong there is found when it is written.
+        self.0.timed(|writer| writer.kept(job.slot, &job.name)).ok().flatten()
+    }
+
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {
         let bytes = payload.size();
         let result = self.0.timed(|writer| {

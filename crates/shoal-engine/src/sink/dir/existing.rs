@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
@@ -23,12 +23,15 @@ use crate::session::{Twice, Whose, local_clock};
 use crate::sink::Mode;
 use crate::sink::collision::{Decision, SameBytes, Times, is_done, same_bytes};
 
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+
 /// How often a name may be free and taken in turn. Some network file systems contradict themselves for ever.
 pub(super) const TURNS: u32 = 100;
 
 /// A file that another lane may be writing is looked at again and again until it has been left alone for so long, by the
 /// destination's clock: a file under its own name is written at once.
-const LEFT_ALONE: i64 = 1_000_000_000;
+const LEFT_ALONE: i64 = SECOND;
 const GROWING_PAUSE: Duration = Duration::from_millis(2);
 /// How often it is looked at without a change, wherever the clock goes.
 const GROWING_TURNS: u32 = 500;
@@ -230,6 +233,33 @@ impl Session {
             file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, parent, name, 0))?;
         }
         Ok(Some(size))
+    }
+
+    /// Size and time of a file that an earlier session left here, if its source has said that time.
+    ///
+    /// That is seen in the file: whole seconds, which lie before it came into being. What a file system stamps by itself does
+    /// not.
+    pub(super) fn kept(&self, parent: &Parent, name: &Name) -> Result<Option<ObjectMeta>> {
+        if parent.made {
+            return Ok(None);
+        }
+        let look = match parent.dir.look(name.split().1) {
+            Ok(look) => look,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.error(Doing::Look.failed()(errno), parent, name, 0)),
+        };
+        let is_set = look.written % SECOND == 0 && look.born.is_some_and(|born| look.written < born - 2 * SECOND);
+        let each = parent.barrier == Barrier::Each;
+        if !look.kind.is_file() || !is_set || !is_done(&self.sessions, self.rules, self.times(&look), None, each) {
+            return Ok(None);
+        }
+        let since = u64::try_from(look.written).ok().map(Duration::from_nanos);
+        let last_modified = since.and_then(|since| UNIX_EPOCH.checked_add(since));
+        Ok(last_modified.map(|time| ObjectMeta {
+            size: Some(look.size),
+            last_modified: Some(time),
+            ..ObjectMeta::default()
+        }))
     }
 
     /// The times of a file, on the clock of this session.

@@ -189,6 +189,15 @@ impl Writer for DirWriter {
         })
     }
 
+    fn kept(&mut self, slot: u32, name: &Name) -> Result<Option<ObjectMeta>> {
+        let slot = self.slot(slot)?.clone();
+        let by_name = matches!(slot.borrow().home, Home::Names);
+        if !by_name || !self.session.keep_times {
+            return Ok(None);
+        }
+        self.with_parent(&slot, name.split().0, name, |session, parent| session.kept(&parent, name))
+    }
+
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let slot = self.slot(slot)?.clone();
         let begin = |session: &Arc<Session>, parent| stream::begin(session, &slot, parent, name, meta);

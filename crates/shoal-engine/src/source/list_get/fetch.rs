@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -141,6 +141,18 @@ struct Jobs<'a> {
     page: Cell<Option<(Suspicion, bool)>>,
 }
 
+impl Jobs<'_> {
+    /// When the object that an earlier run has left at the destination was last changed, as the service said then.
+    fn kept_since(&self, job: &Job) -> Option<SystemTime> {
+        if job.is_tried() { None } else { self.crew.lane.kept(job)?.last_modified }
+    }
+
+    fn meta(&self, head: &Head, size: Option<u64>) -> ObjectMeta {
+        let last_modified = if self.crew.lane.keeps_times() { head.last_modified() } else { None };
+        ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
+    }
+}
+
 impl Exchange for Jobs<'_> {
     type Job = Job;
     type Body = Body;
@@ -172,8 +184,22 @@ impl Exchange for Jobs<'_> {
         self.service.target(job.entry().locator, out);
     }
 
+    fn condition(&self, job: &Job, out: &mut Vec<u8>) {
+        if let Some(since) = self.kept_since(job) {
+            let date = httpdate::fmt_http_date(since);
+            out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
+        }
+    }
+
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
+        if head.status == 304 {
+            // Some services say so of what is older, too: then another version was put in its place.
+            return match self.kept_since(job) {
+                Some(since) if !head.is_of_another_time(since) => Plan::Unchanged,
+                _ => Plan::Refuse(untrue()),
+            };
+        }
         match refusal(self.service, head) {
             None => match self.service.doubt.came(|| job.entry(), head) {
                 Came::Object => Plan::Keep,
@@ -189,12 +215,12 @@ impl Exchange for Jobs<'_> {
     }
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
-        self.crew.lane.whole(job, &meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
+        self.crew.lane.whole(job, &self.meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
         let size = if head.encoding.is_none() { head.length() } else { None };
-        self.crew.lane.begin(job, &meta(head, size)).await
+        self.crew.lane.begin(job, &self.meta(head, size)).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -208,6 +234,13 @@ impl Exchange for Jobs<'_> {
     fn overlong(&self, written: Written) {
         let why = "more bytes came than were announced, which showed after it was written: `resume=\"failed\"` fetches it again";
         self.crew.lane.withdraw(written, Error::new(Kind::ShortBody, why));
+    }
+
+    fn unchanged(&self, job: Job) {
+        let kept = self.crew.lane.kept(&job);
+        if let Some(job) = self.crew.lane.is_there(job, &mut |_| kept.clone()) {
+            self.crew.lane.failed(job, untrue());
+        }
     }
 
     fn failed(&self, job: Job, error: Error) {
@@ -255,8 +288,9 @@ fn left_out() -> Error {
     Error::new(Kind::ReadFailed, why)
 }
 
-fn meta(head: &Head, size: Option<u64>) -> ObjectMeta {
-    ObjectMeta { size, unverified: head.is_unverified(), ..ObjectMeta::default() }
+/// A 304 that nothing was asked for that it could mean, or that names another version. The next try has no condition.
+fn untrue() -> Error {
+    Error::new(Kind::Protocol, "the service answered 304, though it was not asked whether this version has changed")
 }
 
 /// Why an answer is not the object; `None`: it is.
