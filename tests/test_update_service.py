@@ -11,6 +11,7 @@ import threading
 import time
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,6 @@ from trees import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 OLD = 1_500_000_000  # seconds since 1970
 NAMES = [f"file-{number:03}" for number in range(100)]
@@ -48,7 +48,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.answers[code] += "file" in self.path
         super().send_response(code, message)
         if code == HTTPStatus.NOT_MODIFIED and self.names_version:
-            changed = os.stat(self.translate_path(self.path)).st_mtime
+            changed = Path(self.translate_path(self.path)).stat().st_mtime
             self.send_header("Last-Modified", self.date_time_string(int(changed)))
 
     def end_headers(self) -> None:

@@ -348,7 +348,12 @@ def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
 WORKERS_MAX = 65_536  # each takes memory before it has anything to do
 
 
-def _workers(value: Workers, option: str) -> Workers:
+def check_workers(value: Workers, option: str) -> Workers:
+    """Returns a number of workers.
+
+    Raises:
+        ConfigError: It is none.
+    """
     if value == "auto":
         return "auto"
     if _at_least(value, 1, option) > WORKERS_MAX:
@@ -433,7 +438,7 @@ def engine_options(
     one_of(on_error, get_args(OnError), "on_error")
     one_of(resume, get_args(Resume), "resume")
     return Options(
-        workers=or_environment(workers, "workers", _workers),
+        workers=or_environment(workers, "workers", check_workers),
         memory=or_environment(memory, "memory", parse_size),
         durability=durability,
         overwrite=overwrite,

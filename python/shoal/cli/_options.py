@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from shoal import _api, _generate, _options, _read
 from shoal._errors import ConfigError
@@ -29,8 +30,17 @@ _DEFAULTS = {
 }
 
 
-def _number_or_word(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
-    return int(value) if value.isdecimal() else value
+def _size(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+        _options.parse_size(value, str(param.envvar))  # what is wrong is the variable's
+    return value
+
+
+def _number_or_word(ctx: click.Context, param: click.Parameter, value: str) -> Any:
+    given: Any = int(value) if value.isdecimal() else value
+    if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+        _options.check_workers(given, str(param.envvar))
+    return given
 
 
 def _fields(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -184,7 +194,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     SPEED: dict(
         [
             _option("workers", "Objects at once.", **_WORKERS),
-            _option("memory", "Most memory for data.", metavar="SIZE", **_variable("memory")),
+            _option("memory", "Most memory for data.", metavar="SIZE", callback=_size, **_variable("memory")),
             _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
         ]
     ),
@@ -337,7 +347,7 @@ _GENERATE_OWN = dict(
     [
         _option("name", "Name of a number's file, a template.", metavar="TEMPLATE"),
         _option("workers", "Number of processes.", **_WORKERS),
-        _option("memory", "Most memory for data.", metavar="SIZE", **_variable("memory")),
+        _option("memory", "Most memory for data.", metavar="SIZE", callback=_size, **_variable("memory")),
     ]
 )
 _GENERATE_OWN["name"] |= {"default": None, "show_default": False, "required": True}

@@ -318,4 +318,23 @@ mod tests {
             assert_eq!(is_done(&rebooted, rules, file(140, 7), None, each), wanted, "synced one by one: {each}");
         }
     }
+
+    #[test]
+    fn in_an_update_a_file_from_behind_the_last_barrier_before_a_restart_is_never_unchanged() {
+        let rules = |twice| Rules { twice, overwrite: Overwrite::Never };
+        let superseded = Interval { superseded: true, ..EARLIER };
+        let rebooted = sessions(Interval { same_boot: false, ..superseded });
+        for (times, safe) in [(file(140, 7), true), (file(150, 7), false), (file(160, 7), false)] {
+            assert_eq!(is_done(&rebooted, rules(Twice::SameObject), times, Some(99), false), safe, "{times:?}");
+            let kept = same_bytes(&rebooted, rules(Twice::SameObject), times, Mode::Fresh);
+            assert_eq!(kept, if safe { SameBytes::Kept } else { SameBytes::Rewrite }, "{times:?}");
+            let found = same_bytes(&rebooted, rules(Twice::Repeated), times, Mode::Fresh);
+            assert_eq!(found, if safe { SameBytes::Found } else { SameBytes::Rewrite }, "{times:?}");
+        }
+        let later = sessions(superseded);
+        for twice in [Twice::SameObject, Twice::Repeated, Twice::Conflict] {
+            let other_bytes = rules(twice).decide(&later, file(140, 7), Mode::Fresh, true, &|| true);
+            assert_eq!(other_bytes, Decision::Replace, "what an update finds changed: {twice:?}");
+        }
+    }
 }
