@@ -266,7 +266,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
         let (Some(Held { job, head, body }), Some(open)) = (self.held.take(), &mut self.open) else { return };
         let end = body.end;
         self.written = None;
-        if head.status / 100 == 3 {
+        if head.status / 100 == 3 && head.status != 304 {
             // Where it leads is another request's business.
             self.alone.push_back(Alone::new(job));
             self.sending = false;
