@@ -154,5 +154,5 @@ def test_an_answer_that_nothing_has_changed_is_no_object_where_nothing_is(tmp_pa
         served.make(NAMES[:3], "old", OLD)
         report = package.copy(served.source, tmp_path / "out", keep_times=True, on_error="record", max_retries=1)
         assert (report.written, report.failed) == (0, 3), report
-        assert {failure.kind for failure in report.failures} == {"protocol"}
+        assert {failure.kind for failure in report.failures} == {"bad-answer"}
         assert not list((tmp_path / "out").glob("file-*"))

@@ -193,12 +193,11 @@ impl Exchange for Jobs<'_> {
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
-        if head.status == 304 {
+        if head.status == 304
+            && let Some(since) = self.kept_since(job)
+        {
             // Some services say so of what is older, too: then another version was put in its place.
-            return match self.kept_since(job) {
-                Some(since) if !head.is_of_another_time(since) => Plan::Unchanged,
-                _ => Plan::Refuse(untrue()),
-            };
+            return if head.is_of_another_time(since) { Plan::Refuse(untrue()) } else { Plan::Unchanged };
         }
         match refusal(self.service, head) {
             None => match self.service.doubt.came(|| job.entry(), head) {
@@ -288,9 +287,9 @@ fn left_out() -> Error {
     Error::new(Kind::ReadFailed, why)
 }
 
-/// A 304 that nothing was asked for that it could mean, or that names another version. The next try has no condition.
+/// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
 fn untrue() -> Error {
-    Error::new(Kind::Protocol, "the service answered 304, though it was not asked whether this version has changed")
+    Error::new(Kind::Protocol, "the service answered 304 of another version than it was asked about")
 }
 
 /// Why an answer is not the object; `None`: it is.
