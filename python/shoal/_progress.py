@@ -53,7 +53,7 @@ class Rates:
 def size_text(size: float) -> str:
     """Returns a size with three figures and a decimal unit, as `1.23 GB`."""
     if size < 999.5:
-        return f"{size:.0f} bytes"
+        return f"{size:.0f} {'byte' if round(size) == 1 else 'bytes'}"
     for unit in ("kB", "MB", "GB"):
         size /= 1000
         if size < 999.5:
