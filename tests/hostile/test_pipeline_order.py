@@ -18,7 +18,8 @@ from servers.fixtures import MakeServer
 from servers.pipeline_faults import Ids, ahead
 from trees import tree
 
-FREE = (*MANY, "--max-retries", "0")  # nothing of what goes wrong here may cost a try
+# Nothing of what goes wrong here may cost a try. No answer is missing, so the limit is for a busy machine.
+FREE = (*MANY, "--max-retries", "0", "--timeout", "10")
 GUESSED = "0123456789abcdef0123456789abcdef-"
 
 

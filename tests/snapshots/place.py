@@ -30,7 +30,7 @@ ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1"}
 FILTERS = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d)?", "<date>"),
-    (r", in [\d.:]+( s)?: [\d,]+/s, [\d.]+ (bytes|kB|MB|GB)/s", ", in <seconds> s: <rate>/s, <rate>/s"),
+    (r", in [\d.:]+( s)?: [\d,]+/s, [\d.]+ (bytes?|kB|MB|GB)/s", ", in <seconds> s: <rate>/s, <rate>/s"),
     (r"after \d+ tries in [\d.]+ s", "after <number> tries in <seconds> s"),
     (r"asks to wait for \d+ s", "asks to wait for <seconds> s"),
     (r"stopped after [\d.]+ s: [\d,]+ written", "stopped after <seconds> s: <number> written"),
