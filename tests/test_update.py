@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -59,6 +60,32 @@ def test_a_killed_update_goes_on_with_the_same_command_and_with_the_plain_one(sh
         assert found == {name: data for name, data in tree(source).items() if name != "file-1999"}
 
 
+def test_an_archive_that_has_not_changed_is_unchanged_at_every_update(tmp_path: Path) -> None:
+    make(tmp_path / "source", range(10), "old")
+    archive = shutil.make_archive(str(tmp_path / "all"), "zip", tmp_path / "source")
+    assert package.unzip([archive], tmp_path / "out").written == 10
+    for turn in range(4):
+        report = package.unzip([archive], tmp_path / "out", resume="update")
+        assert (report.written, report.unchanged) == (0, 10), (turn, report)
+
+
+def test_a_destination_need_not_be_utf_8(shoal: Command, tmp_path: Path) -> None:
+    make(tmp_path / "source", range(3), "old")
+    out = tmp_path / os.fsdecode(b"out\xff")
+    assert shoal.run("copy", tmp_path / "source", out).returncode == 0
+    assert package.copy(tmp_path / "source", out, resume="update").unchanged == 3
+
+
+@pytest.mark.parametrize(
+    "address", ["htp://u:SECRET@h/", "user:SECRET@host", "http://u:SEC/RET@h", "HTTP://u:SECRET@h:1"]
+)
+def test_no_message_shows_a_password_of_an_address(shoal: Command, address: str) -> None:
+    for arguments in ((address, "out"), (".", address)):
+        done = shoal.run("copy", *arguments, "--json", "--max-retries", "0", "--log-format", "json")
+        assert done.returncode not in (0, 1)
+        assert "SEC" not in done.stdout + done.stderr, done.stderr
+
+
 def test_a_service_is_updated_by_the_bytes_of_its_objects(tmp_path: Path, service: Service) -> None:
     make(tmp_path / "source", range(100), "old")
     url = service(tmp_path / "source").url
@@ -78,7 +105,10 @@ def test_options_that_are_not_bound_can_be_added_on_a_resume(tmp_path: Path) -> 
     os.utime(tmp_path / "source/file-0000", (1_000_000_000, 1_000_000_000))
     assert package.copy(tmp_path / "source", tmp_path / "out", keep_times=True, overwrite="always").completed_before
     report = package.copy(tmp_path / "source", tmp_path / "out", resume="update", keep_times=True)
-    assert (report.failed, report.unchanged) == (0, 10), report
+    assert (report.failed, report.written) == (0, 10), report  # the bytes are the same; now the times arrive
+    assert (tmp_path / "out/file-0000").stat().st_mtime == 1_000_000_000
+    report = package.copy(tmp_path / "source", tmp_path / "out", resume="update", keep_times=True)
+    assert (report.written, report.unchanged) == (0, 10), report
 
 
 def test_a_dry_run_says_what_would_be_copied_and_creates_nothing(shoal: Command, tmp_path: Path) -> None:

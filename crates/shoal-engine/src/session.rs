@@ -151,6 +151,11 @@ impl Sessions {
         }
     }
 
+    /// The earlier session that changed a file last, of those that may have.
+    pub fn changed_by(&self, changed: i64) -> Option<&Interval> {
+        self.earlier.iter().rev().find(|interval| interval.holds(changed))
+    }
+
     /// Whether a file that was born then may be one of an earlier session, of which the lease had not ended when this one began.
     pub fn may_be_earlier(&self, born: Option<i64>) -> bool {
         self.holding(born).next().is_some()

@@ -1,16 +1,21 @@
 //! `Transfer`: the one public entry; wires source, sink, options and journal into a run. The only part that sees all.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::engine::{FAILURES_SHOWN, Run};
 use crate::error::{Error, Kind, Result};
+use crate::fs::dir::Dir;
+use crate::http::url::without_password;
 use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
-use crate::sink::dir::{DirOptions, DirSink};
+use crate::sink::dir::{DirOptions, DirSink, SHOAL_DIR};
 use crate::sink::null::NullSink;
 use crate::sink::{Sink, Start, Started};
 use crate::source::Source;
@@ -171,6 +176,11 @@ impl Transfer {
                 let note = "what is committed was written without a barrier, so that a power cut can take it: `resume=\"restart\"` writes it durably, where the file system can";
                 standing.notes.push(note.to_owned());
             }
+            if standing.totals.written > 0 && sink.journal_dir().is_some_and(|directory| holds_nothing(&directory)) {
+                let note =
+                    "nothing of what was written is at the destination any more: `resume=\"restart\"` writes it again";
+                standing.notes.push(note.to_owned());
+            }
             let report = Report {
                 total: journal.totals(),
                 complete: true,
@@ -207,6 +217,12 @@ impl Transfer {
             wanted,
         })))
     }
+}
+
+/// Whether a directory has nothing but shoal's own. One that cannot be read has.
+fn holds_nothing(directory: &Path) -> bool {
+    let only = |name: &[u8]| if name == SHOAL_DIR.as_bytes() { Ok(()) } else { Err(Errno::EXIST) };
+    Dir::root(directory).and_then(|directory| directory.names(only)).is_ok()
 }
 
 enum Prepared {
@@ -271,7 +287,7 @@ pub struct SourceOptions {
 /// [`Kind::Config`] when no source has this form, or nothing is there.
 pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn Source>> {
     let unknown = |why: &str| {
-        Error::new(Kind::Config, why).on(&crate::display::escape(text.as_bytes())).hint(
+        Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
             "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), or a list/get service, \
              http://host:port; ./NAME:X for a file with a colon",
         )
@@ -280,7 +296,9 @@ pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn So
         Archives::new(ArchivesFrom::Pattern(pattern.to_owned()), formats, options.archive.clone())
     };
     match text.split_once("://") {
-        Some(("http" | "https", _)) => Ok(Arc::new(ListGet::new(text, options.list_get.clone())?)),
+        Some((scheme, _)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            Ok(Arc::new(ListGet::new(text, options.list_get.clone())?))
+        }
         _ if text.is_empty() => Err(unknown("the source is empty")),
         _ if text.starts_with("zip:") => Ok(Arc::new(archives(&text["zip:".len()..], FormatsIn::Zip)?)),
         _ if text.starts_with("tar:") => Ok(Arc::new(archives(&text["tar:".len()..], FormatsIn::Tar)?)),
@@ -299,9 +317,11 @@ fn has_scheme(text: &str) -> bool {
 ///
 /// # Errors
 /// [`Kind::Config`] when no sink has this form.
-pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
+pub fn sink_from_url(place: impl AsRef<OsStr>, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
+    let place = place.as_ref();
+    let text = place.to_str().unwrap_or("?"); // only a directory has a name that is not UTF-8
     let unknown = |why: &str| {
-        Error::new(Kind::Config, why).on(&crate::display::escape(text.as_bytes())).hint(
+        Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
             "a destination is a directory, or null: to throw everything away; ./NAME:X for a directory with a colon",
         )
     };
@@ -314,7 +334,7 @@ pub fn sink_from_url(text: &str, options: &TransferOptions) -> Result<Arc<dyn Si
     if has_scheme(text) {
         return Err(unknown("no sink has this form"));
     }
-    Ok(Arc::new(DirSink::new(Path::new(text), DirOptions::of(options))?))
+    Ok(Arc::new(DirSink::new(Path::new(place), DirOptions::of(options))?))
 }
 
 /// What the journal of a destination says.

@@ -172,12 +172,100 @@ fn an_update_that_was_stopped_goes_on_as_one() {
         assert!(!world.is_equal());
         tick();
         let report = ended(world.copy(with(last)));
-        assert!(report.complete && report.resumed_from > 0, "{last:?}: {report:?}");
+        assert!(report.complete && (report.resumed_from > 0) == (last == Resume::Auto), "{last:?}: {report:?}");
         assert_eq!((report.total.listed, report.total.failed), (400, 0), "{last:?}: {report:?}");
         assert_eq!(report.total.written + report.total.skipped, 400, "{last:?}: {report:?}");
         assert!(world.is_equal(), "{last:?}");
-        assert!(last == Resume::Auto || report.notes.iter().any(|note| note.contains("goes on")), "{:?}", report.notes);
+        assert!(
+            last == Resume::Update || report.notes.iter().any(|note| note.contains("goes on")),
+            "{:?}",
+            report.notes
+        );
     }
+}
+
+#[test]
+fn an_update_after_one_that_was_stopped_compares_everything_again() {
+    let world = World::new();
+    let names: Vec<String> = (0..400).map(|number| format!("{:02}/{number}", number % 7)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.write(&names, "old");
+    ended(world.copy(with(Resume::Auto)));
+    world.write(&names, "new");
+    let options = TransferOptions { limit_rate: Some(1_000), ..with(Resume::Update) };
+    let sink = DirSink::new(&world.out, DirOptions::of(&options)).unwrap();
+    let source = Files::new(FilesFrom::Path(world.source.clone()), FilesOptions::default()).unwrap();
+    let stopped =
+        Transfer::new(Arc::new(source), Arc::new(sink), options).in_batches_of(20).run(&mut |progress| match progress
+            .committed
+            > 40
+        {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+    assert_eq!(stopped.error.map(|error| error.kind()), Some(Kind::Interrupted));
+    tick();
+    world.write(&names, "3rd");
+    assert_eq!(world.update().total.failed, 0);
+    assert!(world.is_equal(), "also what the stopped one had done");
+}
+
+#[test]
+fn a_source_that_lists_nothing_any_more_is_an_error_until_it_is_begun_anew() {
+    let world = World::new();
+    world.write(&["a"], "old");
+    ended(world.copy(with(Resume::Auto)));
+    std::fs::remove_file(world.source.join("a")).unwrap();
+    for resume in [Resume::Update, Resume::Update, Resume::Auto] {
+        let Outcome { report, error } = world.copy(with(resume));
+        let error = error.unwrap_or_else(|| panic!("{resume:?}: {report:?}"));
+        assert_eq!(error.kind(), Kind::JournalMismatch, "{resume:?}: {error}");
+    }
+    ended(world.copy(with(Resume::Restart)));
+    assert_eq!(world.update().total.listed, 0);
+    world.write(&["a"], "new");
+    let report = world.update();
+    assert_eq!((report.run.written, report.total.failed), (1, 0), "{report:?}");
+}
+
+#[test]
+fn a_source_that_never_had_an_object_is_no_error() {
+    let world = World::new();
+    for resume in [Resume::Auto, Resume::Update, Resume::Update] {
+        assert_eq!(ended(world.copy(with(resume))).total.listed, 0);
+    }
+}
+
+#[test]
+fn other_permissions_and_another_time_arrive_though_the_bytes_are_the_same() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.write(&["mode", "time"], "same");
+    let at = |name: &str| world.source.join(name);
+    std::fs::set_permissions(at("mode"), PermissionsExt::from_mode(0o644)).unwrap();
+    tick();
+    ended(world.copy(with(Resume::Auto)));
+    std::fs::set_permissions(at("mode"), PermissionsExt::from_mode(0o600)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(at("time")).unwrap().set_modified(time).unwrap();
+    tick();
+    let report = world.update();
+    assert_eq!((report.run.written, report.run.failed), (2, 0), "{report:?}");
+    let found = |name: &str| std::fs::metadata(world.out.join(name)).unwrap();
+    assert_eq!(found("mode").mode() & 0o777, 0o600);
+    assert_eq!(found("time").modified().unwrap(), time);
+    assert_eq!(world.update().unchanged, 2);
+}
+
+#[test]
+fn a_finished_run_whose_destination_was_emptied_says_so() {
+    let world = World::new();
+    world.write(&["a"], "old");
+    ended(world.copy(with(Resume::Auto)));
+    let notes = || ended(world.copy(with(Resume::Auto))).notes.join("\n");
+    assert!(!notes().contains("destination"), "{}", notes());
+    std::fs::remove_file(world.out.join("a")).unwrap();
+    assert!(notes().contains("nothing of what was written is at the destination"), "{}", notes());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! Nothing here waits but `finish`: the caller waits for [`Generation::fileno`] together with the pipes of its processes.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -53,7 +54,7 @@ impl Generation {
     #[new]
     fn new(
         py: Python<'_>,
-        destination: &str,
+        destination: OsString,
         options: Options,
         job: (String, String, u64),
         encode: EncodeOptions,
@@ -68,8 +69,8 @@ impl Generation {
         if destination == "null:" {
             return Err(config_error(py, "generate writes files: its destination is a directory, not null:", None));
         }
-        sink_from_url(destination, &engine).map_err(|error| run_error(py, &error))?;
-        let sink = Arc::new(DirSink::new(Path::new(destination), dir).map_err(|error| run_error(py, &error))?);
+        sink_from_url(&destination, &engine).map_err(|error| run_error(py, &error))?;
+        let sink = Arc::new(DirSink::new(Path::new(&destination), dir).map_err(|error| run_error(py, &error))?);
 
         let (bell, ringing) = UnixStream::pair().map_err(PyOSError::new_err)?;
         bell.set_nonblocking(true).and_then(|()| ringing.set_nonblocking(true)).map_err(PyOSError::new_err)?;

@@ -4,6 +4,7 @@
 //! comes back every 50 ms to look for signals and to call the progress function. Items are made and dropped here.
 //! Not here: what an item may be (`data.rs`), batches and bounds (the engine's source of items).
 
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ const INTERRUPTED_PATIENCE: Duration = Duration::from_millis(1500);
 pub fn save<'py>(
     py: Python<'py>,
     items: &Bound<'py, PyAny>,
-    destination: &str,
+    destination: OsString,
     options: Options,
     source_id: Option<&str>,
     encode: EncodeOptions,
@@ -37,7 +38,7 @@ pub fn save<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let on_error = options.on_error()?;
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, destination, &options, source_id, &encode, progress)?;
+    let mut saving = Saving::start(py, &destination, &options, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
@@ -77,7 +78,7 @@ struct Saving {
 impl Saving {
     fn start(
         py: Python<'_>,
-        sink: &str,
+        sink: &OsStr,
         options: &Options,
         source_id: Option<&str>,
         encode: &EncodeOptions,

@@ -3,6 +3,7 @@
 //! The caller's thread is the only one that touches Python. It waits detached; the engine calls back on it about every
 //! 50 ms, and only then does it attach, to look for signals and to call the progress function.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub fn copy<'py>(
     py: Python<'py>,
     source: SourceOptions,
-    destination: &str,
+    destination: OsString,
     options: Options,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {

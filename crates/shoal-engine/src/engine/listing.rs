@@ -13,6 +13,7 @@ use super::frontier::Frontier;
 use super::open::{Open, Origin};
 use crate::error::{Class, Error, Kind, Result};
 use crate::journal::{MARK_ALL, Standing};
+use crate::options::Pass;
 use crate::partition::{Cursor, Key, Partition};
 use crate::sink::Mode;
 use crate::source::{Behind, Listing};
@@ -29,6 +30,8 @@ pub(crate) struct Known {
     pub cursor: Option<Cursor>,
     /// What lies below the frontier is listed too, and compared with `chain`.
     pub compare: bool,
+    /// That nothing is listed now is an error.
+    pub had_objects: bool,
 }
 
 impl Known {
@@ -40,12 +43,15 @@ impl Known {
             mark: standing.mark,
             cursor: standing.cursor.clone(),
             compare: compare && standing.frontier > 0,
+            had_objects: standing.frontier > 0
+                || !standing.done.is_empty()
+                || standing.pass == Pass::Update && standing.had_objects,
         }
     }
 
     fn nothing() -> Known {
         let (chain, done) = (Key::default(), BTreeMap::new());
-        Known { frontier: 0, chain, done, mark: MARK_ALL, cursor: None, compare: false }
+        Known { frontier: 0, chain, done, mark: MARK_ALL, cursor: None, compare: false, had_objects: false }
     }
 }
 
@@ -113,7 +119,6 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
     let cursor = known.cursor.clone().filter(|_| !known.compare);
     let mut pages = Pages { shared, listing: shared.source.list(cursor)? };
     let mut chain = Key::default();
-    let resumed = known.frontier > 0 || !known.done.is_empty();
     let mut lists = false;
     while let Some(partition) = runtime.block_on(pages.next())? {
         lists = true;
@@ -141,7 +146,7 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
     if shared.cancel.is_raised() {
         return Ok(());
     }
-    if resumed && !lists && shared.source.behind() != Behind::Trusted {
+    if known.had_objects && !lists && shared.source.behind() != Behind::Trusted {
         let why = "the source lists nothing now, but objects of it were listed before: it may not be mounted";
         return Err(Error::new(Kind::JournalMismatch, why)
             .hint("see to it and run the same command again; `resume=\"restart\"` if it is empty on purpose")

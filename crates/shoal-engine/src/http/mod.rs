@@ -36,7 +36,7 @@ mod resume;
 mod samples;
 mod stream;
 mod tls;
-mod url;
+pub(crate) mod url;
 mod watch;
 
 pub(crate) use asking::{Idle, Kept, ask};

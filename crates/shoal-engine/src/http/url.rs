@@ -123,15 +123,20 @@ impl Address {
 }
 
 fn refused(text: &str, why: &str) -> Error {
-    // A password ends at the last '@' of the authority; show only what follows it.
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let authority_end = rest.find('/').unwrap_or(rest.len());
-    let shown = rest[..authority_end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
-    let shown = shown.split(['?', '#']).next().unwrap_or_default();
-    let text = if scheme.is_empty() { shown.to_owned() } else { format!("{scheme}://{shown}") };
+    let text = without_password(text);
+    let shown = text.split(['?', '#']).next().unwrap_or_default();
     Error::new(Kind::Config, format!("not the address of a service: {why}"))
-        .on(&escape(text.as_bytes()))
+        .on(&escape(shown.as_bytes()))
         .hint("it is written http://host:port or https://host:port/base")
+}
+
+/// A text that may be an address, for messages: without what stands before its last '@', which may be a password.
+pub(crate) fn without_password(text: &str) -> String {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| &text[..scheme.len() + 3]);
+    match text.rfind('@') {
+        Some(at) => format!("{scheme}{}", &text[at + 1..]),
+        None => text.to_owned(),
+    }
 }
 
 fn default_port(secure: bool) -> u16 {

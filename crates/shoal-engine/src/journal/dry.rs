@@ -47,7 +47,7 @@ impl Journal {
             return Ok((journal, standing, 0));
         }
         journal.store = Store::new(OnceCell::from(connection));
-        let Some(Known { header, differences, .. }) = journal.find_run(key, options)? else {
+        let Some(Known { header, .. }) = journal.find_run(key, options)? else {
             journal.store = Store::new(OnceCell::new());
             return Ok((journal, standing, 0));
         };
@@ -55,7 +55,7 @@ impl Journal {
         journal.progress = journal.load_progress(header.id)?;
         let mut notes = Vec::new();
         let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error.into()))?;
-        let anew = options.resume.pass().filter(|_| !differences.is_empty() || !journal.goes_on(options));
+        let anew = options.resume.pass();
         let mut failures = 0;
         if anew.is_some() || journal.is_rebooted() {
             let pass = anew.unwrap_or(journal.progress.pass);

@@ -134,6 +134,8 @@ pub struct Standing {
     pub completed_at: Option<u64>,
     /// What the listing was begun as.
     pub pass: Pass,
+    /// An earlier pass over the source has found objects, or may have.
+    pub had_objects: bool,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
     /// Objects waiting for a later try.
@@ -253,6 +255,8 @@ pub struct Journal {
     progress: Progress,
     /// Committed partitions at or above the frontier.
     window: BTreeMap<u64, Entry>,
+    /// See [`Standing::had_objects`].
+    had_objects: bool,
     failed: u64,
     deferred: u64,
     /// Rows in the table of skipped names.

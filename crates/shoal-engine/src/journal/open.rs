@@ -40,6 +40,7 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
         of_archives: is_of_archives(&key.source),
         progress: Progress::default(),
         window: BTreeMap::new(),
+        had_objects: false,
         failed: 0,
         deferred: 0,
         left_out: 0,
@@ -132,13 +133,18 @@ impl Journal {
         };
         self.run = header.id;
         self.progress = self.load_progress(header.id)?;
-        let goes_on = differences.is_empty() && !other_secrets && self.goes_on(options);
         let rebooted = self.is_rebooted();
+        let unfinished = self.progress.completed.is_none();
+        let window = self.scan().map_err(|trouble| self.explain(trouble))?.window;
+        let listed = self.progress.listed > 0 || !window.is_empty();
+        self.had_objects = listed || unfinished && self.progress.before_pass > 0;
         // Before the options: a kill in between must not leave what was done under the old ones as done.
         match options.resume.pass() {
-            Some(_) if goes_on => notes.push("an update that was stopped goes on".to_owned()),
             Some(pass) => drop(self.begin_pass(pass)?),
             None if rebooted => drop(self.reset_listing()?),
+            None if unfinished && self.progress.pass == Pass::Update => notes.push(
+                "an update that was stopped goes on; what it had compared already is not compared again before the next `resume=\"update\"`".to_owned(),
+            ),
             None => {}
         }
         if rebooted {
@@ -216,12 +222,6 @@ impl Journal {
             Some("") => true,
             Some(then) => self.boot.as_deref() != Some(then),
         }
-    }
-
-    /// Whether an update that was stopped goes on.
-    pub(super) fn goes_on(&self, options: &OpenOptions) -> bool {
-        let unfinished = self.progress.pass == Pass::Update && self.progress.completed.is_none();
-        options.resume == Resume::Update && unfinished && !self.is_rebooted()
     }
 
     /// Reads every row of the run, drops what does not count, and checks that the counts balance.
@@ -359,6 +359,7 @@ impl Journal {
             totals: self.totals(),
             completed_at: self.progress.completed,
             pass: self.progress.pass,
+            had_objects: self.had_objects,
             sessions: Vec::new(),
             deferred: self.deferred,
             notes,

@@ -119,11 +119,13 @@ pub(crate) fn same_bytes(sessions: &Sessions, rules: Rules, times: Times, mode: 
         Whose::Earlier(_) if rules.twice == Twice::Reissued => SameBytes::Rewrite,
         Whose::Earlier(session) => {
             let each_has_one = rules.twice == Twice::SameObject;
+            // A later pass may have found it to have its object's bytes, and moved its time of change.
+            let last = sessions.changed_by(times.changed).unwrap_or(session);
             match sessions.found(times.born, times.changed) {
                 Found::ByThis if !each_has_one => SameBytes::Present,
                 Found::ByEarlier(by) if !by.may_stay(times.changed) => SameBytes::Rewrite,
                 Found::ByEarlier(_) => SameBytes::Kept,
-                _ if !session.may_stay(times.changed) => SameBytes::Rewrite,
+                _ if !last.may_stay(times.changed) => SameBytes::Rewrite,
                 Found::Not if !each_has_one => SameBytes::Found,
                 _ => SameBytes::Kept,
             }

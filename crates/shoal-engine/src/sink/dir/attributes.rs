@@ -3,7 +3,9 @@
 
 use std::time::SystemTime;
 
-use crate::fs::dir::Access;
+use crate::fs::dir::{Access, Look};
+use crate::fs::file;
+use crate::fs::read::step;
 use crate::object::ObjectMeta;
 
 /// What a file of an object gets.
@@ -23,6 +25,15 @@ impl Attributes {
     /// With which it is created under its own name: the kernel takes the umask off.
     pub(super) fn access(self) -> Access {
         self.bits.map_or(Access::Usual, Access::Bits)
+    }
+
+    /// Whether a file has others, where the source keeps permissions as a file system does: of a service the bytes alone tell
+    /// what has changed. `most`: what a file made with all bits has here.
+    pub(super) fn differ(self, look: &Look, most: u32) -> bool {
+        let near = step(look.written.into()); // a file system without nanoseconds keeps them as it can
+        let is_other =
+            |time: SystemTime| file::stamp(time).is_some_and(|time| i128::from(time.abs_diff(look.written)) > near);
+        self.bits.is_some_and(|bits| bits & most != look.mode & 0o777 || self.modified.is_some_and(is_other))
     }
 
     /// Its mode where it was made for its owner alone; `most`: what a file made with all bits has here.

@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
+use super::attributes::Attributes;
 use super::session::{Parent, Session, joined};
 use super::temp::Temp;
 use crate::error::{Error, Kind, Result};
@@ -62,7 +63,7 @@ pub(super) enum Content<'a> {
 }
 
 impl Session {
-    /// What to do about the file that has this name. `timed`: the object has a time that its file gets last.
+    /// What to do about the file that has this name, of an object that is to have these attributes.
     ///
     /// # Errors
     /// [`Kind::Exists`]; [`Kind::NameConflict`] for what is not a file, is spelled in another way, or is another object of
@@ -73,11 +74,11 @@ impl Session {
         name: &Name,
         mode: Mode,
         content: Content<'_>,
-        timed: bool,
+        attributes: Attributes,
     ) -> Result<Existing> {
         let (mut now, mut last, mut turns) = (i64::MIN, None, 0);
         loop {
-            match self.look_at(parent, name, mode, content, timed)? {
+            match self.look_at(parent, name, mode, content, attributes)? {
                 Existing::Growing(changed) => {
                     turns = if last == Some(changed) { turns + 1 } else { 0 };
                     last = Some(changed);
@@ -94,7 +95,14 @@ impl Session {
         }
     }
 
-    fn look_at(&self, parent: &Parent, name: &Name, mode: Mode, content: Content<'_>, timed: bool) -> Result<Existing> {
+    fn look_at(
+        &self,
+        parent: &Parent,
+        name: &Name,
+        mode: Mode,
+        content: Content<'_>,
+        attributes: Attributes,
+    ) -> Result<Existing> {
         if let (Some(writing), Content::Bytes(_) | Content::Temp(_)) = (&self.writing, content) {
             writing.wait(name);
         }
@@ -114,8 +122,13 @@ impl Session {
         }
         let times = self.times(&look);
         if let Some(file) = self.same(parent, leaf, &look, content) {
+            // Of several objects of one name, those of the first stay.
+            let alone = self.rules.twice == Twice::SameObject;
+            let differ = || attributes.differ(&look, self.file_mode);
             let put = match same_bytes(&self.sessions, self.rules, times, mode) {
                 _ if parent.ours => Put::Duplicate,
+                SameBytes::Kept if alone && differ() => return Ok(Existing::Replace),
+                SameBytes::Found if differ() => return Ok(Existing::Replace),
                 SameBytes::Present => Put::Duplicate,
                 SameBytes::Kept => Put::Kept,
                 SameBytes::Found => return Ok(Existing::Found),
@@ -133,7 +146,7 @@ impl Session {
             true => Decision::Second,
             false => {
                 let begins = || self.begins(parent, leaf, &look, content);
-                self.rules.decide(&self.sessions, times, mode, timed, &begins)
+                self.rules.decide(&self.sessions, times, mode, attributes.modified.is_some(), &begins)
             }
         };
         let is_this = parent.ours || self.sessions.whose(times.born, times.changed) == Whose::This;

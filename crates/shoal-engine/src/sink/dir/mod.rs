@@ -40,7 +40,7 @@ use crate::options::{Durability, Layout, Overwrite, TransferOptions};
 use crate::session::Interval;
 
 /// Where journal and temporary files live in a destination.
-const SHOAL_DIR: &str = ".shoal";
+pub(crate) const SHOAL_DIR: &str = ".shoal";
 
 /// How a directory is written.
 #[derive(Clone, Copy, Debug, Default)]

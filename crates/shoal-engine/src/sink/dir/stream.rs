@@ -65,7 +65,7 @@ impl Stream {
     ) -> Result<Stream> {
         // Refused before it is fetched, where that can be told already. The answer may be another when it is published.
         let (mode, attributes) = (slot.borrow().mode, Attributes::of(meta, session.keep_times));
-        session.existing(&parent, name, mode, Content::Unfetched(meta.size), attributes.modified.is_some())?;
+        session.existing(&parent, name, mode, Content::Unfetched(meta.size), attributes)?;
         let temp = Temp::create(session, &parent, attributes)
             .map_err(|trouble| session.error(trouble, &parent, name, meta.size.unwrap_or(0)))?;
         Ok(Stream { session: session.clone(), slot, parent, name: name.clone(), meta: meta.clone(), temp, bytes: 0 })
@@ -75,7 +75,7 @@ impl Stream {
         let (parent, leaf) = (&self.parent, self.name.split().1);
         let at = |trouble: Trouble| self.session.error(trouble, parent, &self.name, 0);
         let mode = self.slot.borrow().mode;
-        let timed = Attributes::of(&self.meta, self.session.keep_times).modified.is_some();
+        let attributes = Attributes::of(&self.meta, self.session.keep_times);
         for _ in 0..TURNS {
             if !self.session.sessions.lease().wait() {
                 return Err(self.session.over());
@@ -85,7 +85,7 @@ impl Stream {
                 Err(trouble) if trouble.errno == Errno::EXIST => {}
                 Err(trouble) => return Err(at(trouble)),
             }
-            let look = |temp: &Temp| self.session.existing(parent, &self.name, mode, Content::Temp(temp), timed);
+            let look = |temp: &Temp| self.session.existing(parent, &self.name, mode, Content::Temp(temp), attributes);
             let existing = match look(&self.temp)? {
                 Existing::Replace => {
                     let temp = RefCell::new(&mut self.temp);

@@ -281,7 +281,7 @@ fn store(
                 Err(errno) => return Err(at(Doing::Create.failed()(errno))),
             }
         }
-        let look = || session.existing(parent, name, mode, Content::Bytes(bytes), attributes.modified.is_some());
+        let look = || session.existing(parent, name, mode, Content::Bytes(bytes), attributes);
         let existing = match look()? {
             Existing::Replace => {
                 let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
