@@ -142,7 +142,7 @@ impl Journal {
         match options.resume.pass() {
             Some(pass) => drop(self.begin_pass(pass)?),
             None if rebooted => drop(self.reset_listing()?),
-            None if unfinished && self.progress.pass == Pass::Update => notes.push(
+            None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
                 "an update that was stopped goes on; what it had compared already is not compared again before the next `resume=\"update\"`".to_owned(),
             ),
             None => {}
