@@ -21,6 +21,10 @@ class StopError(Exception):
     """A run was stopped on purpose."""
 
 
+# Bytes/s at which the 5,002 files take 12 s: a busy disk holds a commit for seconds, and the run must be stopped then.
+SLOW = 5_000
+
+
 def stop_behind(committed: float) -> Callable[[package.Progress], None]:
     """A progress function that stops a run as soon as more objects than this are committed."""
 
@@ -147,7 +151,7 @@ def test_of_two_paths_with_one_name_the_second_is_a_failure_also_after_a_stop(
     paths = two_of_one_name(tmp_path, monkeypatch)
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000, on_error="record")
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=SLOW, on_error="record")
     report = package.copy(paths, tmp_path / "out", on_error="record")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert [(failure.kind, failure.name) for failure in report.failures] == [("name-conflict", "x")]
@@ -175,7 +179,7 @@ def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_aft
         os.utime(path, ns=(young, young))
 
     with pytest.raises(StopError):
-        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=14_000, on_error="record")
+        package.copy(paths, tmp_path / "out", progress=stop_behind(1_000), limit_rate=SLOW, on_error="record")
     report = package.copy(paths, tmp_path / "out", on_error="record")
     assert (report.total.written, report.total.failed, report.ok) == (5_001, 1, False), report
     assert (tmp_path / "out/x").read_text() == "begins"
