@@ -136,8 +136,8 @@ def test_a_fork_has_the_state_of_what_was_started_and_ends_by_the_same_signals(
                     stdout=stdout,
                     stderr=stderr,
                 )
-        printed = shoal.directory / f"{place}.out"
-        wait_until(lambda: b"http://" in printed.read_bytes())  # noqa: B023  # called before the next round
+        printed = [shoal.directory / f"{place}.{name}" for name in ("out", "err")]
+        wait_until(lambda: all(b"\n" in path.read_bytes() for path in printed))  # noqa: B023  # called before the next round
         assert process.poll() is None
         seen = state(process)
         process.send_signal(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -34,14 +35,14 @@ def test_an_echo_alone_makes_a_service_no_slower(fault_server: MakeServer, tmp_p
         if close:
             await exchange.finish()
 
-    best = {True: 0.0, False: 0.0}
-    for attempt in range(4):  # others may be at work on this machine
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for attempt in range(5):  # others may be at work on this machine, and a short run now and then adds connections
         for echo in (True, False):
             server = fault_server(objects)
             server.echo = echo
             server.on_objects(works)
             server.start()
-            best[echo] = max(best[echo], rate(tmp_path / f"{attempt}-{echo}", server, objects))
-        if best[True] >= 0.9 * best[False]:
+            rates[echo].append(rate(tmp_path / f"{attempt}-{echo}", server, objects))
+        if median(rates[True]) >= 0.9 * median(rates[False]):
             return
-    pytest.fail(f"{best[True]:.0f}/s with ids, {best[False]:.0f}/s without")
+    pytest.fail(f"{median(rates[True]):.0f}/s with ids, {median(rates[False]):.0f}/s without")
