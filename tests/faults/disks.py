@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import wait_until
+
 # The program that makes each file system, its arguments, and the least size it takes.
 KINDS = {
     "ext4": (["mkfs.ext4", "-q", "-F"], 64 << 20),
@@ -54,13 +56,18 @@ class Disk:
         assert done.returncode == 0, done.stderr
 
     def unmount(self) -> None:
-        """Unmounts it; a process that has just been killed may hold it for a moment."""
+        """Unmounts it; a process that has just been killed may hold it for a moment.
+
+        A process of another test that began with a copy of all mounts (`unshare --mount`) holds it, too. Mounted again
+        before that process ends, it would be the same file system, with its power still cut.
+        """
         end = time.monotonic() + 10
         while (done := run("umount", self.on)).returncode != 0 and time.monotonic() < end:
             time.sleep(0.01)
         if done.returncode != 0:
             run("umount", "-l", self.on)
         assert done.returncode == 0, done.stderr
+        wait_until(lambda: run("losetup", "--associated", self.image).stdout == "", 60)
 
     def cut_power(self) -> None:
         """Cuts the power: what is not on the disk by now is gone, and every further call fails."""
