@@ -32,9 +32,9 @@ RUST: dict[str, tuple[set[str], str]] = {
     ),
     "transfer": (
         BASE | {"fs", "http", "journal", "source", "sink", "engine"},
-        "transfer wires the parts of a run, and serve is none",
+        "transfer wires the parts of a run, and serve is not one",
     ),
-    "listed": (BASE | {"source!", "engine::filter"}, "a listing asks a source by the rules of a run, and is none"),
+    "listed": (BASE | {"source!", "engine::filter"}, "a listing asks a source by the rules of a run, and is not one"),
     "serve": (
         {"name", "error", "display", "fs"},
         "serve is a program of its own that shares only names, errors and files",

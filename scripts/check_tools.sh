@@ -25,7 +25,7 @@ fi
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
     die "$python cannot make virtual environments: install its venv package (Debian, Ubuntu: apt-get install python3-venv)"
 
-# Read from Cargo.toml, so that the number stands in one place.
+# Read from Cargo.toml, so that the number is in one place.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 command -v cargo >/dev/null && command -v rustc >/dev/null ||
     die "cargo is missing: install Rust $wanted or later (https://rustup.rs)"

@@ -1,7 +1,7 @@
 """The main job on real input: copy 100,000 objects, kill the run half-way, resume it, verify every byte.
 
-What is verified shares nothing with the engine: names and contents are made anew here from the service's rule (content
-is the name and a newline, repeated and cut), and what was fetched twice is read from the server's access log.
+The verification shares nothing with the engine: it computes names and contents by the service's rule (the name and a
+newline, repeated and truncated), and reads from the server's access log what was fetched twice.
 """
 
 from __future__ import annotations

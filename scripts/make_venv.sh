@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=$(scripts/check_tools.sh --python)
-# An environment whose interpreter is gone (an upgraded system Python) is made anew, as pip inside it cannot run either.
+# An environment without its interpreter (an upgraded system Python) is created again, because its pip cannot run either.
 .venv/bin/python -c 'import pip' 2>/dev/null || "$python" -m venv --clear .venv
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1' # 25.1: the first that knows --group

@@ -135,7 +135,7 @@ def test_the_environment_sets_workers_memory_progress_and_the_form_of_logs(shoal
     assert copied("SHOAL_WORKERS=3", "--workers", "2")["workers"] == 2
     assert copied("SHOAL_WORKERS=3", "-j", "2")["workers"] == 2
     assert copied("SHOAL_WORKERS=")["written"] == 5
-    assert "SHOAL_WORKERS` is not" in str(copied("SHOAL_WORKERS=many")["message"])
+    assert "SHOAL_WORKERS` must be" in str(copied("SHOAL_WORKERS=many")["message"])
     assert "SHOAL_MEMORY` is not" in str(copied("SHOAL_MEMORY=lots")["message"])
     assert copied("SHOAL_PROGRESS=often")["kind"] == "usage"
     del shoal.environment["SHOAL_PROGRESS"]
@@ -208,10 +208,10 @@ def test_a_table_without_failures_has_its_first_line(shoal: Command, tree: Path)
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("copy a.json b.json out", "quote a glob, so that shoal sees it: shoal copy '*.json' out"),
+        ("copy a.json b.json out", "quote a glob, so that the shell does not expand it: shoal copy '*.json' out"),
         ("copy a b --threads 4", "use --workers"),
         ("copy a b --delete", "shoal deletes nothing"),
-        ("copy -r a b", "directories are copied with all they hold"),
+        ("copy -r a b", "directories are always copied with their contents"),
         ("copy -a a b", "permissions and modification times"),
         ("copy a b --again", "--update"),
         ("sync a b", "did you mean 'copy --update'?"),
@@ -239,4 +239,4 @@ def test_a_run_that_fails_says_so_on_two_lines(shoal: Command, tree: Path) -> No
     assert second.startswith('2 objects failed, the first "')
     assert second.endswith("; to see them: shoal status 'my out' --failures all; to retry: the same command")
     verbose = shoal.run("copy", "tree", "my out", "--verbose").stderr
-    assert verbose.count("a file that this run did not write") == 2
+    assert verbose.count("a file of this name exists, which this run did not write") == 2

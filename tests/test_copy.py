@@ -127,7 +127,7 @@ def test_a_complete_run_run_again_fetches_nothing_and_says_so(shoal: Command, se
 
     assert again.returncode == 0
     assert "nothing to do: complete since 20" in again.stderr
-    assert "1,000 objects; the source was not looked at again (--update does that)" in again.stderr
+    assert "1,000 objects; the source was not listed again (use --update)" in again.stderr
     assert server.stats.requests == before
 
     anew = shoal.run("copy", server.url, "out", "--restart", "--json")

@@ -167,7 +167,7 @@ def test_a_defect_is_said_to_be_one_and_is_no_success(interpreter: Interpreter) 
 
     assert done.returncode == 3
     assert "ZeroDivisionError" in done.stderr
-    assert "error: this is a defect of shoal" in done.stderr
+    assert "error: this is a bug in shoal" in done.stderr
 
 
 def test_a_full_destination_keeps_its_number_when_it_is_pickled() -> None:
@@ -192,5 +192,5 @@ def test_the_lab_that_is_not_installed_is_named_with_the_command_that_installs_i
     )
     listed = interpreter.run(script, "bench", "--help")
     assert (listed.returncode, listed.stderr) == (0, "")
-    assert "compare  Lay two results side by side." in listed.stdout
+    assert "compare  Compare two results." in listed.stdout
     assert f"pip install shoal-bench=={package.__version__}" in listed.stdout

@@ -236,7 +236,7 @@ def test_a_function_that_cannot_be_sent_is_refused_before_anything_starts(job: J
             print(error)
     """
     done = job.interpreter.run(script)
-    assert "cannot be sent to worker processes" in done.stdout, done.stderr
+    assert "cannot be pickled for the worker processes" in done.stdout, done.stderr
     assert "top level of a module" in done.stdout
     assert not job.out.exists()
 
@@ -247,7 +247,7 @@ def test_a_function_of_a_program_that_is_no_file_is_refused_with_what_to_do(tmp_
     arguments = [sys.executable, way, *([script] if way == "-c" else [])]
     done = subprocess.run(arguments, cwd=tmp_path, input=script, capture_output=True, text=True, timeout=60)
     assert "ConfigError" in done.stderr
-    assert "put it into a module" in done.stderr
+    assert "move it to a module" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -310,13 +310,13 @@ def test_the_function_cannot_call_generate(job: Job) -> None:
 @pytest.mark.parametrize(
     ("ids", "options", "words"),
     [
-        ("range(3)", {"name": "data.csv"}, "calls every object the same"),
-        ("range(3)", {"name": "{:s}"}, "does not take the id 0"),
-        ("['a', 'b']", {}, "does not take the id 'a'"),
-        ("range(3)", {"name": "{} {}"}, "does not take the id 0"),
-        ("iter([1])", {}, "not a range or a sequence"),
-        ("'abc'", {}, "not a range or a sequence"),
-        ("[1, 2.5]", {}, "neither a whole number nor text: 2.5"),
+        ("range(3)", {"name": "data.csv"}, "gives every id the same name"),
+        ("range(3)", {"name": "{:s}"}, "cannot format the id 0"),
+        ("['a', 'b']", {}, "cannot format the id 'a'"),
+        ("range(3)", {"name": "{} {}"}, "cannot format the id 0"),
+        ("iter([1])", {}, "must be a range or a sequence"),
+        ("'abc'", {}, "must be a range or a sequence"),
+        ("[1, 2.5]", {}, "must contain only int or str, got 2.5"),
         ("range(3)", {"workers": 0}, "workers"),
     ],
 )

@@ -74,7 +74,7 @@ def test_an_id_that_kills_its_workers_is_found_and_the_others_are_done(job: Job,
         ("data-0017.csv", "worker-killed"),
         ("data-0333.csv", "worker-killed"),
     ]
-    assert ("SIGKILL" if "SIGKILL" in end else "exit code 7") in failures[0][2]
+    assert ("SIGKILL" if "SIGKILL" in end else "exited with code 7") in failures[0][2]
     rest = expected(400)
     del rest["data-0017.csv"], rest["data-0333.csv"]
     assert job.contents() == rest

@@ -14,8 +14,13 @@ from shoal.cli import _flags, _summary
 ROOT = Path(__file__).parent.parent
 # In backticks, but no option.
 OTHER = {"ls", "yes"}
-# Parameters that have no flag: what they name has no place on a command line.
-ONLY_PYTHON = {"chunk_size", "shard", "source_id", "progress", "batch_size", "destination", "source", "failures"}
+# Parameters without a flag: they are arguments of a command, or exist only in Python.
+ONLY_PYTHON = {"chunk_size", "shard", "source_id", "progress", "batch_size", "destination", "source", "failures"} | {
+    "function",
+    "ids",
+    "path",
+    "shuffle",
+}
 
 
 def of_rust(text: str) -> list[str]:
@@ -116,7 +121,7 @@ def test_the_name_of_a_file_is_not_taken_for_an_option(shoal: Command) -> None:
 def test_a_wrong_value_names_the_flag(shoal: Command, flag: str, value: str) -> None:
     done = shoal.run("copy", "a", "b", flag, value)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {'--workers' if flag == '-j' else flag} is not ")
+    assert done.stderr.startswith(f"error: {'--workers' if flag == '-j' else flag} must be ")
 
 
 def test_every_note_that_only_verbose_shows_is_one_of_the_engines() -> None:

@@ -207,7 +207,7 @@ def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
     )
     monkeypatch.setenv(f"SHOAL_{name}", "lots")
     (tmp_path / "tree").mkdir()
-    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` is not "):
+    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` must be "):
         package.copy(tmp_path / "tree", tmp_path / "out")
 
 
@@ -291,7 +291,7 @@ def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that
 def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
     (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
     given: dict[str, Any] = {name: value}
-    with pytest.raises(package.ConfigError, match=f"`{name}` is too large a number: the largest is 4294967295"):
+    with pytest.raises(package.ConfigError, match=f"`{name}` is too large: the maximum is 4294967295"):
         package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
 
 
@@ -354,7 +354,7 @@ def test_two_ways_to_resume_exclude_each_other(shoal: Command) -> None:
     assert done.returncode == 2
     assert "--update" in done.stderr
     assert "--relist" in done.stderr
-    assert "exclude each other" in done.stderr
+    assert "cannot be used together" in done.stderr
 
 
 @pytest.mark.parametrize("resume", ["failed", "relist", "update"])

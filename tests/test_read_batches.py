@@ -117,7 +117,7 @@ def test_a_second_pass_is_refused_and_not_empty(tmp_path: Path) -> None:
             pyarrow.table(batches)
         with again():
             list(batches)
-        with pytest.raises(package.ConfigError, match="gives batches"):
+        with pytest.raises(package.ConfigError, match="was turned into batches"):
             list(reader)
 
     with package.read(tmp_path) as reader:

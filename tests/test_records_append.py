@@ -134,7 +134,7 @@ UNORDERED += [collections.UserDict({1: 2, 3: 4}), {1: 2, 3: 4}.values(), iter([1
 @pytest.mark.parametrize("row", UNORDERED, ids=[type(row).__name__ for row in UNORDERED])
 def test_values_without_an_order_are_no_row(tmp_path: Path, row: object) -> None:
     for layout in ("<II", "<??"):
-        with pytest.raises(package.ConfigError, match=r"row 1 .*no row of values: "):
+        with pytest.raises(package.ConfigError, match=r"row 1 .*not a row of values: "):
             package.Records.append(tmp_path / "f", [(1, 2), row], layout)
     assert not (tmp_path / "f").exists()
 

@@ -117,7 +117,7 @@ def test_many_files_are_one_table(shoal: Command, index: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["missing.bin", *LAYOUT], 3, "missing.bin"),
-        (["index.bin", "--format", "<Z"], 2, "no letter"),
+        (["index.bin", "--format", "<Z"], 2, "not a letter"),
         (["index.bin", *LAYOUT, "--where", "size > 1"], 2, "size"),
         (["index.bin", *LAYOUT, "--where", "len >"], 2, "column 6"),
         (["index.bin", "--format", "<QIH"], 3, "torn|more"),

@@ -149,13 +149,13 @@ def test_a_number_that_no_float_equals_is_no_literal() -> None:
     rounded: list[Any] = [decimal.Decimal("0.1"), decimal.Decimal(2**53 + 1), third, large, numpy.array([5]), 1j]
     rounded += [numpy.nextafter(numpy.longdouble(1), 2)]
     for value in rounded:
-        with pytest.raises(package.ConfigError, match=r"no float is|finite|compared with numbers"):
+        with pytest.raises(package.ConfigError, match=r"is not exactly a float|finite|compared with numbers"):
             x == value  # noqa: B015
 
 
 @pytest.mark.parametrize("values", ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab"), ""])
 def test_a_text_is_no_list_of_values(values: Any) -> None:
-    with pytest.raises(package.ConfigError, match="several values"):
+    with pytest.raises(package.ConfigError, match="takes a list of values"):
         package.col("x").is_in(values)
     assert str(package.col("x").is_in([values])).count('b"') == 1
 

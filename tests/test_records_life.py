@@ -274,7 +274,7 @@ def test_a_file_cut_short_while_it_is_read_is_an_error_that_names_it(path: Path,
     if begun is not None:
         assert next(begun) is not None
     os.truncate(path, 16 * 30_000)
-    with pytest.raises(package.IntegrityError, match="cut short") as caught:
+    with pytest.raises(package.IntegrityError, match="truncated") as caught:
         for _ in begun if begun is not None else [uses[use]()]:
             pass
     assert caught.value.kind == "changed"
@@ -388,7 +388,7 @@ def test_a_torn_end_is_refused_by_an_append_and_cut_only_when_asked_for(path: Pa
     with path.open("ab") as file:
         file.write(b"half of one")
     before = path.read_bytes()
-    with pytest.raises(package.IntegrityError, match="11 bytes more") as caught:
+    with pytest.raises(package.IntegrityError, match="11 more bytes") as caught:
         package.Records.append(path, [(1, 2, 3)], FORMAT)
     assert (caught.value.kind, caught.value.name) == ("torn", str(path))
     assert 'tail="cut"' in (caught.value.hint or "")

@@ -172,24 +172,24 @@ WRONG: list[tuple[str, Any, str]] = [
     ("scan", {"where": "len = 1"}, "=="),
     ("scan", {"where": "__import__('os')"}, "column"),
     ("scan", {"where": ""}, "empty"),
-    ("scan", {"where": 7}, "neither text nor a condition"),
-    ("scan", {"where": col("len")}, "neither text nor a condition"),
+    ("scan", {"where": 7}, "must be text or a condition"),
+    ("scan", {"where": col("len")}, "must be text or a condition"),
     ("scan", {"where": "tag > 3"}, "column"),
     ("scan", {"columns": ["nothing"]}, "nothing"),
     ("scan", {"columns": ["id", "id"]}, "twice"),
-    ("scan", {"columns": "id,len"}, "one text"),
+    ("scan", {"columns": "id,len"}, "must be a list of names"),
     ("scan", {"limit": -1}, "limit"),
     ("scan", {"batch_size": 0}, "batch_size"),
     ("scan", {"workers": 0}, "workers"),
     ("scan", {"workers": "many"}, "workers"),
     ("columns", {"batch_size": 0}, "batch_size"),
     ("aggregate", {}, "nothing to compute"),
-    ("aggregate", {"total": "median(len)"}, "no aggregate"),
-    ("aggregate", {"total": "sum"}, "of no field"),
+    ("aggregate", {"total": "median(len)"}, "not an aggregate"),
+    ("aggregate", {"total": "sum"}, "needs a field"),
     ("aggregate", {"total": "sum(nothing)"}, "nothing"),
-    ("aggregate", {"total": "sum(tag)"}, "no number"),
-    ("aggregate", {"total": "count(id)"}, "a count is of records"),
-    ("aggregate", {"total": 7}, "not int"),
+    ("aggregate", {"total": "sum(tag)"}, "not a number"),
+    ("aggregate", {"total": "count(id)"}, "count takes no field"),
+    ("aggregate", {"total": 7}, "got int"),
     ("aggregate", {"n": "count", "by": "x"}, "integer"),
     ("aggregate", {"n": "count", "by": "nothing"}, "nothing"),
     ("aggregate", {"n": "count", "by": 7}, "by"),
@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_is_told_at_once(
 
 
 def test_the_same_aggregate_twice_under_one_name_is_refused(records: package.Records) -> None:
-    with pytest.raises(package.ConfigError, match="twice"):
+    with pytest.raises(package.ConfigError, match="same name"):
         records.aggregate("count", "count")
 
 

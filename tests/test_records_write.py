@@ -92,7 +92,7 @@ def test_progress_hears_of_records_and_bytes_and_may_end_it(tmp_path: Path) -> N
     [
         ("out.txt", {}, "does not end in"),
         ("out.csv", {"format": "xml"}, "xml"),
-        ("out.csv", {"compression": "zstd"}, "not compressed"),
+        ("out.csv", {"compression": "zstd"}, "compression does not apply"),
         ("out.parquet", {"compression": "lz4"}, "lz4"),
         ("none/out.csv", {}, "directory"),
         (".", {"format": "csv"}, "write"),
@@ -110,7 +110,7 @@ def test_what_cannot_be_written_is_told_and_nothing_is_left(
 
 def test_a_file_cut_short_meanwhile_leaves_nothing(records: package.Records, tmp_path: Path) -> None:
     os.truncate(tmp_path / "f", 16 * 1000)
-    with pytest.raises(package.IntegrityError, match="cut short"):
+    with pytest.raises(package.IntegrityError, match="truncated"):
         records.write(tmp_path / "out.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 

@@ -146,13 +146,13 @@ GARBAGE: list[tuple[Any, str]] = [
     (("name",), "not a pair"),
     (("name", b"", b""), "not a pair"),
     ({"name": b""}, "not a pair"),
-    ((1, b""), "its name is neither"),
-    ((None, b""), "its name is neither"),
-    ((bytearray(b"name"), b""), "its name is neither"),
-    (("name", None), "its data is neither"),
-    (("name", 5), "its data is neither"),
-    (("name", ["text"]), "its data is neither"),
-    (("name", ...), "its data is neither"),
+    ((1, b""), "its name must be"),
+    ((None, b""), "its name must be"),
+    ((bytearray(b"name"), b""), "its name must be"),
+    (("name", None), "its data must be"),
+    (("name", 5), "its data must be"),
+    (("name", ["text"]), "its data must be"),
+    (("name", ...), "its data must be"),
 ]
 
 

@@ -117,7 +117,7 @@ def test_an_array_or_a_dict_of_arrays_is_written_as_npz(tmp_path: Path) -> None:
         ({"x": [1, 2]}, "'x' is a list, not an array"),
         ({"x": polars.Series([1, None])}, "'x' is a Series, not an array"),
         ({"a\0b": GRID}, "NUL"),
-        (TABLE, "a .npz file takes an array or a dict of arrays, or bytes and text as they are, not a Table"),
+        (TABLE, "a .npz file takes an array or a dict of arrays, or bytes and text, not a Table"),
         (polars.DataFrame({"x": [1]}), "not a DataFrame"),
     ],
     ids=repr,
@@ -150,7 +150,7 @@ def test_what_an_ending_does_not_take_is_a_failure_that_says_what_it_takes(
 ) -> None:
     for data in not_taken:
         reason = refused(tmp_path, f"a.{ending}", data)
-        assert reason.startswith(f"a .{ending} file takes {takes}, or bytes and text as they are, not ")
+        assert reason.startswith(f"a .{ending} file takes {takes}, or bytes and text, not ")
 
 
 def test_a_row_that_is_no_dict_is_named(tmp_path: Path) -> None:

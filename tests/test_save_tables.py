@@ -102,7 +102,7 @@ def test_what_a_format_cannot_hold_is_a_failure_that_says_what_to_do(tmp_path: P
     assert "table" in refused(tmp_path / "5", "a.jsonl", numpy.arange(3))
     assert "dimensions" in refused(tmp_path / "6", "a.csv", numpy.zeros((2, 2, 2)))
     assert "O" in refused(tmp_path / "7", "a.npy", numpy.array([object()]))
-    assert "no table" in refused(tmp_path / "8", "a.csv", pyarrow.array([1, 2]))
+    assert "not a table" in refused(tmp_path / "8", "a.csv", pyarrow.array([1, 2]))
 
 
 def test_a_table_that_breaks_off_is_a_failure_and_the_others_are_saved(tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_a_context_manager_stops_at_the_end_of_its_block(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "either a directory or synthetic"),
-        ({"directory": ".", "synthetic": "1:1"}, "either a directory or synthetic"),
+        ({}, "exactly one of `directory` and `synthetic`"),
+        ({"directory": ".", "synthetic": "1:1"}, "exactly one of `directory` and `synthetic`"),
         ({"synthetic": "1x1"}, "COUNT:SIZE"),
         ({"synthetic": "1:1", "port": 70000}, "port"),
         ({"synthetic": "1:1", "port": True}, "port"),

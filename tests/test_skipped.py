@@ -135,5 +135,5 @@ def test_after_kills_the_list_has_each_name_once(shoal: Command, tmp_path: Path)
 
 
 def test_a_number_of_names_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(package.ConfigError, match="skipped is below 0"):
+    with pytest.raises(package.ConfigError, match="`skipped` must not be negative"):
         package.status(tmp_path, skipped=-1)

@@ -99,7 +99,7 @@ def test_status_may_be_asked_while_a_run_is_at_work(shoal: Command, service: Ser
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
-    assert "no process works on it" in shoal.run("status", "out").stdout
+    assert "not running" in shoal.run("status", "out").stdout
 
 
 def test_two_runs_into_one_destination_are_two_runs(shoal: Command, service: Service) -> None:
@@ -116,7 +116,7 @@ def test_two_runs_into_one_destination_are_two_runs(shoal: Command, service: Ser
 def test_the_history_of_rates_is_drawn(shoal: Command, service: Service) -> None:
     shoal.run("copy", service(synthetic="3000:100").url, "out", "--limit-rate", "75kB")
     text = shoal.run("status", "out", PYTHONUTF8="1").stdout
-    assert "objects a second: " in text
+    assert "objects per second: " in text
     assert "█" in text
     assert "peak " in text
     assert shoal.run("status", "out", PYTHONUTF8="0", PYTHONIOENCODING="ascii").stdout.isascii()

@@ -66,7 +66,7 @@ def test_archives_may_be_many_arguments_of_which_some_are_globs(shoal: Command, 
 def test_where_to_is_asked_for(shoal: Command, downloads: dict[str, bytes], arguments: list[str]) -> None:
     done = shoal.run("unzip", "downloads/a.zip", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: say where to with -d DIR, or --test")
+    assert done.stderr.startswith("error: use -d DIR to unpack, --test")
     assert not (shoal.directory / "out").exists()
     assert downloads
 

@@ -122,7 +122,7 @@ def test_a_failure_names_its_archive(shoal: Command) -> None:
         (b"7z\xbc\xaf\x27\x1c\0\x04", "a 7z archive"),
         (b"Rar!\x1a\x07\x01\0", "a RAR archive"),
         (b"<html><body>Log in</body></html>", "an HTML page"),
-        (gzip.compress(b"a table, and no tar" * 100, mtime=0), "no tar archive packed by gzip"),
+        (gzip.compress(b"a table, and no tar" * 100, mtime=0), "not a tar archive compressed with gzip"),
     ],
 )
 def test_what_is_no_archive_is_named(tmp_path: Path, data: bytes, what: str) -> None:

@@ -130,7 +130,7 @@ def test_a_dry_run_of_an_update_says_that_it_compares_nothing(shoal: Command, tm
     before = changes(shoal.directory / "out")
     done = shoal.run("copy", tmp_path / "source", "out", "--update", "-n")
     assert "would copy 20 objects" in done.stderr
-    assert "the update will skip those that have not changed" in done.stderr
+    assert "the update will skip those of these objects that have not changed" in done.stderr
     assert changes(shoal.directory / "out") == before
 
 
@@ -138,7 +138,7 @@ def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Comman
     make(tmp_path / "source", range(3), "old")
     source = tmp_path / "source"
     assert shoal.run("copy", source, "out").returncode == 0
-    assert "the source was not looked at again (--update does that)" in shoal.run("copy", source, "out").stderr
+    assert "the source was not listed again (use --update)" in shoal.run("copy", source, "out").stderr
     updated = shoal.run("copy", source, "out", "--update")
     assert "3 skipped (3 unchanged)" in updated.stderr, updated.stderr
     assert ", 3 objects;" in shoal.run("copy", source, "out").stderr

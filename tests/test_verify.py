@@ -86,7 +86,7 @@ def test_every_file_that_is_not_as_listed_is_named(shoal: Command, tree: Path) -
         'missing: "d/b.txt"',
         'missing: "latin\\xe9"',
     ]
-    assert "of 8 files in the list: 1 different, 2 missing\nnote: 1 file not in the list\n" in done.stderr
+    assert "of 8 files in the manifest: 1 different, 2 missing\nnote: 1 file not in the manifest\n" in done.stderr
 
 
 def test_an_extra_file_is_a_failure_on_request_only(shoal: Command, tree: Path) -> None:
@@ -120,15 +120,15 @@ def test_a_file_that_cannot_be_read_is_a_failure_with_its_reason(shoal: Command,
     [
         (lambda text: b"", "it is empty"),
         (lambda text: b"# only a comment\n", "it is empty"),
-        (lambda text: text[:-1], "the list is cut short"),
-        (lambda text: text[: len(text) // 2].rstrip(b"\n") + b"x", "the list is cut short"),
+        (lambda text: text[:-1], "the manifest is truncated"),
+        (lambda text: text[: len(text) // 2].rstrip(b"\n") + b"x", "the manifest is truncated"),
         (lambda text: text + b"no checksum\n", "line 9 of"),
         (lambda text: text + b"\n", "line 9 of"),
         (lambda text: b"\0" * 100 + b"\n" + text, "line 1 of"),
         (lambda text: text + b"0" * 32 + b"  md5\n", "has MD5"),
         (lambda text: text + b"0" * 16 + b"  xxh3\n", "is not a checksum of sha256"),
         (lambda text: text + b"\\" + b"0" * 64 + b"  a\\tb\n", "has an escape"),
-        (lambda text: text + b"0" * 64 + b"  a.txt\n", "an earlier line has with another checksum"),
+        (lambda text: text + b"0" * 64 + b"  a.txt\n", "the name of an earlier line, with another checksum"),
     ],
 )
 def test_a_list_that_cannot_be_believed_is_an_error(shoal: Command, change: object, why: str) -> None:

@@ -158,12 +158,12 @@ def test_links_are_not_followed_when_files_are_cut(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"of": ["nothing"]}, "no job 'nothing'"),
-        ({"only": ["nobody"]}, "no contestant 'nobody'"),
-        ({"only": ["combo"], "of": ["save"]}, "no contestant 'combo'"),
+        ({"only": ["nobody"]}, "unknown program 'nobody'"),
+        ({"only": ["combo"], "of": ["save"]}, "unknown program 'combo'"),
         ({"scale": 0}, "scale"),
         ({"minutes": 0}, "minutes"),
         ({"trials": 0}, "trials"),
-        ({"of": ["save"], "only": ["limit"], "skip": ["limit"]}, "no contestant is left"),
+        ({"of": ["save"], "only": ["limit"], "skip": ["limit"]}, "no program is left"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:
         "copy", count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
     )
     assert all(row.trials for row in results.rows)
-    with pytest.raises(package.ConfigError, match="no contestant is left"):
+    with pytest.raises(package.ConfigError, match="no program is left"):
         shoal_bench.run("copy", durable=True, only=["shoal"], directory=tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_the_list_names_everybody_and_what_they_lack(lab: Here, monkeypatch: pyt
 def test_an_unknown_contestant_is_a_clear_error(shoal: Command) -> None:
     done = shoal.run("bench", "copy", "--only", "curly")
     assert done.returncode == 2
-    assert "no contestant 'curly'" in done.stderr
+    assert "unknown program 'curly'" in done.stderr
     assert "curl," in done.stderr
 
 

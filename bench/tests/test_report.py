@@ -205,7 +205,7 @@ def test_bench_report_makes_one_page_of_several_files(shoal: Command, contest: C
         (("save", "--plot", "rates.gif"), "neither with .png nor with .svg"),
         (("save", "--report", "nowhere/report.html"), "there is no directory"),
         (("save", "--results", "."), "is a directory"),
-        (("all", "-o", "report.json"), "is where the results go"),
+        (("all", "-o", "report.json"), "is the file of the results"),
         (("all", "-o", "report.pdf"), "ends neither with .html nor with .md"),
         (("save", "--report", "report"), "ends neither with .html nor with .md"),
         (("report", "gone.json", "-o", "report.txt"), "ends neither with .html nor with .md"),

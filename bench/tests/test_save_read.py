@@ -221,7 +221,7 @@ def test_durable_saves_are_rows_of_their_own(lab: Here) -> None:
 
 
 def test_a_row_without_durability_is_not_for_durable_runs(tmp_path: Path) -> None:
-    with pytest.raises(package.ConfigError, match="no contestant is left"):
+    with pytest.raises(package.ConfigError, match="no program is left"):
         shoal_bench.run("save", durable=True, only=["shoal-generate"], directory=tmp_path)
 
 

@@ -264,7 +264,7 @@ def test_durable_runs_have_the_disk_beside_them(tmp_path: Path) -> None:
         "unzip", count=20, trials=1, durable=True, only=["limit-disk", "shoal-batch", "limit"], directory=tmp_path
     )
     assert results.failed == []
-    with pytest.raises(package.ConfigError, match="no contestant is left"):
+    with pytest.raises(package.ConfigError, match="no program is left"):
         shoal_bench.run("unzip", count=20, only=["shoal"], durable=True, directory=tmp_path)
 
 

@@ -1,9 +1,9 @@
-"""shoal moves very many files as fast as the hardware allows.
+"""shoal copies, reads, saves and unpacks very many files as fast as the hardware allows.
 
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-The public names, and nothing else. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and
+Here: the public names. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and
 `_generate/`, records in `_records/` and `_expression.py`, the exceptions in `_errors.py`, the results in `_report.py`,
 the command line in `cli/`.
 """

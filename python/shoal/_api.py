@@ -1,6 +1,6 @@
-"""The functions archives, copy, files, list_get, serve and status. Each checks its arguments and makes one call down.
+"""The functions archives, copy, files, list_get, serve and status. Each validates its arguments and calls the engine.
 
-Not here: what an option means for the engine (its `options.rs`), the result types (`_report.py`).
+Not here: the effect of an option in the engine (its `options.rs`), the result types (`_report.py`).
 """
 
 from __future__ import annotations
@@ -69,46 +69,45 @@ def list_get(
     """Describes a list/get service, for use as the source of `shoal.copy`.
 
     Such a service answers `GET /list` with a page of names as JSON and a marker for the next page, and `GET /get/NAME`
-    with the bytes of an object. A plain URL given to `shoal.copy` stands for `list_get(url)`.
+    with the bytes of an object. `shoal.copy` takes a plain URL as `list_get(url)`.
 
     Args:
-        url: Where the service is: `http://host:port` or `https://host:port`, with a base path if it has one.
-        list_path: The path that answers with a page of names.
-        get_path: The path that answers with an object; `{name}` is replaced by its name.
-        names_field: The field of a page that holds the names, an array of texts or whole numbers. Of a list of objects,
-            the way to the name in each: `"data[].id"`, `"result.files[].path"`. Of a page that is an array itself:
+        url: The address of the service: `http://host:port` or `https://host:port`, with a base path if it has one.
+        list_path: The path of the listing.
+        get_path: The path of an object; `{name}` is replaced by its name.
+        names_field: The field of a page with the names, an array of strings or whole numbers. For a list of objects,
+            the path to the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself:
             `"[]"`, `"[].id"`.
-        name: What an object is called at the destination, with `{name}` for its name: `"{name}.json"`. Patterns of
-            `include` and `exclude` are about the name that this makes.
-        next_field: The field of a page that holds the marker of the next one; of several, the first that is there.
-            `"none"`: there is no next page. A page without one ends the listing, unless another of its fields looks
-            as if it went on (`cursor`, `IsTruncated`, …): that is an error which names the field.
-        marker_param: The query parameter in which that marker is sent.
-        headers: Headers sent with every request, such as `{"Authorization": "Bearer …"}`. Kept out of the journal, of
-            messages and of `repr`.
+        name: The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude`
+            match this name.
+        next_field: The field of a page with the marker of the next one; of several, the first that exists. `"none"` if
+            there is no next page. A page without the field ends the listing. If another of its fields looks like a next
+            page (`cursor`, `IsTruncated`, …), that is an error that names the field.
+        marker_param: The query parameter for the marker.
+        headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`. They are kept out of the
+            journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
-            type is a failure. `"*"` accepts every type. By default an object of any type is saved, but an HTML page
-            that comes after objects that were none, under a name that does not end in `.html`, `.htm` or `.xhtml`, is
-            a failure.
+            type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
+            page after objects that were not HTML is a failure, unless its name ends in `.html`, `.htm` or `.xhtml`.
         encode_slash: Send `/` inside a name as `%2F`.
-        ca_file: A file of certificates (PEM) that are trusted besides those of the machine.
-        insecure: Trust any certificate. Whoever is in between can then read and change everything, headers too; the
-            report says so.
-        allow_host: Other hosts (`"host"` or `"host:port"`) to which a redirect may lead. Your headers are not sent
-            there. By default a redirect is followed only where it stays with the same scheme, host and port.
-        pipeline: Whether requests are sent before the answers to earlier ones are there. `"auto"`: where each answer
-            echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that no answer can be taken for another.
-            A number from 2 to 256: so many on one connection wherever no id says otherwise, after a comparison at that
-            depth with at least 16 different objects, and for as long as samples agree. That cannot find a service that
-            answers out of order only now and then, so use it only for services known to answer in order. `"off"`: one
-            at a time, and no ids are sent.
+        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including
+            headers; the report says so.
+        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By
+            default a redirect is followed only to the same scheme, host and port.
+        pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
+            each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
+            up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
+            least 16 different objects at that depth, and then samples. This cannot find a service that answers out of
+            order only now and then, so use it only for services known to answer in order. `"off"`: one request at a
+            time, without ids.
 
     Returns:
-        A value for `shoal.copy`.
+        A source for `shoal.copy`.
 
     Raises:
-        ConfigError: A header that HTTP does not allow, a host that is none, or a `pipeline` that is none. What only the
-            run can see (a path without `{name}`, a `name` that is not safe) is raised by `shoal.copy`.
+        ConfigError: A header, a host or `pipeline` is not valid. `shoal.copy` raises errors that only a run can detect
+            (a path without `{name}`, a `name` that is not safe).
 
     Example:
         >>> reports = shoal.list_get(
@@ -145,20 +144,20 @@ def list_get(
 def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
     """Describes files, for use as the source of `shoal.read` and `shoal.copy`.
 
-    A path given to them stands for `files(path)`.
+    Both take a path as `files(path)`.
 
     Args:
-        paths: A directory, all of whose files are meant, also those in directories below; a file; a glob (`*` stops at
-            `/`, `**` does not); or an iterable of paths of files, which is held in memory. An object's name is its path
-            below the directory, or below the part of a glob that has no pattern in it.
-        follow_links: Read what symbolic links point to, and walk into the directories they point to. By default they
-            are skipped and counted, as are devices, pipes and sockets.
+        paths: A directory with all files below it, a file, a glob (`*` stops at `/`, `**` does not), or an iterable of
+            paths of files, which is held in memory. The name of an object is its path below the directory, or below the
+            fixed part of a glob.
+        follow_links: Follow symbolic links to files and directories. By default they are skipped and counted, like
+            devices, pipes and sockets.
 
     Returns:
-        A value for `shoal.read` and `shoal.copy`.
+        A source for `shoal.read` and `shoal.copy`.
 
     Raises:
-        ConfigError: Something that is given is no path.
+        ConfigError: An argument is not a path.
 
     Example:
         >>> shoal.files("photos/**/*.jpg", follow_links=True)
@@ -183,25 +182,26 @@ def archives(
 ) -> Archives:
     """Describes archives whose entries are the objects, for use as the source of `shoal.copy` and `shoal.read`.
 
-    The texts `"zip:PATTERN"` and `"tar:PATTERN"` given to them stand for `archives("zip:PATTERN")` and the same of tar.
+    Both take the texts `"zip:PATTERN"` and `"tar:PATTERN"` as `archives("zip:PATTERN")` and `archives("tar:PATTERN")`.
 
     Args:
-        archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of such. Whether one
-            is a zip or a tar (plain or compressed by gzip, zstd, xz or bzip2) is told by its first bytes; with
-            `"zip:"` or `"tar:"` in front of a path or glob only that kind is taken.
-        into_subdirectories: The entries of `photos.zip` get names below `photos/`. Without it all entries lie together,
-            and a name that a second archive has too is a failure.
-        encoding: What the names of entries are written in that do not say so themselves: `"auto"`, or the name of an
-            encoding such as `"shift_jis"` or `"windows-1251"`.
-        backslashes: What a backslash in a name is: `"refuse"` makes the entry a failure, `"separator"` makes it a `/`.
-        max_size: Most bytes that one archive may unpack to: a number, or text such as `"20GB"`.
-        max_ratio: How many times its own size an archive may unpack to; looked at only beyond 64 MiB.
-        max_entries: Most entries of one archive.
-        max_depth: Most directories in which an entry may lie, one in another.
-        allow_overlap: Read archives in which entries share bytes. Only bombs and a few broken programs make such.
+        archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of these. The
+            first bytes decide whether it is a zip or a tar (plain, or compressed by gzip, zstd, xz or bzip2); with
+            the prefix `"zip:"` or `"tar:"`, only that kind is accepted.
+        into_subdirectories: Put the entries of `photos.zip` below `photos/`. By default all archives share one
+            directory, and a name that a second archive has too is a failure.
+        encoding: Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
+            `"shift_jis"` or `"windows-1251"`.
+        backslashes: What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it
+            as `/`.
+        max_size: Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
+        max_ratio: How many times its own size an archive may unpack to; checked only beyond 64 MiB.
+        max_entries: Maximum number of entries in one archive.
+        max_depth: Maximum number of nested directories of an entry.
+        allow_overlap: Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
 
     Returns:
-        A value for `shoal.copy` and `shoal.read`.
+        A source for `shoal.copy` and `shoal.read`.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -225,14 +225,14 @@ def archives(
 
 
 def _path_text(path: Path) -> str:
-    given: object = path  # typed callers give nothing else; others are told
+    given: object = path  # typed callers pass nothing else; others get an error
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(text, str) or not text:
         raise ConfigError(f"not the path of a file: {path!r}")
     if text.startswith(SERVICES):
         raise ConfigError(
             f"a URL where paths are expected: {without_secrets(text)!r}",
-            hint="a list of URLs is no source yet; the URL of a list/get service is given alone, not in a list",
+            hint="lists of URLs are not supported yet; pass the URL of a list/get service by itself, not in a list",
         )
     return text
 
@@ -241,7 +241,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def points_to_sources(function: F) -> F:
-    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, say where it belongs."""
+    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, name the right function."""
 
     @functools.wraps(function)
     def call(*args: object, **options: object) -> object:
@@ -260,31 +260,31 @@ def destination_text(destination: Path) -> str:
     """Returns a destination as text.
 
     Raises:
-        ConfigError: It is no path.
+        ConfigError: It is not a path.
     """
-    given: object = destination  # typed callers give nothing else; others are told
+    given: object = destination  # typed callers pass nothing else; others get an error
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(text, str):
-        raise ConfigError(f"destination is not a path: {given!r}")
+        raise ConfigError(f"`destination` must be a path, got {given!r}")
     return text
 
 
 NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
 SERVICES = ("http://", "https://")
-FORMATS = ("zip:", "tar:")  # the engine knows what they mean
+FORMATS = ("zip:", "tar:")  # the engine interprets them
 
 
 def source_options(source: Source) -> SourceOptions:
-    """Returns what stands for a source, in the form that the binding takes.
+    """Returns a source in the form that the binding takes.
 
     Raises:
-        ConfigError: It is nothing that stands for a source.
+        ConfigError: It is not a source.
     """
     text: str | None = None
     paths: tuple[str, ...] | None = None
     own_service, own_files, own_archives = list_get("http://localhost"), files("."), archives(".")
     entries = False
-    given: object = source  # typed callers give nothing else; others are told
+    given: object = source  # typed callers pass nothing else; others get an error
     if isinstance(given, ListGet):
         text, own_service = given.url, given
     elif isinstance(given, Archives):
@@ -298,8 +298,8 @@ def source_options(source: Source) -> SourceOptions:
         text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
     else:
         raise ConfigError(
-            "source is neither a URL, a path, paths, shoal.files(…), shoal.archives(…) nor shoal.list_get(…): "
-            f"{type(given).__name__}"
+            "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…) or shoal.list_get(…), "
+            f"got {type(given).__name__}"
         )
     return SourceOptions(
         text=text,
@@ -337,69 +337,70 @@ def copy(
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
 ) -> Report:
-    """Copies every object of a source into a directory, and goes on where an earlier call was stopped.
+    """Copies every object of a source into a directory, and resumes an earlier call that was stopped.
 
-    What was committed is kept in a journal inside the destination. The same call again does what is left; when nothing
-    is left it returns at once, with `completed_before` set.
+    A journal in the destination records what is committed. The same call again continues with the rest; if nothing is
+    left, it returns at once, with `completed_before` set.
 
-    Files and directories keep the permission bits of a source of files or archives, less the umask; set-id and sticky
-    bits are dropped, and directories stay open to their owner. Objects of a service follow the umask. Empty directories
-    are made; they count as skipped.
+    Files and directories from files or archives keep their permission bits, less the umask. Set-id and sticky bits are
+    dropped, and directories stay open to their owner. Objects of a service follow the umask. Empty directories are
+    created, and count as skipped.
 
     Args:
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
             entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
-        destination: A directory (made if it is not there), or `"null:"` to count the bytes and drop them.
-        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
-            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
-        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
-        overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
-            replaces it.
-        layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
-            their partition, such as `out/00/0012/34/name`: the fastest there is, at most 100 objects to a directory.
-            Objects that had to be tried again later lie under `out/retried/`. A name that is listed twice is found
-            only within a partition. Partitions are numbered by the listing, so a directory takes one job.
-        keep_times: Give files the time at which the source says they were last changed, where it says so. By
-            default those of files and archives, not of a service. Where those of a service were kept, an update asks
-            it only for what has changed since.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
-        journal: Where the journal lives, instead of inside the destination. This is how `"null:"` can have one.
-        resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
-            but for failures, tries those again; when nothing is left, returns at once without a look at the source.
-            `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
-            place, and skips what is committed. `"update"` lists everything and copies what is new or differs.
-            `"restart"` copies everything anew. The last two may have other filters and another layout.
-        dry_run: Copy nothing, and create nothing, not even the destination: the report says what would be copied.
+        destination: A directory, created if it does not exist, or `"null:"` to count the bytes and discard them.
+        include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
+            `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
+        exclude: Skip names that match one of these patterns, or are below a directory that does; applied after
+            `include`.
+        overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
+            `"always"` replaces it.
+        layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
+            `out/00/0012/34/name`, with at most 100 files per directory, which is fastest. Objects that were retried
+            later are below `out/retried/`. Duplicate names are found only within a partition. The listing numbers the
+            partitions, so a directory can have only one job.
+        keep_times: Set the modification time that the source has for a file, if it has one. By default for files and
+            archives, not for a service. If the times of a service were kept, an update fetches only what has changed
+            since.
+        durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
+            each file, `"none"` as soon as it is in the page cache.
+        journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
+        resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
+            failures are left, it retries them; if nothing is left, it returns at once without listing the source.
+            `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
+            `"update"` lists everything and copies what is new or differs. `"restart"` copies everything
+            again. The last two accept other filters and another layout.
+        dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
-        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
-            write what failed to the journal.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
-        max_retries: How often one object is tried again.
-        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
-        timeout: Seconds without a byte from the host after which a request counts as failed.
-        connect_timeout: Seconds a connection may take to be made.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
-            second. An exception that it raises stops the run and is passed on.
+        max_retries: How often to retry one object.
+        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
+        timeout: Seconds without a byte from the host after which a request has failed.
+        connect_timeout: Seconds after which an attempt to connect has failed.
+        workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
+        limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
+            second; an exception that it raises stops the run and is raised here.
 
     Returns:
-        The report: `report.ok` says whether everything arrived.
+        The report; `report.ok` is true if everything arrived.
 
     Raises:
         ConfigError: An argument is wrong.
-        NotFoundError: The source that you named is not there (a `FileNotFoundError`).
-        PermissionDeniedError: The source or the destination may not be opened (a `PermissionError`).
-        ObjectsFailedError: Objects failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        NotFoundError: The source does not exist (a `FileNotFoundError`).
+        PermissionDeniedError: No permission to open the source or the destination (a `PermissionError`).
+        ObjectsFailedError: Objects failed, in this call or an earlier one, and the rest is done (`on_error="raise"`).
         ObjectError: The first object that failed (`on_error="stop"`).
-        RunError: The run cannot go on (destination full, credentials, source unreachable); the same call resumes it.
-        KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
+        RunError: The run cannot continue (destination full, credentials, source unreachable); the same call resumes it.
+        KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
-        Those that end a run already begun carry what it had done as `.report`.
+        An exception that ends a started run has the report so far as `.report`.
 
     Example:
         >>> with shoal.serve(synthetic="1000:100") as service:
@@ -443,29 +444,29 @@ def serve(
     access_log: Path | None = None,
     allow_host: str | Sequence[str] = (),
 ) -> _shoal.Server:
-    """Starts a list/get service, in threads of this process.
+    """Starts a list/get service in threads of this process.
 
-    What a listing of a changing directory shows, and what a browser may ask, is in docs/serve.md.
+    docs/serve.md has the rules for directories that change, and for requests by browsers.
 
     Args:
-        directory: The directory whose files are served; never a path outside it.
-        synthetic: `"COUNT:SIZE"`, served instead of a directory: COUNT objects `object-000000000`… of SIZE bytes each,
-            whose content is their name and a newline, repeated.
-        host: The address to listen on, in numbers, or `"localhost"`.
-        port: The port to listen on; 0 takes a free one.
-        page_size: Names on one page of the listing; a page of 1 MiB has as many as fit.
-        access_log: A file to which one line for each request is added.
-        allow_host: Names, without a port, under which the service may be asked too. On loopback it answers to
-            `localhost` and loopback addresses, elsewhere to any address and to this machine's own names; a web page
-            could reach it under any other name (DNS rebinding).
+        directory: The directory to serve. Paths outside it are never served.
+        synthetic: `"COUNT:SIZE"` instead of a directory: COUNT objects `object-000000000`… of SIZE bytes each, with
+            their name and a newline, repeated, as contents.
+        host: The numeric address to listen on, or `"localhost"`.
+        port: The port to listen on; 0 for a free one.
+        page_size: Maximum number of names on a page of the listing; a page has at most about 1 MiB.
+        access_log: A file to which a line is appended for each request.
+        allow_host: Further host names, without a port, that the service answers to. On loopback it answers to
+            `localhost` and loopback addresses, elsewhere to any address and this machine's own names. Under any other
+            name, a web page could reach it (DNS rebinding).
 
     Returns:
-        The running service: `.url`, `.port`, `.stats`, `.stop()`. As a context manager it stops at the end of the
+        The running service: `.url`, `.port`, `.stats`, `.stop()`. As a context manager, it stops at the end of the
         block.
 
     Raises:
-        ConfigError: Neither or both of `directory` and `synthetic` are given, or one of the arguments is wrong.
-        RunError: The directory cannot be read, or the address cannot be listened on.
+        ConfigError: Neither or both of `directory` and `synthetic` are given, or another argument is wrong.
+        RunError: The directory cannot be read, or the service cannot listen on the address.
 
     Example:
         >>> with shoal.serve(synthetic="3:20") as service:
@@ -473,31 +474,31 @@ def serve(
         b'object-000000002'
     """
     if (directory is None) == (synthetic is None):
-        raise ConfigError("give either a directory or synthetic, not both and not neither")
+        raise ConfigError("pass exactly one of `directory` and `synthetic`")
     for value, least, most, option in ((port, 0, 65535, "port"), (page_size, 1, 1 << 31, "page_size")):
         if type(value) is not int or not least <= value <= most:
-            raise ConfigError(f"`{option}` is not a whole number from {least} to {most}: {value!r}")
-    # The one name that means the same everywhere; any other would have to be looked up, and might mean several.
+            raise ConfigError(f"`{option}` must be a whole number from {least} to {most}, got {value!r}")
+    # The only name that is the same everywhere; any other would need a lookup, and may have several addresses.
     address = "127.0.0.1" if host == "localhost" else host
     return _shoal.Server(directory, synthetic, address, port, page_size, access_log, hosts(allow_host))
 
 
 def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100) -> Status:
-    """Reads what a journal says, without touching it; a run may be at work on it meanwhile.
+    """Reads a journal without changing it; a run may be in progress.
 
     Args:
-        path: The destination of a run, or the journal named with `journal=`.
-        failures: How many failures of each run are read, the first ones; None reads all, and needs memory for them.
-        skipped: How many names are read of what each run left out without being asked for (links, pipes, names met
-            before), the first ones; None reads all that the journal has, 100,000 at the most.
+        path: The destination of a run, or the path given as `journal=`.
+        failures: How many failures of each run to read; None reads all of them into memory.
+        skipped: How many names of skipped links, pipes and duplicates to read for each run; None reads all that the
+            journal has, at most 100,000.
 
     Returns:
-        Who works on the destination, and for each run in its journal the counts, whether it is complete, failures with
-        their reasons and the history of its rate.
+        The process that works on the destination, and for each run in its journal the counts, whether it is complete,
+        failures with their reasons, and the rate over time.
 
     Raises:
-        ConfigError: There is no journal, or `failures` or `skipped` is below 0.
-        JournalError: It cannot be read.
+        ConfigError: There is no journal, or `failures` or `skipped` is negative.
+        JournalError: The journal cannot be read.
 
     Example:
         >>> with shoal.serve(synthetic="10:10") as service:
@@ -507,6 +508,6 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
     """
     for name, count in (("failures", failures), ("skipped", skipped)):
         if count is not None and count < 0:
-            raise ConfigError(f"{name} is below 0: {count}")
+            raise ConfigError(f"`{name}` must not be negative, got {count}")
     shown = [sys.maxsize if count is None else count for count in (failures, skipped)]
     return _shoal.status(path, *shown)

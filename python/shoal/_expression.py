@@ -1,7 +1,7 @@
 """Conditions and aggregates as Python objects: `shoal.col("len") > 100`, `shoal.col("len").sum()`, `shoal.count()`.
 
-They are ways to write text: `str()` of each is the text that `where=` and `aggregate` also take, and only that goes to
-the engine, which reads and checks it. Not here: the grammar (the crate `shoal-records`, `expression/`).
+They only build text: `str()` of each is the text that `where=` and `aggregate` also accept. The engine parses and
+validates that text. Not here: the grammar (the crate `shoal-records`, `expression/`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from shoal._errors import ConfigError
 WORDS = {"and", "or", "not", "in", "true", "True", "false", "False"}
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
 
-# Whatever has __index__, or __float__ without being rounded by it, works too: NumPy's numbers, Decimal("0.5").
+# Also accepted: any object with __index__, or with an exact __float__, such as NumPy's numbers and Decimal("0.5").
 Literal = int | float | bytes | bytearray | memoryview | str
 
 
 class Aggregate:
-    """One thing to compute of records; `shoal.count()` and `shoal.col("len").sum()` make them.
+    """One aggregate to compute; `shoal.count()` and `shoal.col("len").sum()` return one.
 
     Attributes:
         function: `"count"`, `"sum"`, `"min"`, `"max"` or `"mean"`.
-        field: The field it is of; None for a count.
+        field: The name of its field; None for a count.
     """
 
     __slots__ = ("field", "function")
 
     def __init__(self, function: str, field: str | None = None) -> None:
-        """Takes the function and the field."""
+        """Stores the function and the field."""
         self.function = function
         self.field = field
 
@@ -42,22 +42,22 @@ class Aggregate:
         return f"<aggregate {self}>"
 
     def __str__(self) -> str:
-        """Returns the text that means the same, such as `sum(len)`."""
+        """Returns the equivalent text, such as `sum(len)`."""
         return self.function if self.field is None else f"{self.function}({self.field})"
 
 
 class Condition:
-    """What holds for a record or not; comparing `shoal.col(…)` makes one. `&`, `|` and `~` join them."""
+    """A condition on records; comparing `shoal.col(…)` returns one. Combine conditions with `&`, `|` and `~`."""
 
     __slots__ = ("_joined", "_parts")
 
     def __init__(self, parts: tuple[str, ...], joined: str = "and") -> None:
-        """Takes conditions in text that are joined by a word."""
+        """Takes conditions as text, joined by a word."""
         self._parts = parts
         self._joined = joined
 
     def __str__(self) -> str:
-        """Returns the text that means the same."""
+        """Returns the equivalent text."""
         return f" {self._joined} ".join(self._parts)
 
     def __repr__(self) -> str:
@@ -67,10 +67,10 @@ class Condition:
     def _join(self, word: str, other: Condition) -> Condition:
         if not isinstance(other, Condition):
             raise ConfigError(
-                f"a condition is joined with another one, not with {type(other).__name__}",
-                hint="put each of them in parentheses: & and | bind closer than comparisons",
+                f"a condition can only be joined with a condition, got {type(other).__name__}",
+                hint="put each comparison in parentheses: & and | bind tighter than comparisons",
             )
-        # Chains stay flat: the engine reads a hundred levels, and thousands of parts.
+        # Chains stay flat: the engine accepts a hundred levels, and thousands of parts.
         parts: list[str] = []
         for one in (self, other):
             if len(one._parts) == 1 or one._joined == word:
@@ -80,34 +80,34 @@ class Condition:
         return Condition(tuple(parts), word)
 
     def __and__(self, other: Condition) -> Condition:
-        """Holds where both hold."""
+        """True where both are true."""
         return self._join("and", other)
 
     def __or__(self, other: Condition) -> Condition:
-        """Holds where one of them holds."""
+        """True where at least one is true."""
         return self._join("or", other)
 
     def __invert__(self) -> Condition:
-        """Holds where this does not."""
+        """True where this is false."""
         return Condition((f"not ({self})",))
 
     def __bool__(self) -> NoReturn:
-        """Refuses: `and`, `or`, `not` and `a < b < c` would ask for a truth value that is not there yet."""
-        raise TypeError("a condition is true or false of a record, not by itself: join conditions with &, | and ~")
+        """Raises, because `and`, `or`, `not` and `a < b < c` need a truth value that does not exist yet."""
+        raise TypeError("a condition has no truth value of its own: join conditions with &, | and ~")
 
 
 class Operand:
-    """A value of each record: a field, or what is computed of fields by `+ - *`; comparing gives a condition."""
+    """A value of each record: a field, or fields combined by `+ - *`; comparing it returns a condition."""
 
     __slots__ = ("_text",)
-    __hash__ = None  # type: ignore[assignment]  # == compares records, so that it cannot find a key
+    __hash__ = None  # type: ignore[assignment]  # == returns a condition, so this cannot be a key
 
     def __init__(self, text: str) -> None:
-        """Takes the text of it."""
+        """Stores the text."""
         self._text = text
 
     def __str__(self) -> str:
-        """Returns the text that means the same."""
+        """Returns the equivalent text."""
         return self._text
 
     def __repr__(self) -> str:
@@ -115,38 +115,38 @@ class Operand:
         return f"<value {self._text}>"
 
     def __bool__(self) -> NoReturn:
-        """Refuses, as `Condition` does."""
-        raise TypeError("a field has a value in each record, not by itself: compare it, as in shoal.col('len') > 0")
+        """Raises, as `Condition` does."""
+        raise TypeError("a field has no truth value of its own: compare it, as in shoal.col('len') > 0")
 
     def _compare(self, sign: str, other: Operand | Literal) -> Condition:
         return Condition((f"{self._text} {sign} {_side(other)}",))
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        """Holds where both are equal."""
+        """True where both are equal."""
         return self._compare("==", other)  # type: ignore[arg-type]
 
     def __ne__(self, other: object) -> Condition:  # type: ignore[override]
-        """Holds where they differ."""
+        """True where they differ."""
         return self._compare("!=", other)  # type: ignore[arg-type]
 
     def __lt__(self, other: Operand | Literal) -> Condition:
-        """Holds where this is less."""
+        """True where this is less."""
         return self._compare("<", other)
 
     def __le__(self, other: Operand | Literal) -> Condition:
-        """Holds where this is not greater."""
+        """True where this is less or equal."""
         return self._compare("<=", other)
 
     def __gt__(self, other: Operand | Literal) -> Condition:
-        """Holds where this is greater."""
+        """True where this is greater."""
         return self._compare(">", other)
 
     def __ge__(self, other: Operand | Literal) -> Condition:
-        """Holds where this is not less."""
+        """True where this is greater or equal."""
         return self._compare(">=", other)
 
     def is_in(self, values: Iterable[Literal]) -> Condition:
-        """Holds where this is one of some values; of none of them if there are none.
+        """True where this equals one of the values; never true if there are no values.
 
         Args:
             values: Whole numbers, floats or bytes.
@@ -155,14 +155,14 @@ class Operand:
             The condition.
 
         Raises:
-            ConfigError: The values are one text, or one of them cannot be compared.
+            ConfigError: The values are a single str or bytes, or one of them cannot be compared.
 
         Example:
             >>> str(shoal.col("id").is_in([7, 8]))
             'id in (7, 8)'
         """
         if isinstance(values, (str, bytes, bytearray, memoryview)):
-            raise ConfigError(f"is_in takes several values, not {type(values).__name__}", hint="write is_in([value])")
+            raise ConfigError(f"is_in takes a list of values, got {type(values).__name__}", hint="write is_in([value])")
         return Condition((f"{self._text} in ({', '.join(map(literal, values))})",))
 
     def _compute(self, sign: str, left: Operand | Literal, right: Operand | Literal) -> Operand:
@@ -193,52 +193,52 @@ class Operand:
         return self._compute("*", other, self)
 
     def __neg__(self) -> Operand:
-        """The same below zero."""
+        """The negative value."""
         return Operand(f"(-{self._text})")
 
 
 class Column(Operand):
-    """A field; `shoal.col` makes one."""
+    """A field; `shoal.col` returns one."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        """Takes its name."""
+        """Stores the name."""
         super().__init__(quoted(name))
         self.name = name
 
     def sum(self) -> Aggregate:
-        """Its sum: exact for whole numbers, a float for floats."""
+        """Returns its sum: exact for whole numbers, a float for floats."""
         return Aggregate("sum", self.name)
 
     def min(self) -> Aggregate:
-        """Its least value."""
+        """Returns its minimum."""
         return Aggregate("min", self.name)
 
     def max(self) -> Aggregate:
-        """Its greatest value."""
+        """Returns its maximum."""
         return Aggregate("max", self.name)
 
     def mean(self) -> Aggregate:
-        """Its sum over the number of records."""
+        """Returns its mean."""
         return Aggregate("mean", self.name)
 
 
 def col(name: str) -> Column:
-    """A field of records, for conditions and aggregates.
+    """Returns a field of records, for conditions and aggregates.
 
-    Compare it with numbers, bytes or other fields (`== != < <= > >=`, `.is_in([…])`, after `+`, `-` and `*` if need
-    be), and join conditions with `&`, `|` and `~`, each in parentheses. `.sum()`, `.min()`, `.max()` and `.mean()` are
-    aggregates. `str()` of any of them is the text that means the same, which may be given instead.
+    Compare it with numbers, bytes or other fields (`== != < <= > >=`, `.is_in([…])`), also after `+`, `-` and `*`. Join
+    conditions with `&`, `|` and `~`, each in parentheses. `.sum()`, `.min()`, `.max()` and `.mean()` return aggregates.
+    `str()` of any of them is the equivalent text, which you can pass instead.
 
     Args:
-        name: The field's name. Whether there is such a field is looked at when it is used.
+        name: The field's name. Whether the field exists is checked when it is used.
 
     Returns:
         The field.
 
     Raises:
-        ConfigError: The name is no text, or empty.
+        ConfigError: The name is not a str, or is empty.
 
     Example:
         >>> condition = (shoal.col("len") > 100) & (shoal.col("id") == 7)
@@ -248,15 +248,15 @@ def col(name: str) -> Column:
         'sum(len)'
     """
     if not name or not isinstance(name, str):
-        raise ConfigError(f"a field's name is text: {name!r}")
+        raise ConfigError(f"a field name must be a non-empty str, got {name!r}")
     return Column(name)
 
 
 def count() -> Aggregate:
-    """The number of records, as an aggregate.
+    """Returns the number of records, as an aggregate.
 
     Returns:
-        What the text `"count"` means.
+        The aggregate that the text `"count"` stands for.
 
     Example:
         >>> str(shoal.count())
@@ -266,34 +266,36 @@ def count() -> Aggregate:
 
 
 def quoted(name: str) -> str:
-    """Returns a field's name as conditions have it: in backticks where it is not a plain word."""
+    """Returns a field's name for a condition, in backticks if it is not a plain word."""
     if re.fullmatch(r"[^\W\d]\w*", name) and name not in WORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: Literal) -> str:
-    """Returns a value as conditions have it."""
+    """Returns a value as a literal of a condition."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (bytes, bytearray, memoryview)):
         return 'b"' + "".join(f"\\x{byte:02x}" for byte in bytes(value)) + '"'
     if isinstance(value, str):
         return literal(value.encode())
-    # Not hasattr: an array has __index__, whatever it holds.
+    # Not hasattr: every array has __index__.
     with contextlib.suppress(TypeError):
         return str(operator.index(value))  # type: ignore[arg-type]
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"a record is compared with numbers, bytes and fields, not {type(value).__name__}") from None
+        raise ConfigError(
+            f"a field can be compared with numbers, bytes and fields, got {type(value).__name__}"
+        ) from None
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ConfigError(f"a record is compared with numbers that are finite: {value!r}")
+        raise ConfigError(f"a field can only be compared with finite numbers, got {value!r}")
     if number != value:
         raise ConfigError(
-            f"no float is {value!r}, and conditions round nothing", hint="round it first: float(…), int(…)"
+            f"{value!r} is not exactly a float, and conditions do not round", hint="round it first: float(…), int(…)"
         )
     text = repr(number)
     return text if "e" in text or "." in text else f"{text}.0"
@@ -304,30 +306,30 @@ def _side(value: Operand | Literal) -> str:
 
 
 def aggregate_of(asked: object) -> Aggregate:
-    """Returns the aggregate that an object or a text such as `"sum(len)"` means.
+    """Returns the aggregate for an object or a text such as `"sum(len)"`.
 
     Raises:
-        ConfigError: It is neither, or the text is none.
+        ConfigError: It is neither, or the text is not an aggregate.
     """
     if isinstance(asked, Aggregate):
         return asked
     if not isinstance(asked, str):
         raise ConfigError(
-            f"an aggregate is text or an object such as shoal.col('len').sum(), not {type(asked).__name__}"
+            f"an aggregate must be text or an object such as shoal.col('len').sum(), got {type(asked).__name__}"
         )
     found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", asked, re.DOTALL)
     if found is None or found[1] not in FUNCTIONS:
         raise ConfigError(
-            f"no aggregate: {asked!r}",
-            hint='there are "count", "sum(FIELD)", "min(FIELD)", "max(FIELD)", "mean(FIELD)"',
+            f"not an aggregate: {asked!r}",
+            hint='use "count", "sum(FIELD)", "min(FIELD)", "max(FIELD)", "mean(FIELD)"',
         )
     field = (found[2] or "").strip()
     if len(field) > 1 and field[0] == field[-1] == "`":
         field = field[1:-1].replace("``", "`")
     if found[1] == "count":
         if field not in ("", "*"):
-            raise ConfigError(f"a count is of records, not of a field: {asked!r}", hint='write "count"')
+            raise ConfigError(f"count takes no field: {asked!r}", hint='write "count"')
         return Aggregate("count")
     if not field:
-        raise ConfigError(f"an aggregate of no field: {asked!r}", hint=f'write "{found[1]}(FIELD)"')
+        raise ConfigError(f"the aggregate {asked!r} needs a field", hint=f'write "{found[1]}(FIELD)"')
     return Aggregate(found[1], field)

@@ -1,4 +1,4 @@
-"""Files that Python's own libraries write for `save` and `generate`: JSON of Python's values, and NumPy's `.npz`.
+"""Encodes JSON and `.npz` files for `save` and `generate`, with Python's and NumPy's own libraries.
 
 The binding (`ending.rs`) calls them on the thread that iterates. Not here: tables and single arrays (`shoal-encode`).
 """
@@ -15,11 +15,11 @@ from shoal import _shoal
 
 
 def json_file(value: object) -> bytes:
-    """Returns a value as JSON in UTF-8, NaN and the infinities as `null`.
+    """Returns a value as JSON in UTF-8, with NaN and infinities as `null`.
 
     Raises:
-        TypeError: It holds something that JSON has no form for, such as a date or a key that is no text.
-        ValueError: It holds itself, or text that has no UTF-8 form.
+        TypeError: It contains something that JSON cannot hold, such as a date or a key that is not a str.
+        ValueError: It contains itself, or text that cannot be encoded as UTF-8.
         RecursionError: It is nested too deeply.
     """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -29,7 +29,7 @@ def json_lines(rows: list[Any] | tuple[Any, ...], final_newline: bool) -> bytes:
     """Returns a list of dicts as JSON lines.
 
     Raises:
-        TypeError: A row is no dict; or as `json_file`, which see for the others too.
+        TypeError: A row is not a dict. All errors of `json_file` apply too.
     """
     for at, row in enumerate(rows):
         if not isinstance(row, dict):
@@ -43,9 +43,9 @@ def _plain(value: Any) -> Any:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, dict):
         for key in value:
-            # json would make it text, and 1 and "1" the same key twice.
+            # json would convert it to text, and 1 and "1" would be the same key.
             if not isinstance(key, str):
-                raise TypeError(f"the key {key!r} is a {type(key).__name__}, and JSON has only text: str(key)")
+                raise TypeError(f"the key {key!r} is a {type(key).__name__}, but JSON has only text: use str(key)")
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
@@ -56,8 +56,8 @@ def npz_file(arrays: Any) -> bytes:
     """Returns an array, named `arr_0` as `numpy.savez` does, or a dict of arrays by name, as `.npz`, uncompressed.
 
     Raises:
-        TypeError: A name is no text, or what it names is no array.
-        ValueError: An array holds Python objects or has a mask, or a name cannot stand in an archive.
+        TypeError: A name is not a str, or a value is not an array.
+        ValueError: An array has Python objects or a mask, or a name cannot be used in an archive.
     """
     import numpy as np
 
@@ -75,5 +75,5 @@ def npz_file(arrays: Any) -> bytes:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
         if archive.namelist() != [f"{name}.npy" for name in named]:
-            raise ValueError("a name cannot stand in an archive: it has a NUL")
+            raise ValueError("a name cannot be used in an archive: it has a NUL")
     return out.getvalue()

@@ -1,6 +1,6 @@
-"""The function `list_objects`: what a source holds, without copying it. The others are in `_api.py`.
+"""The function `list_objects`: lists a source without copying it. The others are in `_api.py`.
 
-Not here: how a source lists (the engine's `source/`), what a pattern means (its `engine/filter.rs`).
+Not here: how a source lists (the engine's `source/`), the meaning of patterns (its `engine/filter.rs`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = ()) -> Iterator[ListedObject]:
     """Lists the objects that `shoal.copy` of the same source would copy. Nothing is fetched, unpacked or written.
 
-    They come in the order in which a run takes them, as they are listed: a list of millions needs no memory. A listing
-    knows the size and the time of the entries of archives, and of other sources only the names.
+    Objects are yielded while the source is listed, in the order of a run, so memory use does not grow. Entries of
+    archives have a size and a time; objects of other sources have only a name.
 
     Args:
         source: As for `shoal.copy`: a directory, a glob, a URL, `shoal.archives(…)`, …
         include: Only names that match one of these patterns, as for `shoal.copy`.
-        exclude: No name that matches one of these patterns.
+        exclude: Skip names that match one of these patterns.
 
     Returns:
         An iterator of `shoal.ListedObject`.
@@ -35,8 +35,8 @@ def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = 
     Raises:
         ConfigError: An argument is wrong.
         ObjectError: Something could not be listed: a damaged archive, a directory that cannot be read. It is raised
-            once everything else has been listed.
-        RunError: The listing cannot go on.
+            after everything else has been listed.
+        RunError: The listing cannot continue.
 
     Example:
         >>> with zipfile.ZipFile("letters.zip", "w") as archive:
@@ -49,7 +49,7 @@ def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = 
 
 
 def listing_of(source: Source, *, include: Patterns, exclude: Patterns, raises: bool) -> _shoal.Listing:
-    """Begins a listing. With `raises` what cannot be listed is raised at its end, else a `shoal.Failure` stands for it.
+    """Starts a listing. What cannot be listed is raised at its end with `raises`, else yielded as a `shoal.Failure`.
 
     Raises:
         ConfigError: An argument is wrong.

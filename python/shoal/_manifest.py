@@ -1,6 +1,6 @@
-"""A list of checksums, as `shoal read --checksum` and GNU's `sha256sum` write it, and the files that it is about.
+"""Manifests: lists of checksums as `shoal read --checksum` and GNU's `sha256sum` write them.
 
-Here: reading such a list, and what became of each file. Not here: hashing, which the engine does, and words
+Here: parsing a manifest and comparing files with it. Not here: hashing, which the engine does, and messages
 (`cli/verify.py`).
 """
 
@@ -19,28 +19,28 @@ from shoal._options import Checksum
 LENGTHS: dict[int, Checksum] = {64: "sha256", 16: "xxh3", 8: "crc32"}
 OTHERS = {32: "MD5", 40: "SHA-1", 56: "SHA-224", 96: "SHA-384", 128: "SHA-512"}
 
-# A backslash first says that the name has escapes; the second space is a * where the file was read as binary.
+# A leading backslash means that the name has escapes; the second space is a * for files read as binary.
 LINE = re.compile(rb"(\\?)([0-9a-fA-F]+) [ *](.+)", re.DOTALL)
 ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r"}
 
 
 class ManifestError(RunError):
-    """A list of checksums that cannot be believed: cut short, empty, or not such a list."""
+    """A manifest that cannot be used: truncated, empty or malformed."""
 
 
 class Manifest:
-    """The checksums by name. It needs about 250 bytes of memory for each file."""
+    """Checksums by name. It needs about 250 bytes of memory per file."""
 
     def __init__(self, path: Path, checksum: Checksum | None = None) -> None:
-        """Reads all of it.
+        """Reads the manifest.
 
         Args:
             path: The file.
-            checksum: The algorithm; by default the length of the checksums says which.
+            checksum: The algorithm; by default, the length of the checksums decides.
 
         Raises:
-            ConfigError: There is no such file, or it cannot be read.
-            ManifestError: It is cut short, empty or malformed.
+            ConfigError: The file does not exist or cannot be read.
+            ManifestError: It is truncated, empty or malformed.
         """
         self.path = path
         self._wanted: dict[bytes, bytes] = {}
@@ -60,16 +60,16 @@ class Manifest:
             return ManifestError(f"line {number} of {str(self.path)!r} {why}", kind="manifest", hint=hint)
 
         if not line.endswith(b"\n"):
-            raise wrong("has no line end: the list is cut short", "make the list again, or copy it again")
+            raise wrong("does not end with a newline: the manifest is truncated", "create or copy the manifest again")
         if line.startswith(b"#"):
-            return  # a comment, as sha256sum has it
+            return  # a comment, as in sha256sum
         found = LINE.fullmatch(line.removesuffix(b"\n").removesuffix(b"\r"))
         if found is None:
             raise wrong("is not a checksum, two spaces and a name")
         length = len(found[2])
         if length not in LENGTHS:
             what = OTHERS.get(length, f"a checksum of {length} characters")
-            raise wrong(f"has {what}", "shoal checks sha256, xxh3 and crc32")
+            raise wrong(f"has {what}", "shoal verifies sha256, xxh3 and crc32")
         if self.checksum is None:
             self.checksum = LENGTHS[length]
         if LENGTHS[length] != self.checksum:
@@ -80,15 +80,15 @@ class Manifest:
         name = os.path.normpath(name)
         digest = bytes.fromhex(found[2].decode())
         if self._wanted.setdefault(name, digest) != digest:
-            raise wrong("has a name that an earlier line has with another checksum")
+            raise wrong("has the name of an earlier line, with another checksum")
 
     def take(self, name: str, digest: bytes) -> str:
-        """Compares one file, once, and says what it is: `"good"`, `"different"` or `"extra"`."""
+        """Compares one file, once, and returns `"good"`, `"different"` or `"extra"`."""
         wanted = self._wanted.pop(os.fsencode(name), None)
         return "extra" if wanted is None else "good" if wanted == digest else "different"
 
     def rest(self, directory: Path) -> Iterator[tuple[str, str]]:
-        """Yields what was not compared: the name, and `"missing"` or `"unreadable"`."""
+        """Yields the names that were not compared, each with `"missing"` or `"unreadable"`."""
         for name in sorted(self._wanted):
             inside = not name.startswith((b"/", b"../"))
             there = inside and _is_file(bytes(directory) + b"/" + name)

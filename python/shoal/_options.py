@@ -1,6 +1,6 @@
-"""The types of the options, and the check that turns what a user gave into what the binding takes.
+"""The types of the options, and their validation and conversion for the binding.
 
-The API and the command line share it. Defaults are the engine's (`_shoal.default_options()`); a test compares. Not
+Shared by the API and the command line. Defaults are the engine's (`_shoal.default_options()`); a test compares. Not
 here: the command line's flags (`cli/_options.py`).
 """
 
@@ -32,7 +32,7 @@ ProgressOption = bool | Callable[[Progress], object] | None
 
 
 class Options(TypedDict):
-    """What the binding takes for a run; sizes in bytes, times in seconds."""
+    """The binding's options for a run; sizes in bytes, times in seconds."""
 
     workers: Workers
     memory: int
@@ -56,7 +56,7 @@ class Options(TypedDict):
 
 
 class ReadOptions(TypedDict):
-    """What the binding takes for handing objects to the caller; sizes in bytes."""
+    """The binding's options for reading objects; sizes in bytes."""
 
     order: Order
     chunk_size: int | None
@@ -65,20 +65,20 @@ class ReadOptions(TypedDict):
 
 
 class EncodeOptions(TypedDict):
-    """What the binding takes for tables and arrays that become files."""
+    """The binding's options for encoding tables and arrays."""
 
     header: bool
     final_newline: bool
 
 
 class FilesOptions(TypedDict):
-    """What the binding takes for files."""
+    """The binding's options for files."""
 
     follow_links: bool
 
 
 class ArchiveOptions(TypedDict):
-    """What the binding takes for archives; sizes in bytes."""
+    """The binding's options for archives; sizes in bytes."""
 
     into_subdirectories: bool
     encoding: str
@@ -91,18 +91,18 @@ class ArchiveOptions(TypedDict):
 
 
 class SourceOptions(TypedDict):
-    """What the binding takes for a source: what it is (a text or paths), and each kind's own options."""
+    """The binding's description of a source: a text or paths, and the options of each kind."""
 
     text: str | None
     paths: tuple[str, ...] | None
-    entries: bool  # of the archives that text or paths name, whatever their format
+    entries: bool  # of archives of any format, at `text` or `paths`
     list_get: ListGetOptions
     files: FilesOptions
     archives: ArchiveOptions
 
 
 class ListGetOptions(TypedDict):
-    """What the binding takes for a list/get service."""
+    """The binding's options for a list/get service."""
 
     list_path: str
     get_path: str
@@ -120,7 +120,7 @@ class ListGetOptions(TypedDict):
 
 
 class ListGet(Value):
-    """A list/get service and how it is spoken to; made by `shoal.list_get`. Its text form shows no secrets."""
+    """A list/get service with its options; returned by `shoal.list_get`. Its `repr` shows no secrets."""
 
     url: str
     list_path: str
@@ -138,7 +138,7 @@ class ListGet(Value):
     pipeline: Pipeline
 
     def __repr__(self) -> str:
-        """Shows every value but those of headers, and no password of the URL."""
+        """Shows every value except those of headers and the password of the URL."""
         shown = [repr(without_secrets(self.url))]
         for field in ListGetOptions.__annotations__:
             value = getattr(self, field)
@@ -165,19 +165,19 @@ class ListGet(Value):
 
 
 class Files(Value):
-    """Files and how they are looked for; made by `shoal.files`."""
+    """Files with their options; returned by `shoal.files`."""
 
     paths: str | tuple[str, ...]
     follow_links: bool
 
     def __repr__(self) -> str:
-        """Shows every value, but not a million paths."""
+        """Shows every value, and of many paths only their number."""
         what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
         return f"files({what}, follow_links={self.follow_links})"
 
 
 class Archives(Value):
-    """Archives and how they are unpacked; made by `shoal.archives`."""
+    """Archives with their options; returned by `shoal.archives`."""
 
     paths: str | tuple[str, ...]
     into_subdirectories: bool
@@ -190,7 +190,7 @@ class Archives(Value):
     allow_overlap: bool
 
     def __repr__(self) -> str:
-        """Shows every value, but not a million paths."""
+        """Shows every value, and of many paths only their number."""
         what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
         shown = (f"{field}={getattr(self, field)!r}" for field in ArchiveOptions.__annotations__)
         return f"archives({what}, {', '.join(shown)})"
@@ -213,8 +213,8 @@ Source = Path | ListGet | Files | Archives | Iterable[Path]
 
 
 def without_secrets(url: str) -> str:
-    """Returns a URL that may be shown: without user, password, query and fragment."""
-    from urllib.parse import urlsplit, urlunsplit  # only now: it is a tenth of the time of `import shoal`
+    """Returns a URL without user, password, query and fragment."""
+    from urllib.parse import urlsplit, urlunsplit  # imported here: it takes a tenth of the time of `import shoal`
 
     try:
         parts = urlsplit(url)
@@ -226,7 +226,7 @@ def without_secrets(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-# What a size may end in: K and KiB are binary, as in dd, curl and rsync; KB is decimal, as SI has it.
+# Suffixes of a size: K and KiB are binary, as in dd, curl and rsync; KB is decimal, as in SI.
 UNITS = {
     "": 1,
     "b": 1,
@@ -235,7 +235,7 @@ UNITS = {
 }
 
 
-# The largest number of an option that counts: no run has more of anything.
+# The largest value of an option that is a count: no run has more of anything.
 COUNT_MAX = (1 << 32) - 1
 
 
@@ -247,7 +247,7 @@ def parse_size(value: Size, option: str) -> int:
         option: The option it was given for, for the message.
 
     Raises:
-        ConfigError: It is not a size, or not above 0.
+        ConfigError: It is not a size above 0.
     """
     size = -1
     if type(value) is int:
@@ -257,13 +257,13 @@ def parse_size(value: Size, option: str) -> int:
         size = int(found[1]) * unit + int(float(found[2] or 0) * unit)
     if not 0 < size < 1 << 63:
         raise ConfigError(
-            f"`{option}` is not a size above 0: {value!r}", hint='write bytes as a number, or "64M", "1.5GB"'
+            f"`{option}` must be a size above 0, got {value!r}", hint='use a number of bytes, or "64M", "1.5GB"'
         )
     return size
 
 
 class Default(str):
-    """A default that a variable of the environment may replace. What a caller gives is never one."""
+    """A default that an environment variable may replace. Values of a caller are never of this type."""
 
     __slots__ = ()
 
@@ -276,7 +276,7 @@ R = TypeVar("R")
 
 
 def or_environment(value: T, option: str, check: Callable[[T, str], R]) -> R:
-    """Returns what `check` makes of a value, or of the variable `SHOAL_OPTION` if the value is a default.
+    """Returns `check(value)`, or `check` of the variable `SHOAL_OPTION` if the value is a default.
 
     Raises:
         ConfigError: The value is wrong; the message names the option or the variable.
@@ -291,17 +291,17 @@ def or_environment(value: T, option: str, check: Callable[[T, str], R]) -> R:
 
 def _at_least(value: int, least: int, option: str) -> int:
     if type(value) is not int or value < least:
-        raise ConfigError(f"`{option}` is not a whole number of {least} or more: {value!r}")
+        raise ConfigError(f"`{option}` must be a whole number of at least {least}, got {value!r}")
     if value > COUNT_MAX:
-        # Not shown: a number may have more digits than Python writes.
-        raise ConfigError(f"`{option}` is too large a number: the largest is {COUNT_MAX}")
+        # The value is not shown: a number may have more digits than Python can print.
+        raise ConfigError(f"`{option}` is too large: the maximum is {COUNT_MAX}")
     return value
 
 
 def _seconds(value: float, option: str) -> float:
-    # 1e9 s is 30 years; beyond it clocks overflow. Not a number compares as false.
+    # 1e9 s is 30 years; beyond it clocks overflow. NaN compares as false.
     if type(value) not in (int, float) or not 0 < value < 1e9:
-        raise ConfigError(f"`{option}` is not a time in seconds above 0: {value!r}")
+        raise ConfigError(f"`{option}` must be a time in seconds above 0, got {value!r}")
     return float(value)
 
 
@@ -309,68 +309,68 @@ Word = TypeVar("Word", bound=str)
 
 
 def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
-    """Returns a word that the option takes.
+    """Returns the value if it is one of the choices.
 
     Raises:
-        ConfigError: It is none of `choices`.
+        ConfigError: It is not one of `choices`.
     """
     if value not in choices:
-        raise ConfigError(f"`{option}` is not one of {', '.join(map(repr, choices))}: {value!r}")
+        raise ConfigError(f"`{option}` must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
 
 def patterns_of(value: Patterns, option: str) -> tuple[str, ...]:
-    """Returns patterns as a tuple. What a pattern is, the engine says.
+    """Returns patterns as a tuple. The engine parses them.
 
     Raises:
-        ConfigError: One of them is not text, or empty.
+        ConfigError: One of them is not a str, or is empty.
     """
     patterns = (value,) if isinstance(value, str) else tuple(value)
     for pattern in patterns:
         if type(pattern) is not str or not pattern:
-            raise ConfigError(f"`{option}` holds something that is not a pattern: {pattern!r}")
+            raise ConfigError(f"`{option}` must contain patterns, got {pattern!r}")
     return patterns
 
 
 def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns hosts as a tuple. What a host is, the engine says.
+    """Returns hosts as a tuple. The engine validates them.
 
     Raises:
-        ConfigError: One of them is not text.
+        ConfigError: One of them is not a str, or is empty.
     """
     given = (value,) if isinstance(value, str) else tuple(value)
     for host in given:
         if type(host) is not str or not host:
-            raise ConfigError(f"`allow_host` holds something that is not a host: {host!r}")
+            raise ConfigError(f"`allow_host` must contain hosts, got {host!r}")
     return given
 
 
-WORKERS_MAX = 65_536  # each takes memory before it has anything to do
+WORKERS_MAX = 65_536  # each needs memory even while idle
 
 
 def check_workers(value: Workers, option: str) -> Workers:
-    """Returns a number of workers.
+    """Returns a valid number of workers.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not valid.
     """
     if value == "auto":
         return "auto"
     if _at_least(value, 1, option) > WORKERS_MAX:
-        raise ConfigError(f"`{option}` is more than {WORKERS_MAX:,}: {value}")
+        raise ConfigError(f"`{option}` must be at most {WORKERS_MAX:,}, got {value}")
     return value
 
 
 def pipeline_depth(value: Pipeline) -> Pipeline:
-    """Returns a pipelining option that is one.
+    """Returns a valid pipelining option.
 
     Raises:
-        ConfigError: It is neither a word that is known nor a depth from 2 to 256.
+        ConfigError: It is neither a known word nor a number from 2 to 256.
     """
     if value in ("auto", "off"):
         return value
     if type(value) is not int or not 2 <= value <= 256:
-        raise ConfigError(f"`pipeline` is not 'auto', 'off' or a number of requests from 2 to 256: {value!r}")
+        raise ConfigError(f"`pipeline` must be 'auto', 'off' or a number of requests from 2 to 256, got {value!r}")
     return value
 
 
@@ -385,14 +385,14 @@ def archive_options(
     max_depth: int,
     allow_overlap: bool,
 ) -> ArchiveOptions:
-    """Checks what a user gave for archives and returns it in the form that the binding takes.
+    """Validates the options of archives and returns them in the form that the binding takes.
 
     Raises:
-        ConfigError: A value is not one that the option takes. Which encodings there are, the engine says.
+        ConfigError: A value is not valid. The engine checks the encoding.
     """
     one_of(backslashes, get_args(Backslashes), "backslashes")
     if type(encoding) is not str or not encoding:
-        raise ConfigError(f"`encoding` is not 'auto' or the name of an encoding: {encoding!r}")
+        raise ConfigError(f"`encoding` must be 'auto' or the name of an encoding, got {encoding!r}")
     return ArchiveOptions(
         into_subdirectories=bool(into_subdirectories),
         encoding=encoding,
@@ -427,10 +427,10 @@ def engine_options(
     resume: Resume,
     dry_run: bool,
 ) -> Options:
-    """Checks what a user gave and returns it in the form that the binding takes.
+    """Validates the options of a run and returns them in the form that the binding takes.
 
     Raises:
-        ConfigError: A value is not one that the option takes.
+        ConfigError: A value is not valid.
     """
     one_of(durability, get_args(Durability), "durability")
     one_of(overwrite, get_args(Overwrite), "overwrite")
@@ -463,10 +463,10 @@ def engine_options(
 def read_options(
     *, order: Order, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
 ) -> ReadOptions:
-    """Checks what a user gave for reading and returns it in the form that the binding takes.
+    """Validates the options for reading and returns them in the form that the binding takes.
 
     Raises:
-        ConfigError: A value is not one that the option takes.
+        ConfigError: A value is not valid.
     """
     one_of(order, get_args(Order), "order")
     if checksum is not None:
@@ -475,7 +475,7 @@ def read_options(
     if shard is not None:
         part = tuple(shard)
         if len(part) != 2 or any(type(number) is not int for number in part) or not 0 <= part[0] < part[1] < 1 << 32:
-            raise ConfigError(f"`shard` is not (index, count), the index counted from 0: {shard!r}")
+            raise ConfigError(f"`shard` must be (index, count), with the index counted from 0, got {shard!r}")
     return ReadOptions(order=order, chunk_size=size, checksum=checksum, shard=shard)
 
 
@@ -483,12 +483,12 @@ def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tupl
     """Returns headers as pairs, in the order given.
 
     Raises:
-        ConfigError: A name or value is one that HTTP does not allow. The value is not shown: it may be a secret.
+        ConfigError: HTTP does not allow a name or value. The value is not shown, because it may be a secret.
     """
     pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
     for name, value in pairs:
         if not re.fullmatch(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", name):
-            raise ConfigError(f"not the name of a header: {name!r}")
+            raise ConfigError(f"not a valid header name: {name!r}")
         if re.search(r"[^\t\x20-\x7e]", value):
-            raise ConfigError(f"the value of header {name!r} holds a character that a header may not have")
+            raise ConfigError(f"the value of header {name!r} has a character that is not allowed")
     return pairs

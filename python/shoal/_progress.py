@@ -1,4 +1,4 @@
-"""Progress in words: rates over the last seconds, the time left, one line of text, and the drawing of `progress=True`.
+"""Progress as text: rates over the last seconds, the time left, and the line of `progress=True`.
 
 Not here: the command line's display with its bar (`cli/_display.py`).
 """
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from shoal._options import ProgressOption
     from shoal._report import Progress
 
-WINDOW = 5.0  # s over which a rate is taken: short enough to follow a change, long enough to be read
-LINE_EVERY = 10.0  # s between lines where a line cannot be drawn over, such as a log
+WINDOW = 5.0  # s over which a rate is averaged: short enough to follow a change, long enough to be readable
+LINE_EVERY = 10.0  # s between lines if a line cannot be redrawn, as in a log
 
 
 class Rates:
-    """Objects and bytes a second over the last seconds."""
+    """Objects and bytes per second over the last seconds."""
 
     def __init__(self) -> None:
-        """Starts without a past."""
+        """Starts without samples."""
         self._past: deque[tuple[float, int, int]] = deque()
         self.objects = 0.0
         self.bytes = 0.0
@@ -36,7 +36,7 @@ class Rates:
         while len(self._past) > 2 and self._past[1][0] < progress.seconds - WINDOW:
             self._past.popleft()
         then, objects, size = self._past[0]
-        # A run that has just begun is measured from its start.
+        # A run that has just started is measured from its start.
         if len(self._past) == 1:
             then, objects, size = 0.0, 0, 0
         if progress.seconds > then:
@@ -79,7 +79,7 @@ def count_text(count: int, word: str = "object") -> str:
 
 
 def parts(progress: Progress, rates: Rates) -> list[str]:
-    """Returns what there is to say of a run, the most important first."""
+    """Returns the parts of a progress line, the most important first."""
     done, listed = progress.done, progress.listed
     far = f"{done:,} of {count_text(listed)}" if progress.listing_done else f"{count_text(done)} of {listed:,} so far"
     said = [far, size_text(progress.before.bytes + progress.run.bytes)]
@@ -104,14 +104,14 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
 
 
 def waiting_text(progress: Progress) -> str:
-    """Returns `2 objects wait to be tried again, the next in 8 s`."""
+    """Returns `2 objects wait for a retry, the next in 8 s`."""
     verb = "waits" if progress.deferred == 1 else "wait"
     when = "" if progress.retry_in is None else f", the next in {math.ceil(progress.retry_in)} s"
-    return f"{count_text(progress.deferred)} {verb} to be tried again{when}"
+    return f"{count_text(progress.deferred)} {verb} for a retry{when}"
 
 
 def only_waits(progress: Progress) -> bool:
-    """Tells whether nothing is left of a run but objects that are tried again later."""
+    """Returns whether a run has only objects left that wait for a retry."""
     return bool(progress.deferred and progress.listing_done and not progress.in_flight)
 
 
@@ -119,9 +119,8 @@ class LineDrawer:
     """Draws one line on standard error: over the last one on a terminal, else a new one every 10 s."""
 
     def __init__(self) -> None:
-        """Looks at where the line will go."""
-        # The one place outside cli/_display.py that prints: who passes progress=True asks for it, and the line has no
-        # name in it.
+        """Finds out whether the line goes to a terminal."""
+        # The only place outside cli/_display.py that prints: progress=True asks for it, and the line contains no name.
         self._out = sys.stderr  # noqa: TID251
         self._over = self._out is not None and self._out.isatty()
         self._rates = Rates()
@@ -129,12 +128,12 @@ class LineDrawer:
         self._drawn = False
 
     def __call__(self, progress: Progress) -> None:
-        """Draws the state of the run, when it is time."""
+        """Draws the state of the run, if it is time."""
         self._rates.update(progress)
         self.draw(lambda: parts(progress, self._rates))
 
     def draw(self, said: Callable[[], list[str]]) -> None:
-        """Draws what there is to say, when it is time."""
+        """Draws a line, if it is time."""
         if self._out is None or time.monotonic() < self._next:
             return
         line = ", ".join(said())
@@ -155,14 +154,14 @@ class LineDrawer:
             self._out.flush()
             self._drawn = True
         except OSError:
-            # Nobody reads it any more; the run is not to be stopped by that.
+            # The reader is gone, which must not stop the run.
             self._next = float("inf")
 
 
 def drawing_records(
     option: bool | Callable[[int, int], object] | None,
 ) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
-    """Returns the same for the writing of records: the function is called with how many there are, and their bytes."""
+    """Returns the same for writing records: the function is called with the number of records and bytes so far."""
     if option is not True:
         return (option or None), lambda: None
     drawer, began = LineDrawer(), time.monotonic()
@@ -175,7 +174,7 @@ def drawing_records(
 
 
 def drawing(option: ProgressOption) -> tuple[Callable[[Progress], object] | None, Callable[[], None]]:
-    """Returns the function that `progress=` asks for, and what is to be called when the run has ended."""
+    """Returns the function for `progress=`, and one to call when the run has ended."""
     if option is True:
         drawer = LineDrawer()
         return drawer, drawer.close

@@ -1,6 +1,6 @@
 """`read`: the objects of a source, as an iterator. The iterator itself is `_shoal.Reader`.
 
-Not here: what an option means for the engine (its `options.rs`), how objects are handed over (its `sink/deliver/`).
+Not here: the effect of an option in the engine (its `options.rs`), delivering objects (its `sink/deliver/`).
 """
 
 from __future__ import annotations
@@ -45,56 +45,56 @@ def read(
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
 ) -> _shoal.Reader:
-    """Reads every object of a source into memory, some ahead of the caller, and hands them over one by one.
+    """Returns an iterator over the objects of a source, which are read ahead in threads.
 
-    It is `shoal.copy(source, …)` with the caller as the destination, and no journal. Nothing happens before the first
-    object is asked for. Objects come as they are ready, unless `order="source"`. A slow caller holds the readers back:
-    at most `memory` bytes wait for it. Leaving the loop early stops them at once; `with shoal.read(…) as reader:` also
-    waits until they have ended.
+    It is `shoal.copy(source, …)` with the caller as the destination, and without a journal. Reading starts with the
+    first iteration. Objects arrive as they are ready, unless `order="source"`. At most `memory` bytes wait for a slow
+    caller. Leaving the loop early stops the threads; `with shoal.read(…) as reader:` also waits until they have ended.
 
     Args:
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
             URL of a list/get service or `shoal.list_get(…)`; the entries of archives, `"zip:*.zip"`, `"tar:*.tar.gz"`
             or `shoal.archives(…)`.
-        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
-            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
-        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
-        order: `"any"`: objects come as they are ready, which is faster. `"source"`: in the order of the listing, those
-            that had to be tried again later at the end.
-        shard: `(index, count)`: only this one of so many parts, so that several processes share the work. Each object
-            is in exactly one part, by the hash of its name; those of the other parts count as skipped.
-        chunk_size: Hand a longer object over in pieces of this many bytes, one after the other (`Object.offset` says
-            where each belongs). Other objects may come in between; if one fails in the middle, its first pieces have
-            come all the same. By default an object is always whole, and one larger than `memory` is a failure.
+        include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
+            `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
+        exclude: Skip names that match one of these patterns, or are below a directory that does; applied after
+            `include`.
+        order: `"any"`: objects arrive as they are ready, which is faster. `"source"`: in the order of the listing, with
+            objects that were retried later at the end.
+        shard: `(index, count)`: read only this shard, so that several processes share the work. Each object is in
+            exactly one shard, by the hash of its name; those of other shards count as skipped.
+        chunk_size: Deliver a larger object in chunks of this many bytes, in order (`Object.offset` has the position).
+            Other objects may arrive in between. If an object fails in the middle, its first chunks have already
+            arrived. By default an object is delivered whole, and one larger than `memory` is a failure.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
-        on_error: What failed objects mean. `"raise"` gives all the others first, then the loop raises
-            `ObjectsFailedError`; with `"record"` only `reader.report` says so; `"stop"` raises the exception of the
-            first at once.
+        on_error: What to do about failed objects. `"raise"` delivers all others, then the loop raises
+            `ObjectsFailedError`; `"record"` only records them in `reader.report`; `"stop"` raises the exception of the
+            first failure at once.
         max_failures: Stop the run when more objects than this have failed.
-        max_retries: How often one object is tried again.
-        retry_timeout: Seconds for which one object is tried again, and for which a host may stay away.
-        timeout: Seconds without a byte from the host after which a request counts as failed.
-        connect_timeout: Seconds a connection may take to be made.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes that wait for the caller: a number, or text such as `"256MiB"`.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
-            second, while the caller takes objects or waits for them.
+        max_retries: How often to retry one object.
+        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
+        timeout: Seconds without a byte from the host after which a request has failed.
+        connect_timeout: Seconds after which an attempt to connect has failed.
+        workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        memory: Maximum bytes that wait for the caller: a number, or text such as `"256MiB"`.
+        limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
+            second, while the caller iterates.
 
     Returns:
-        An iterator of `shoal.Object`: `.name`, `.size`, `.data` (a memoryview; nothing is copied), `bytes(obj)`. Its
-        `.batches()` gives Arrow record batches instead, for PyArrow, Polars, DuckDB and pandas. `.report` is there
-        after the last object.
+        An iterator of `shoal.Object`: `.name`, `.size`, `.data` (a memoryview without a copy), `bytes(obj)`. Its
+        `.batches()` returns Arrow record batches instead, for PyArrow, Polars, DuckDB and pandas. `.report` is
+        available after the last object.
 
     Raises:
         ConfigError: An argument is wrong.
-        NotFoundError: The source that you named is not there (a `FileNotFoundError`).
+        NotFoundError: The source does not exist (a `FileNotFoundError`).
 
-        While objects are taken:
-        ObjectsFailedError: All that could be read has been given, other objects failed, and `on_error` is `"raise"`. A
-            loop that is left early does not raise it.
+        During iteration:
+        ObjectsFailedError: At the end, if objects failed and `on_error` is `"raise"`. A loop that is left early does
+            not raise it.
         ObjectError: The first object that failed (`on_error="stop"`).
-        RunError: The run cannot go on (credentials, source unreachable). What came before has been handed over.
+        RunError: The run cannot continue (credentials, source unreachable). Earlier objects have been delivered.
 
     Example:
         >>> with shoal.serve(synthetic="1000:100") as service:
@@ -140,10 +140,10 @@ def reader(
     on_error: OnError,
     ignore_vanished: bool,
 ) -> _shoal.Reader:
-    """Makes the reader of `read`; for the command line, which also wants checksums.
+    """Creates the reader of `read`; used by the command line, which also computes checksums.
 
     Raises:
-        ConfigError: An argument is wrong, or the directory is not there.
+        ConfigError: An argument is wrong, or the directory does not exist.
     """
     options = engine_options(
         workers=workers,

@@ -1,6 +1,6 @@
-"""What a run hands back: `Report`, its parts, `Progress` while it runs, and `Status` of a journal.
+"""Results: `Report` and its parts, `Progress` of a run, and `Status` of a journal.
 
-Filled by the binding. Not here: how the command line shows them (`cli/_display.py`).
+The binding creates them. Not here: how the command line shows them (`cli/_display.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class Counts(Value):
-    """Counts of objects. They balance: listed = written + skipped + failed + unfinished.
+    """Counts of objects. They always add up: listed = written + skipped + failed + unfinished.
 
     Attributes:
-        listed: Named by the listing.
+        listed: Objects in the listing.
         written: Written to the destination and committed.
-        skipped: Left out on purpose: duplicates, excluded names, what is no file, vanished ones where asked for. Empty
-            directories count here too, although they are made.
-        failed: Failed for good; the journal has their reasons.
-        unfinished: None of these yet: what the same call does next time.
+        skipped: Left out on purpose: duplicates, excluded names, links and devices, and vanished objects with
+            `ignore_vanished`. Empty directories count here too, although they are created.
+        failed: Failed after all retries; the journal has the reasons.
+        unfinished: Not processed yet; the next call continues with these.
         bytes: Bytes of the written objects.
     """
 
@@ -38,11 +38,11 @@ class Failure(Value):
     """One object that failed.
 
     Attributes:
-        name: Its name as the source gave it, not necessarily a safe path; what is not text are surrogate escapes.
-        archive: Path of the archive that it is an entry of, or that failed as a whole; None where there is none.
-        kind: Stable name of what went wrong, such as `"vanished"`.
-        reason: Why, as text.
-        tries: How often it was tried.
+        name: Its name as the source gave it, not necessarily a safe path; surrogate escapes for invalid UTF-8.
+        archive: Path of the archive of the entry, or of the archive that failed as a whole; None for other sources.
+        kind: Stable name of the cause, such as `"vanished"`.
+        reason: The cause as text.
+        tries: Number of attempts.
     """
 
     name: str
@@ -56,10 +56,10 @@ class ListedObject(Value):
     """One object of a listing.
 
     Attributes:
-        name: Its name as the source gave it, not necessarily a safe path; what is not text are surrogate escapes.
-        size: Its length in bytes; None where the listing does not know it.
-        last_modified: When it was last changed, in UTC; None where the listing does not know it.
-        archive: Path of the archive that it is an entry of; None where there is none.
+        name: Its name as the source gave it, not necessarily a safe path; surrogate escapes for invalid UTF-8.
+        size: Its length in bytes; None if the listing does not have it.
+        last_modified: Time of its last change, in UTC; None if the listing does not have it.
+        archive: Path of the archive of the entry; None for other sources.
     """
 
     name: str
@@ -69,38 +69,37 @@ class ListedObject(Value):
 
 
 class Report(Value):
-    """What a run did. `ok` is the one thing to look at: whether everything arrived.
+    """The result of a run. Check `ok`: it is true if everything arrived.
 
-    The counts are those of this run, but for `failed`: it has the failures that stand, those of earlier runs included,
-    since a resumed run has none of its own for what failed before. `run` and `total` have all counts of this run and of
-    all runs that its journal joins; both balance.
+    The counts are those of this run, except `failed`: it also counts unresolved failures of earlier runs. `run` and
+    `total` have all counts of this run, and of all runs in its journal; both add up.
 
     Attributes:
-        listed: Objects named by the listing.
+        listed: Objects in the listing.
         written: Objects written to the destination and committed.
         skipped: Objects left out on purpose.
-        failed: Objects that failed for good, over all runs: `total.failed`. Those of this run are `run.failed`.
-        unfinished: Objects listed and none of these; 0 unless the run was stopped.
-        bytes: Bytes of the written objects; None of a dry run.
-        run: All counts of this run. They balance: listed = written + skipped + failed + unfinished.
-        total: The same over all runs that the journal joins.
+        failed: Objects that failed after all retries, over all runs: `total.failed`. Those of this run: `run.failed`.
+        unfinished: Objects that were not processed; 0 unless the run was stopped.
+        bytes: Bytes of the written objects; None for a dry run.
+        run: All counts of this run. They add up: listed = written + skipped + failed + unfinished.
+        total: The same over all runs in the journal.
         seconds: Wall time of this run.
-        retries: Requests made again after a failure.
-        unverified: Objects whose length the source could not tell.
-        wasted: Bytes received that became no object: broken bodies, answers asked for again, comparisons.
-        duplicates: Of `skipped`: names met before.
-        unchanged: Of `skipped`: what an update found as it was. Where nothing was left to do: over all runs.
-        dry_run: Nothing was copied: `written` counts what would be.
-        complete: The listing has ended and everything in it is committed.
-        completed_before: When an earlier run had completed the job, so that there was nothing to do; else None.
-        resumed_from: Objects committed by earlier runs that this one continued.
-        workers: The number of objects worked on at once that was chosen.
-        workers_reason: Why it is not more.
-        durability: How durable the result is: the barrier that really ran.
-        publish: How files were given their names.
-        paused: Seconds for which the host was left alone because it did not answer.
-        failures: The first failures; the journal has all.
-        notes: Remarks worth reading.
+        retries: Requests that were retried after a failure.
+        unverified: Objects with a length that the source did not tell.
+        wasted: Bytes received but not used: interrupted bodies, repeated answers, comparisons.
+        duplicates: Part of `skipped`: names that were listed before.
+        unchanged: Part of `skipped`: objects that an update found unchanged. If nothing was left to do: over all runs.
+        dry_run: True if nothing was copied; `written` counts what would be copied.
+        complete: True if the listing has ended and everything in it is committed.
+        completed_before: When an earlier run had completed the job, if nothing was left to do; else None.
+        resumed_from: Objects that earlier runs had committed.
+        workers: The number of workers that was chosen.
+        workers_reason: Why it is not larger.
+        durability: How durable the result is: what was really synced.
+        publish: How files got their names.
+        paused: Seconds without requests, because the host did not answer.
+        failures: The first failures; the journal has all of them.
+        notes: Notes about the run.
     """
 
     listed: int
@@ -133,25 +132,25 @@ class Report(Value):
 
     @property
     def ok(self) -> bool:
-        """Whether the job is complete, and everything listed over all runs is written or was skipped on purpose."""
+        """True if the job is complete, and everything listed over all runs is written or was skipped on purpose."""
         return (self.complete or self.dry_run) and not self.total.failed and not self.total.unfinished
 
 
 class Progress(Value):
-    """Where a run stands, as a progress function sees it.
+    """The state of a run, as passed to a progress function.
 
     Attributes:
-        run: Counts of this run so far; `written` counts what was handed to the destination, committed or not.
+        run: Counts of this run so far; `written` counts written objects, committed or not.
         before: Counts of what earlier runs had committed.
-        listing_done: The listing has ended, so that `listed` is the total.
-        in_flight: Objects being fetched right now.
-        workers: The number of objects that may be worked on at once right now.
-        retries: Requests made again after a failure.
-        deferred: Objects that wait for a later try.
-        retry_in: Seconds until the first of these is tried again; None where none waits, or it is not known.
+        listing_done: True if the listing has ended, so that `listed` is the total.
+        in_flight: Objects that are being fetched.
+        workers: The current number of workers.
+        retries: Requests that were retried after a failure.
+        deferred: Objects that wait for a retry.
+        retry_in: Seconds until the next retry; None if none waits, or if it is not known.
         committed: Objects committed in this run.
-        paused: The host does not answer and is left alone for a while.
-        seconds: Since the start.
+        paused: True while no requests are sent because the host does not answer.
+        seconds: Seconds since the start.
     """
 
     run: Counts
@@ -180,19 +179,19 @@ class Progress(Value):
 
 
 class ServerStats(Value):
-    """What a service has done so far.
+    """Statistics of a service.
 
     Attributes:
-        requests: Requests answered, refusals included.
+        requests: Requests answered, including rejected ones.
         bytes: Bytes of the bodies in those answers.
         connections: Connections accepted.
         open_connections: Connections open now.
-        cut_connections: Connections cut: too slow, or not done when the service stopped.
-        unlistable_names: Files left out of the latest listing because of their name.
-        not_files: Entries left out of it because they are no files.
-        unreadable_directories: Directories left out of it because they may not be read.
-        vanished_directories: Directories left out of it because they were gone whenever they were to be read.
-        walks: Times that the directory was read for a listing; several listings can share one.
+        cut_connections: Connections closed because they were too slow, or unfinished when the service stopped.
+        unlistable_names: Files missing from the latest listing because of their name.
+        not_files: Entries missing from it because they are not files.
+        unreadable_directories: Directories missing from it because they cannot be read.
+        vanished_directories: Directories missing from it because they were gone each time shoal tried to read them.
+        walks: How often the directory was read for a listing; several listings can share one reading.
         lost_log_lines: Lines of the access log that could not be written.
     """
 
@@ -212,12 +211,12 @@ class ServerStats(Value):
 
 
 class Owner(Value):
-    """The process that works on a destination right now.
+    """The process that uses a destination.
 
     Attributes:
-        pid: Its process id; 0 where unknown.
-        host: The host it runs on.
-        since: When it began.
+        pid: Its process id; 0 if unknown.
+        host: The host that it runs on.
+        since: When it started.
     """
 
     pid: int
@@ -226,10 +225,10 @@ class Owner(Value):
 
 
 class Sample(Value):
-    """How far a run was at a moment.
+    """The progress of a run at one time.
 
     Attributes:
-        at: The moment.
+        at: The time.
         objects: Objects so far, over all sessions of the run.
         bytes: Their bytes.
     """
@@ -240,12 +239,12 @@ class Sample(Value):
 
 
 class Skipped(Value):
-    """An object that was left out without being asked for.
+    """An object that was skipped without being excluded.
 
     Attributes:
         name: Its name as the source gave it.
-        reason: Why: duplicate, link, dangling-link, looping-link, pipe, socket, device, special (in an archive, a
-            device or pipe) or vanished.
+        reason: One of duplicate, link, dangling-link, looping-link, pipe, socket, device, special (in an archive, a
+            device or pipe) and vanished.
     """
 
     name: str
@@ -256,21 +255,21 @@ class RunStatus(Value):
     """One run in a journal: one source with the same options, however often it was resumed.
 
     Attributes:
-        source: Where the objects come from.
+        source: The source of the objects.
         options: The options that change the result.
-        started: When it was first begun.
-        sessions: How often it was begun or resumed.
-        completed: When it was complete, or None while it is not.
-        total: What is committed; `unfinished` counts the objects that wait for a later try.
+        started: When it was first started.
+        sessions: How often it was started or resumed.
+        completed: When it was completed, or None.
+        total: What is committed; `unfinished` counts the objects that wait for a retry.
         skipped_by: The skipped objects, counted by reason: those of `Skipped`, and filtered (`include`, `exclude`),
-            directory (made, or brought along by what lies in it), elsewhere (in another shard).
-        kept: Of those written: what was found as an earlier session of the run had written it.
-        skipped: The first that were left out without being asked for.
-        skipped_more: How many more there are of these. The journal has the names of the first 100,000.
-        deferred: Objects that wait for a later try.
-        until_reboot: Something is committed that a reboot would lose; it is done again after one.
+            directory (created, or implied by its files), elsewhere (in another shard).
+        kept: Part of the written ones: files that an earlier session of the run had already written.
+        skipped: The first objects that were skipped without being excluded.
+        skipped_more: How many more of these there are. The journal has the names of the first 100,000.
+        deferred: Objects that wait for a retry.
+        until_reboot: True if a reboot would lose committed objects; they are copied again after one.
         failures: The first failures.
-        samples: How far it was, over time.
+        samples: The progress over time.
     """
 
     source: str
@@ -292,12 +291,12 @@ class RunStatus(Value):
 
 
 class Status(Value):
-    """What the journal of a destination says.
+    """The contents of a destination's journal.
 
     Attributes:
-        path: The destination or journal that was looked at.
-        owner: Who works on it right now, or None.
-        runs: Its runs, the oldest first.
+        path: The destination or journal that was read.
+        owner: The process that uses it, or None.
+        runs: Its runs, oldest first.
     """
 
     path: str

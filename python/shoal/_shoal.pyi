@@ -1,4 +1,4 @@
-"""The engine, as Python sees it. Use `shoal`, which checks what it is given; only it calls this module."""
+"""The binding of the engine. Use `shoal`, which validates arguments; only it calls this module."""
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 __version__: Final[str]
-"""Version of engine, binding and package, which are one."""
+"""Version of the engine, the binding and the package."""
 
 BUILD_PROFILE: Final[str]
 """The profile of Cargo that the engine was built with: "release" (the wheel), "local" (`make build`) or "debug"."""
@@ -51,7 +51,7 @@ def copy(
     options: Options,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
-    """Copies every object of the source into the destination. `shoal.copy` says all of it."""
+    """Copies every object of the source into the destination. See `shoal.copy`."""
 
 def save(
     items: Iterable[tuple[object, object]],
@@ -61,25 +61,25 @@ def save(
     encode: EncodeOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
-    """Saves every item into the destination. `shoal.save` says all of it."""
+    """Saves every item into the destination. See `shoal.save`."""
 
 def status(path: Path, shown: int, skipped: int) -> Status:
-    """What a journal says, with the first `shown` failures of each run and `skipped` names of what was left out."""
+    """Reads a journal, with the first `shown` failures and `skipped` skipped names of each run."""
 
 def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]], object]) -> None:
-    """Calls a function with the failures of a run, some hundred at a time, so that millions need no memory."""
+    """Calls a function with the failures of a run, some hundred at a time, so that memory use does not grow."""
 
 def default_options() -> dict[str, Any]:
-    """The engine's defaults by the name of the option; sizes in bytes, times in seconds."""
+    """Returns the engine's defaults by option; sizes in bytes, times in seconds."""
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array, or gives itself as one (`__array_interface__`, `__array__`) and as no table."""
+    """Returns whether a value is an array (`__array_interface__`, `__array__`) and not a table."""
 
 def escape(text: str | bytes) -> str:
-    """Makes text from strangers safe to show: control, bidirectional and invisible characters come out as escapes."""
+    """Escapes control, bidirectional and invisible characters of untrusted text."""
 
 def kinds() -> dict[str, tuple[str, str]]:
-    """Every kind of error: what follows from it ("retry", "object" or "run"), and the exception that stands for it."""
+    """Returns every kind of error with its class ("retry", "object" or "run") and its exception."""
 
 def append_records(
     path: Path,
@@ -89,53 +89,53 @@ def append_records(
     durable: bool,
     cut: bool,
 ) -> tuple[int, int, int]:
-    """Appends whole records: how many, the place of the first new one, and the bytes cut off before."""
+    """Appends whole records. Returns their number, the index of the first, and the bytes truncated before."""
 
 @final
 class Listing:
-    """Iterates over lists of `shoal.ListedObject`, and of `shoal.Failure` for what cannot be listed."""
+    """Iterates over lists of `shoal.ListedObject`, with `shoal.Failure` for what cannot be listed."""
 
     def __new__(cls, source: SourceOptions, options: dict[str, Any], raises: bool) -> Self:
-        """Begins to list, in a thread. `raises`: what cannot be listed is raised at the end instead."""
+        """Starts listing in a thread. With `raises`, what cannot be listed is raised at the end instead."""
 
     def __iter__(self) -> Self:
-        """Itself."""
+        """Returns itself."""
 
     def __next__(self) -> list[ListedObject | Failure]:
-        """The next of them."""
+        """Returns the next list."""
 
     def close(self) -> None:
-        """Ends the listing."""
+        """Stops the listing."""
 
 @final
 class Object:
-    """An object of a source: its name, and its bytes through the buffer protocol, to be read only.
+    """An object of a source: its name, and its bytes through the read-only buffer protocol.
 
-    `memoryview(obj)`, `numpy.frombuffer(obj, "u1")` and `file.write(obj)` take the bytes where they lie; `bytes(obj)`
-    copies them. Keeping an object keeps at most twice its size and 4 KiB in memory.
+    `memoryview(obj)`, `numpy.frombuffer(obj, "u1")` and `file.write(obj)` use the bytes without a copy; `bytes(obj)`
+    copies them. Keeping an object keeps at most twice its size plus 4 KiB in memory.
     """
 
     @property
     def name(self) -> str:
-        """Its name; what is not text are surrogate escapes."""
+        """The name, with surrogate escapes for bytes that are not UTF-8."""
 
     @property
     def data(self) -> memoryview:
-        """Its bytes as a memoryview; nothing is copied."""
+        """The bytes as a memoryview, without a copy."""
 
     @property
     def size(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
 
     @property
     def offset(self) -> int:
-        """Where it begins in the whole, when that comes in pieces of `chunk_size`; else 0."""
+        """The position of this chunk in its object, with `chunk_size`; else 0."""
 
     def bytes(self) -> builtins.bytes:
-        """A copy of its bytes, for what takes nothing else: `json.loads(obj.bytes())`."""
+        """Returns a copy of the bytes, for functions that need one: `json.loads(obj.bytes())`."""
 
     def text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Its bytes as text.
+        """Returns the bytes as text.
 
         Args:
             encoding: The encoding of the bytes, as for `bytes.decode`.
@@ -151,73 +151,73 @@ class Object:
         """
 
     def __len__(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
 
     def __bytes__(self) -> builtins.bytes:
-        """A copy of its bytes."""
+        """Returns a copy of the bytes."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """Lends its bytes."""
+        """Exports the buffer."""
 
     def __release_buffer__(self, buffer: memoryview, /) -> None:
-        """Takes them back."""
+        """Releases the buffer."""
 
 @final
 class Batch:
     """Objects as an Arrow record batch with the columns `name` (string), `size` (int64) and `data` (large_binary).
 
     It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.from_arrow(batch)`. The bytes are not copied;
-    their memory is used again when nobody holds the batch any more.
+    their memory is reused when the batch is released.
     """
 
     @property
     def num_rows(self) -> int:
-        """How many objects."""
+        """The number of objects."""
 
     @property
     def nbytes(self) -> int:
-        """Their bytes, without names."""
+        """The bytes of the objects, without names."""
 
     def __len__(self) -> int:
-        """How many objects."""
+        """The number of objects."""
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of its rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """The rows, as a pair of capsules. What a consumer asks for is not converted to: it does that itself."""
+        """Returns the rows as a pair of capsules. The requested schema is ignored: the consumer converts."""
 
 @final
 class Batches:
     """The objects of a reader as batches: an iterator of `Batch`, and an Arrow stream.
 
-    As a stream it can be given to `pyarrow.table`, `polars.DataFrame` or DuckDB as it is. Objects come once: a second
-    pass raises ConfigError, after the stream has been taken too.
+    `pyarrow.table`, `polars.DataFrame` and DuckDB read the stream. Objects can be read only once: a second pass raises
+    ConfigError, also after the stream was read.
     """
 
     def __iter__(self) -> Self:
-        """Itself.
+        """Returns itself.
 
         Raises:
-            ConfigError: This thread has come to the end already, or the reader is closed.
+            ConfigError: This thread has already reached the end, or the reader is closed.
         """
 
     def __next__(self) -> Batch:
-        """The next batch."""
+        """Returns the next batch."""
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of the rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """All batches that are still to come, as a capsule; taking from it needs no interpreter."""
+        """Returns the remaining batches as a stream capsule; reading it does not need the interpreter."""
 
 @final
 class Reader:
-    """The objects of a source, as an iterator; `shoal.read` makes one.
+    """An iterator over the objects of a source, returned by `shoal.read`.
 
-    Objects come once: a second pass raises ConfigError. Several threads may take from it; one that begins when nothing
-    is left gets nothing. As a context manager it stops the run at the end of the block and waits for its
-    threads. A reader that was begun belongs to its process: in a forked child taking from it raises RuntimeError.
+    Objects can be read only once: a second pass raises ConfigError. Several threads may share a reader; one that starts
+    after the last object gets nothing. As a context manager, it stops the run at the end of the block and waits for its
+    threads. A started reader belongs to its process: using it in a forked child raises RuntimeError.
     """
 
     def __new__(
@@ -228,40 +228,40 @@ class Reader:
         progress: Callable[[Progress], object] | None,
         ended: Callable[[Report | None], object],
     ) -> Reader:
-        """Makes one. `shoal.read` says all of it."""
+        """Creates a reader. See `shoal.read`."""
 
     @property
     def report(self) -> Report | None:
-        """The report, once the last object has been taken or the reader was closed; before that None.
+        """The report after the last object, or after closing; before that None.
 
-        That of a reader which was closed before its end is not complete.
+        If the reader was closed before its end, the report is not complete.
         """
 
     def __iter__(self) -> Self:
-        """Itself.
+        """Returns itself.
 
         Raises:
-            ConfigError: This thread has come to the end already, `batches()` was called, or the reader is closed.
+            ConfigError: This thread has already reached the end, `batches()` was called, or the reader is closed.
         """
 
     def __next__(self) -> Object:
-        """The next object.
+        """Returns the next object.
 
         Raises:
-            ObjectsFailedError: There is none any more, and others failed (`on_error="raise"`).
-            RunError: The run cannot go on.
+            ObjectsFailedError: There are no more objects, and some failed (`on_error="raise"`).
+            RunError: The run cannot continue.
         """
 
     def batches(self, batch_size: int | None = None, *, chunk_size: Size | None = None) -> Batches:
-        """The objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
+        """Returns the objects as Arrow record batches, for PyArrow, Polars, DuckDB and pandas.
 
         Args:
-            batch_size: Exactly so many objects are in each batch, but for the last; however many bytes they have.
-            chunk_size: Without `batch_size`: bytes in a batch at the most, but for one that holds a single object; by
-                default 4 MiB. It has at most 65,536 objects.
+            batch_size: Exact number of objects in each batch except the last, whatever their size.
+            chunk_size: Without `batch_size`: maximum bytes in a batch, unless it has a single object; by default 4 MiB.
+                A batch then has at most 65,536 objects.
 
         Raises:
-            ConfigError: The reader has been begun: objects come once.
+            ConfigError: The reader was already started.
 
         Example:
             >>> with shoal.serve(synthetic="1000:100") as service:
@@ -270,10 +270,10 @@ class Reader:
         """
 
     def close(self) -> None:
-        """Stops the run, if it is still going, and waits until its threads have ended."""
+        """Stops the run if it has not ended, and waits for its threads."""
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Returns itself."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -282,19 +282,19 @@ class Reader:
 
 @final
 class RecordFormat:
-    """What one record is made of."""
+    """The format of a record."""
 
     @staticmethod
     def from_struct(text: str, names: list[str] | None) -> RecordFormat:
-        """From a string of `struct`."""
+        """Creates a format from a `struct` string."""
 
     @staticmethod
     def from_numpy(fields: list[tuple[str, str, int]], size: int) -> RecordFormat:
-        """From the fields of a NumPy dtype: name, type and offset of each; and its item size."""
+        """Creates a format from the fields of a NumPy dtype (name, type and offset of each) and its item size."""
 
     @staticmethod
     def from_arrow(schema: object) -> RecordFormat:
-        """From what has an Arrow schema."""
+        """Creates a format from an object with an Arrow schema."""
 
     @property
     def names(self) -> list[str]:
@@ -306,52 +306,52 @@ class RecordFormat:
 
     @property
     def numpy(self) -> list[tuple[str, str, int]]:
-        """The fields as NumPy has them: name, type and offset of each."""
+        """Name, NumPy type and offset of each field."""
 
     def schema(self) -> Any:
-        """The schema of the columns, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def encode_rows(self, rows: object) -> bytes:
-        """Rows of values as the bytes of records."""
+        """Encodes rows of values as records."""
 
     def encode_arrow(self, table: object) -> bytes:
-        """An Arrow table as the bytes of records."""
+        """Encodes an Arrow table as records."""
 
 @final
 class RecordFiles:
-    """Records of one format, in one file or in many; or a range of such."""
+    """Records of one format in one or more files, or a range of these."""
 
     def __new__(cls, paths: list[str], format: RecordFormat, offset: int, drop_tail: bool) -> RecordFiles:  # noqa: A002
         """Opens files; `shoal.Records` calls it."""
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """Returns the number of records."""
 
     @property
     def range(self) -> tuple[int, int]:
-        """The first of these records and the one behind the last, counted in all files."""
+        """The index of the first of these records and of the one after the last, over all files."""
 
     @property
     def paths(self) -> list[str]:
         """The files, in order."""
 
     def get(self, at: int) -> tuple[Any, ...]:
-        """The record with this place."""
+        """Returns the record at this index."""
 
     def slice(self, start: int, stop: int) -> RecordFiles:
-        """Some of these records."""
+        """Returns a range of these records."""
 
     def refresh(self) -> RecordFiles:
-        """The same with what was appended meanwhile."""
+        """Returns the same files with records that were appended meanwhile."""
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """An iterator over tuples."""
+        """Returns an iterator over tuples."""
 
     def raw(self) -> Iterator[bytes]:
-        """An iterator over bytes."""
+        """Returns an iterator over bytes."""
 
     def read_into(self, memory: object, workers: int | None) -> None:
-        """Reads all records into memory that is exactly as long, with all workers."""
+        """Reads all records into a buffer of exactly their size, with all workers."""
 
     def scan(
         self,
@@ -361,28 +361,28 @@ class RecordFiles:
         batch: int | None,
         workers: int | None,
     ) -> RecordScan:
-        """A plan for batches of some records; nothing is read yet."""
+        """Plans a scan; reads nothing."""
 
     def aggregate(
         self, aggregates: list[tuple[str, str | None, str]], condition: str | None, workers: int | None
     ) -> list[int | float | None]:
-        """Aggregates of all records, or of those for which a condition holds, in order."""
+        """Returns aggregates of all records, or of those that match a condition, in order."""
 
     def aggregate_by(
         self, by: str, aggregates: list[tuple[str, str | None, str]], condition: str | None, workers: int | None
     ) -> RecordTable:
-        """Aggregates for each value of an integer field: the keys in order, and a column for each aggregate."""
+        """Returns aggregates for each value of an integer field: sorted keys, and a column for each aggregate."""
 
 @final
 class RecordScan:
-    """What is to be read, and how."""
+    """A planned scan."""
 
     @property
     def names(self) -> list[str]:
         """The columns' names."""
 
     def __iter__(self) -> RecordBatches:
-        """Begins anew: an iterator over the batches."""
+        """Returns a new iterator over the batches."""
 
     def write(
         self,
@@ -392,26 +392,26 @@ class RecordScan:
         durable: bool,
         progress: Callable[[int, int], object] | None,
     ) -> tuple[int, int]:
-        """Writes all of it to a table file: how many records and bytes. `progress` is called with both meanwhile."""
+        """Writes all batches to a table file. Returns records and bytes; `progress` is called with both meanwhile."""
 
     def collect(self) -> RecordTable:
-        """All batches, held in memory."""
+        """Reads all batches into memory."""
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of the rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Begins anew: all batches, as a capsule; taking from it needs no interpreter."""
+        """Returns all batches as a new stream capsule; reading it does not need the interpreter."""
 
 @final
 class RecordBatches:
-    """The batches of a scan, as an iterator. Several threads may take from it."""
+    """An iterator over the batches of a scan, which several threads may share."""
 
     def __iter__(self) -> Self:
-        """Itself."""
+        """Returns itself."""
 
     def __next__(self) -> RecordBatch:
-        """The next batch."""
+        """Returns the next batch."""
 
 @final
 class RecordBatch:
@@ -422,33 +422,33 @@ class RecordBatch:
 
     @property
     def num_rows(self) -> int:
-        """How many records."""
+        """The number of records."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
 
     def __len__(self) -> int:
-        """How many records."""
+        """The number of records."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """One NumPy array for each column, in order, to be read only; dates and times are integers."""
+        """Returns a read-only NumPy array for each column, in order; dates and times are integers."""
 
     def rows(self, start: int = 0, count: int | None = None) -> list[tuple[Any, ...]]:
-        """Records as tuples: so many, from the one with this place on."""
+        """Returns `count` records as tuples, beginning at index `start`."""
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of its rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """The rows, as a pair of capsules. What a consumer asks for is not converted to: it does that itself."""
+        """Returns the rows as a pair of capsules. The requested schema is ignored: the consumer converts."""
 
 @final
 class RecordTable:
     """Batches held in memory."""
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Returns the number of rows."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -459,14 +459,14 @@ class RecordTable:
         """The batches."""
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of its rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """All batches, as a capsule; nothing is copied."""
+        """Returns all batches as a stream capsule, without a copy."""
 
 @final
 class Generation:
-    """The run of `shoal.generate`, as the caller's thread sees it. Nothing waits but `finish`."""
+    """The run of `shoal.generate`, for the caller's thread. Only `finish` blocks."""
 
     def __new__(
         cls,
@@ -479,53 +479,53 @@ class Generation:
     ) -> Generation:
         """Starts the run.
 
-        `job`: what makes it the same one, what its function is bound to, how many ids; `workers`: what the report says
-        of them.
+        `job`: its identity, a digest of the arguments bound to its function, and the number of ids. `workers`: their
+        number and the reason for the report.
         """
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over."""
+        """True if the run has ended."""
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """Returns a file descriptor to wait for."""
 
     def heed(self) -> None:
-        """Silences what was waited for; what there is to look at is looked at after this."""
+        """Clears the wake-up; check the state after this."""
 
     def names_wanted(self) -> tuple[int, int] | None:
-        """The first of the ids whose names are wanted, and the one behind the last."""
+        """Returns the range of ids that need names, if any."""
 
     def offer(self, start: int, names: Sequence[str | bytes]) -> None:
-        """The names that were wanted."""
+        """Passes the requested names."""
 
     def place(self) -> Place | None:
-        """Where a process writes for this run; None before the run has opened it."""
+        """Returns where a process writes for this run; None before the run has opened it."""
 
     def take(self, most: int) -> list[tuple[int, int, bytes, bool]]:
-        """The next objects to make: token, index of the id, name, and whether something of it may be there already."""
+        """Returns the next objects: token, index of the id, name, and whether a file of it may exist already."""
 
     def waiting(self) -> int:
-        """How many objects wait to be taken."""
+        """Returns how many objects wait."""
 
     def done(self, outcomes: list[Written]) -> None:
-        """Says what was written."""
+        """Reports written objects."""
 
     def failed(self, outcomes: list[Failed]) -> None:
-        """Says what was not, and why."""
+        """Reports failed objects."""
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """Returns the progress."""
 
     def stop(self) -> None:
-        """Tells it to stop, as Ctrl-C does."""
+        """Requests a stop, like Ctrl-C."""
 
     def finish(self) -> tuple[Report, BaseException | None]:
-        """Waits for its end. The report, and the exception that it ended with."""
+        """Waits for the end. Returns the report, and the exception that ended the run."""
 
 @final
 class Placer:
-    """In a process that works for `shoal.generate`: encodes and writes what its function returns, on a thread."""
+    """The writer in a worker process of `shoal.generate`: encodes and writes results on a thread."""
 
     def __new__(
         cls,
@@ -539,20 +539,20 @@ class Placer:
         """Joins a run. `leash`: a file descriptor; when its other end is closed, this process ends."""
 
     def put(self, token: int, name: bytes, data: object, again: int) -> None:
-        """Hands data over to be written; waits while too much of it waits already.
+        """Queues data for writing; blocks while too much is queued.
 
-        `again`: 1 if an earlier session may have made it, 2 if a process of this one has died over it.
+        `again`: 1 if an earlier session may have written it, 2 if a process of this session died while it ran this id.
         """
 
     def collect(self, wait: bool) -> tuple[list[Written], list[Failed]]:
-        """What was written since the last call, and what was not; `wait`: of all that was handed over."""
+        """Returns what was written and what failed since the last call; with `wait`, after all queued data."""
 
     def close(self) -> None:
-        """Ends, after all that was handed over is written."""
+        """Ends after all queued data is written."""
 
 @final
 class Server:
-    """A running list/get service; `shoal.serve` starts one.
+    """A running list/get service, returned by `shoal.serve`.
 
     As a context manager it stops at the end of the block. It runs in threads of this process: in a forked child every
     use of it raises RuntimeError.
@@ -568,11 +568,11 @@ class Server:
         access_log: Path | None,
         allow_hosts: tuple[str, ...],
     ) -> Server:
-        """Starts the service. `shoal.serve` says all of it."""
+        """Starts the service. See `shoal.serve`."""
 
     @property
     def url(self) -> str:
-        """Where a client finds it, such as `http://127.0.0.1:8080`."""
+        """The address of the service, such as `http://127.0.0.1:8080`."""
 
     @property
     def port(self) -> int:
@@ -580,10 +580,10 @@ class Server:
 
     @property
     def stats(self) -> ServerStats:
-        """What it has done so far, also after it has stopped."""
+        """Statistics so far, also after it has stopped."""
 
     def stop(self, grace: float = 5.0) -> None:
-        """Stops it: no new connections, requests in progress finish within `grace` seconds, all threads are joined."""
+        """Stops it: refuses new connections, lets requests finish within `grace` seconds, joins all threads."""
 
     def __enter__(self) -> Server: ...
     def __exit__(

@@ -1,6 +1,6 @@
-"""The function `unzip`: archives into a directory. The others are in `_api.py`.
+"""The function `unzip`: unpacks archives into a directory. The others are in `_api.py`.
 
-Not here: what an option of archives means (`_api.archives`, the engine's `source/archive/`).
+Not here: the options of archives (`_api.archives`, the engine's `source/archive/`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shoal._options import (
 if TYPE_CHECKING:
     from shoal._report import Report
 
-# Options of a run that mean nothing here: there is no network. The engine's defaults.
+# Options without effect here: there is no network. The engine's defaults.
 UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
 
 
@@ -63,73 +63,75 @@ def unzip(
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
 ) -> Report:
-    """Unpacks archives as one job: `shoal.copy(shoal.archives(archives, …), destination, …)`.
+    """Unpacks archives in one run: `shoal.copy(shoal.archives(archives, …), destination, …)`.
 
-    Every entry of every archive is an object. Entries of one large archive are unpacked by all workers, and what an
-    archive holds can do no harm: no file outside the directory, no links and no devices are ever made, checksums and
-    lengths are checked, and an archive that unpacks to far more than is sane is refused before anything of it is
-    written. What was committed is kept in a journal inside the directory: the same call again does what is left.
+    Every entry of every archive is an object. All workers share the entries of a large archive. Archives are not
+    trusted: nothing is written outside the directory, links and devices are not created, checksums and lengths are
+    verified, and an archive beyond a limit is rejected before anything of it is written. A journal in the directory
+    records what is committed: the same call again continues with the rest.
 
-    **What fails.** An entry that is damaged, encrypted, packed by an unknown method, or has a name that leads out of
-    the directory, fails alone. An archive that is none, that is damaged as a whole or goes beyond a limit counts as
-    one failure under its own name. A name that comes a second time, in the same archive or in another one, is a
-    failure too; the first stays. Links and devices count as skipped, and so do entries for directories; empty
-    directories are made. Files and directories get the permissions that the archive has for them, less the umask.
+    **Failures.** A bad entry does not stop the rest: one that is damaged or encrypted, has an unknown compression
+    method, or a name that leads out of the directory. A file that is not an archive, is damaged as a whole, or exceeds
+    a limit is one failure under its own name. A duplicate name, in the same or another archive, is a failure too; the
+    first one stays. Links, devices and entries for directories count as skipped; empty directories are created. Files
+    and directories get the permissions of their entry, less the umask.
 
     Args:
-        archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of such. Whether one
-            is a zip or a tar (plain or compressed by gzip, zstd, xz or bzip2) is told by its first bytes.
-        destination: Where to, made if it is not there; or `"null:"` to check every entry and keep none.
-        into_subdirectories: What `photos.zip` holds goes to `destination/photos/`. Without it all archives share
-            the destination.
-        encoding: What the names of entries are written in that do not say so themselves: `"auto"`, or the name of an
-            encoding such as `"shift_jis"` or `"windows-1251"`.
-        backslashes: What a backslash in a name is: `"refuse"` makes the entry a failure, `"separator"` makes it a `/`.
-        max_size: Most bytes that one archive may unpack to: a number, or text such as `"20GB"`.
-        max_ratio: How many times its own size an archive may unpack to; looked at only beyond 64 MiB.
-        max_entries: Most entries of one archive.
-        max_depth: Most directories in which an entry may lie, one in another.
-        allow_overlap: Read archives in which entries share bytes. Only bombs and a few broken programs make such.
-        include: Only names that match one of these patterns, which mean what they mean in `.gitignore`: `"*.json"`
-            in any directory, `"/a/*.json"` in one, `"logs/"` all below. All rules: `docs/patterns.md`.
-        exclude: No name that matches one of these, or lies below a directory that does; looked at after `include`.
-        overwrite: What happens to a file that shoal did not write: `"never"` keeps it and counts a failure, `"always"`
-            replaces it.
-        layout: Where objects lie in a directory: `"names"` under their own names, `"partition"` under the number of
-            their partition, such as `out/00/0012/34/name`, at most 100 objects to a directory; see `shoal.copy`.
-        keep_times: Give files the time at which the archive says they were last changed; directories do not get it.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
-        journal: Where the journal lives, instead of inside the directory.
-        resume: What is done about earlier calls. `"auto"` goes on where the last one stopped; when that one was done
-            but for failures, tries those again; when nothing is left, returns at once without a look at the source.
-            `"failed"` tries only the failures again. `"relist"` lists from the start instead of from the journal's
-            place, and skips what is committed. `"update"` lists everything and unpacks what is new or differs.
-            `"restart"` unpacks everything anew. The last two may have other filters and another layout.
-        dry_run: Unpack nothing, and create nothing, not even the destination: the report says what would be unpacked.
-        ignore_vanished: Count what was listed but is gone as skipped, not as failed.
-        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
-            write what failed to the journal.
+        archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of these. The
+            first bytes decide whether it is a zip or a tar (plain, or compressed by gzip, zstd, xz or bzip2).
+        destination: A directory, created if it does not exist, or `"null:"` to verify every entry and write nothing.
+        into_subdirectories: Unpack `photos.zip` into `destination/photos/`. By default all archives share the
+            destination.
+        encoding: Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
+            `"shift_jis"` or `"windows-1251"`.
+        backslashes: What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it
+            as `/`.
+        max_size: Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
+        max_ratio: How many times its own size an archive may unpack to; checked only beyond 64 MiB.
+        max_entries: Maximum number of entries in one archive.
+        max_depth: Maximum number of nested directories of an entry.
+        allow_overlap: Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
+        include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
+            `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
+        exclude: Skip names that match one of these patterns, or are below a directory that does; applied after
+            `include`.
+        overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
+            `"always"` replaces it.
+        layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
+            `out/00/0012/34/name`, with at most 100 files per directory; see `shoal.copy`.
+        keep_times: Set the modification time of the entry on files; not on directories.
+        durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
+            each file, `"none"` as soon as it is in the page cache.
+        journal: Path of the journal, if it is not to be inside the directory.
+        resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
+            failures are left, it retries them; if nothing is left, it returns at once without listing the source.
+            `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
+            `"update"` lists everything and unpacks what is new or differs. `"restart"` unpacks everything
+            again. The last two accept other filters and another layout.
+        dry_run: Unpack nothing and create nothing, not even the destination. The report has what would be unpacked.
+        ignore_vanished: Count archives that were listed but are gone as skipped, not as failed.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
-        workers: How many objects are worked on at once; `"auto"` finds the number from measured throughput.
-        memory: Most bytes held in memory at once: a number, or text such as `"256MiB"`.
-        limit_rate: Most bytes a second: a number, or text such as `"10MB"`.
-        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
-            second. An exception that it raises stops the run and is passed on.
+        workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
+        limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
+            second; an exception that it raises stops the run and is raised here.
 
     Returns:
-        The report: `report.ok` says whether everything arrived.
+        The report; `report.ok` is true if everything arrived.
 
     Raises:
         ConfigError: An argument is wrong.
-        NotFoundError: No archive has that name (a `FileNotFoundError`).
-        ObjectsFailedError: Entries failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        NotFoundError: The archive does not exist (a `FileNotFoundError`).
+        ObjectsFailedError: Entries failed, in this call or an earlier one, and the rest is done (`on_error="raise"`).
         ObjectError: The first entry that failed (`on_error="stop"`).
-        RunError: The run cannot go on (directory full); the same call resumes it.
-        KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
+        RunError: The run cannot continue (directory full); the same call resumes it.
+        KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
-        Those that end a run already begun carry what it had done as `.report`.
+        An exception that ends a started run has the report so far as `.report`.
 
     Example:
         >>> with zipfile.ZipFile("letters.zip", "w") as archive:

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, NoReturn, dataclass_transform
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value:
-    """An object with named fields that cannot be changed: its annotations are its fields.
+    """An immutable object with named fields, which are its annotations.
 
     Two values are equal if they are of one class and their fields are equal. Values can be hashed and pickled.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
-    _shown: ClassVar[tuple[str, ...]] = ()  # what `repr` shows, the most important first; by default every field
+    _shown: ClassVar[tuple[str, ...]] = ()  # the fields in `repr`, the most important first; by default every field
 
     def __init_subclass__(cls) -> None:
         """Takes the fields from the annotations."""
@@ -33,7 +33,7 @@ class Value:
         self.__dict__.update(fields)
 
     def __repr__(self) -> str:
-        """Shows what matters, on one line."""
+        """Shows the main fields on one line."""
         shown = [f"{name}={_short(getattr(self, name))}" for name in self._shown or self._fields]
         return f"{type(self).__name__}({', '.join(shown)}{', …' if self._shown else ''})"
 
@@ -42,15 +42,15 @@ class Value:
         return self.__dict__ == other.__dict__ if type(self) is type(other) else NotImplemented
 
     def __hash__(self) -> int:
-        """Returns the same for equal values."""
+        """Returns a hash of the fields."""
         return hash((type(self), *(_hashable(self.__dict__[name]) for name in self._fields)))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuses: a result does not change."""
+        """Raises, because values are immutable."""
         raise AttributeError(f"{type(self).__name__} cannot be changed: {name}")
 
     def __delattr__(self, name: str) -> NoReturn:
-        """Refuses, as for a change."""
+        """Raises, because values are immutable."""
         raise AttributeError(f"{type(self).__name__} cannot be changed: {name}")
 
 

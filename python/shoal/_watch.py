@@ -1,6 +1,6 @@
-"""`Watch`: what a run says while it goes on and when it has ended, to `progress=` and to `logging.getLogger("shoal")`.
+"""`Watch`: reports a run to `progress=` and to `logging.getLogger("shoal")`, on the caller's thread.
 
-All of it on the caller's thread. Not here: the command line's own words (`cli/_display.py`).
+Not here: the messages of the command line (`cli/_display.py`).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ R = TypeVar("R", bound=Report | None)
 def logger() -> logging.Logger | None:
     """Returns the logger if the program has set up logging, else None.
 
-    Without that nothing is to be said; Python itself would print warnings on standard error.
+    Without handlers, Python itself would print warnings on standard error.
     """
-    if (module := sys.modules.get("logging")) is None:  # not imported: so nothing has set it up
+    if (module := sys.modules.get("logging")) is None:  # not imported, so not set up
         return None
     found: logging.Logger = module.getLogger("shoal")
     return found if found.hasHandlers() and found.isEnabledFor(module.WARNING) else None
 
 
 def shown(source: SourceOptions) -> str:
-    """Returns a source in words, without secrets."""
+    """Returns a source as text, without secrets."""
     paths, text = source["paths"], source["text"]
     return without_secrets(text or "") if paths is None else count_text(len(paths), "path")
 
 
 class Watch:
-    """One run: `progress` is the function that it calls. As a context manager it says why a run could not go on."""
+    """One run, which calls `progress`. As a context manager, it logs why a run could not continue."""
 
     def __init__(self, option: ProgressOption, doing: Callable[[], str]) -> None:
-        """Says what begins; `doing` is asked only if there is a log."""
+        """Logs the start; `doing` is called only if there is a logger."""
         self.progress, self._close = drawing(option)
         self._log = logger()
         self._paused = False
@@ -68,7 +68,7 @@ class Watch:
             self._tell(progress)
 
     def ended(self, report: R) -> R:
-        """Says what a run came to, and returns it; None if it had not begun."""
+        """Logs the report of a run, and returns it; None if the run had not started."""
         self._close()
         log, self._log = self._log, None  # once
         if log is not None and report is not None:
@@ -76,13 +76,13 @@ class Watch:
         return report
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Returns itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Says what the run came to that raised."""
+        """Logs the exception of a run, and its report so far."""
         log = self._log
         report = getattr(error, "report", None)
         self.ended(report if isinstance(report, Report) else None)

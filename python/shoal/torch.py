@@ -1,4 +1,4 @@
-"""Objects of a source as a PyTorch dataset: `import shoal.torch`, for those who have PyTorch."""
+"""Objects of a source as a PyTorch dataset: `import shoal.torch`, which needs PyTorch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 class ObjectDataset(torch.utils.data.IterableDataset[Any]):
     """The objects of a source, each once per epoch, over all ranks and all workers of their `DataLoader`s.
 
-    Each worker process, forked or not, reads a part of its own (by the hash of the names), with threads of its own.
-    Ranks are those of `torch.distributed` if it is initialised, else the variables `RANK` and `WORLD_SIZE`. The parts
-    are about equal, not exactly: ranks that must do the same number of steps need `torch.distributed.algorithms.join`,
-    or a fixed number of steps per epoch.
+    Each worker process, forked or not, reads its own shard (by the hash of the names) with its own threads. Ranks are
+    those of `torch.distributed` if it is initialised, else of the variables `RANK` and `WORLD_SIZE`. The shards are
+    only about equal: ranks that must do the same number of steps need `torch.distributed.algorithms.join`, or a fixed
+    number of steps per epoch.
 
-    Objects come in the order of the source; with `shuffle` in another order in each epoch. A failed object raises
+    Objects have the order of the source, or with `shuffle` a different order in each epoch. A failed object raises
     `ObjectsFailedError` at the end of the epoch, unless `on_error` says otherwise.
 
     `torchdata.stateful_dataloader.StatefulDataLoader` saves and restores the position. A restored epoch reads its first
-    objects again and drops them. It continues exactly only if the source still has the same objects.
+    objects again and discards them. It continues exactly only if the source still has the same objects.
 
     Example:
         >>> dataset = shoal.torch.ObjectDataset("photos/**/*.jpg", lambda obj: decode(obj.data), shuffle=10_000)
@@ -49,28 +49,28 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         seed: int = 0,
         **options: Any,
     ) -> None:
-        """Describes what is read; nothing happens before the first object is asked for.
+        """Describes what to read. Reading starts with the first iteration.
 
         Args:
             source: As for `shoal.read`.
-            transform: What becomes of each object before it is handed on; by default the pair `(name, bytes)`, which
-                can be sent from a worker process to the main one.
-            shuffle: Draw each object at random from so many that wait in memory, in each worker; 0 does not shuffle.
-            seed: Makes the order of an epoch the same each time.
-            options: As for `shoal.read`, but for `shard` and `order`, which are the dataset's.
+            transform: A function of each object; by default it returns the pair `(name, bytes)`, which can be sent from
+                a worker process to the main one.
+            shuffle: Draw each object at random from this many in memory, in each worker; 0 does not shuffle.
+            seed: Seed of the order; the order of an epoch is the same each time.
+            options: As for `shoal.read`, except `shard` and `order`, which the dataset sets.
 
         Raises:
             ConfigError: An option is wrong.
-            NotFoundError: The source is not there.
+            NotFoundError: The source does not exist.
         """
         super().__init__()
         for name in ("shard", "order"):
             if name in options:
-                raise ConfigError(f"{name} is not an option of ObjectDataset: it splits over ranks and workers itself")
+                raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
-            raise ConfigError(f"shuffle is not a number of objects, 0 or more: {shuffle!r}")
+            raise ConfigError(f"`shuffle` must be a number of objects, 0 or more, got {shuffle!r}")
         if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives):
-            source = files(source)  # an iterator could be walked only once
+            source = files(source)  # an iterator can be read only once
         self._source = source
         self._transform = transform
         self._shuffle = shuffle
@@ -81,21 +81,21 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         self._ranks: tuple[int, int] | None = None
         self._given = 0  # in this epoch, in this process
         self._restored: dict[str, Any] | None = None
-        _read.read(source, **options)  # what is wrong is said here, not in a worker
+        _read.read(source, **options)  # raises errors here, not in a worker
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch begins next: each has an order of its own when shuffled."""
+        """Sets the next epoch; with `shuffle`, each epoch has its own order."""
         self._epoch.fill_(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position in this process's part, for `StatefulDataLoader`."""
+        """Returns the position in this process's shard, for `StatefulDataLoader`."""
         return {"epoch": int(self._epoch), "given": self._given, "part": self._part()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues at a position when the next iteration begins.
 
         Raises:
-            ConfigError: The position is one of another number of ranks or workers.
+            ConfigError: The position is from another number of ranks or workers.
         """
         if tuple(state["part"]) != self._part():
             raise ConfigError(
@@ -106,13 +106,13 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         self._given = state["given"]
 
     def __iter__(self) -> Iterator[Any]:
-        """Reads this process's part."""
+        """Reads this process's shard."""
         restored, self._restored = self._restored, None
         epoch, skipped = (restored["epoch"], restored["given"]) if restored else (int(self._epoch), 0)
         return self._read(epoch, skipped)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Takes the rank along to a worker process, which is no member of `torch.distributed`."""
+        """Passes the rank to a worker process, in which `torch.distributed` is not initialised."""
         return {**self.__dict__, "_ranks": self._rank()}
 
     def _read(self, epoch: int, skipped: int) -> Iterator[Any]:
@@ -126,10 +126,10 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 if at >= skipped:
                     self._given += 1
                     yield (obj.name, obj.bytes()) if self._transform is None else self._transform(obj)
-        self._given = 0  # what is saved now is the begin of the next epoch
+        self._given = 0  # a state saved now is the start of the next epoch
 
     def _part(self) -> tuple[int, int]:
-        """The part of this process, as `shard` of `shoal.read` takes it."""
+        """Returns the shard of this process, as for `shoal.read`."""
         rank, ranks = self._rank()
         worker = torch.utils.data.get_worker_info()
         if worker is None:

@@ -110,7 +110,7 @@ def prepared(tmp_path: Path) -> dict[str, list[str]]:
 
 def errs_clearly(said: str, command: str) -> bool:
     lines = said.splitlines()
-    if "panicked" in said or "defect of shoal" in said:
+    if "panicked" in said or "bug in shoal" in said:
         return False
     if command == "save":  # an exception of shoal's own, as any
         return any(line.startswith("shoal.") for line in lines)

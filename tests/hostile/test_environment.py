@@ -59,7 +59,7 @@ def test_a_proxy_that_would_apply_ends_the_command_before_anything_is_sent(
     done = shoal.run("copy", url, "out", "--json")
     assert done.returncode == 2
     assert shoal.last_json(done)["kind"] == "config"
-    for part in (url, f"the variable {variable} asks for a proxy", f"hint: unset {variable}", "no_proxy"):
+    for part in (url, f"the variable {variable} sets a proxy", f"hint: unset {variable}", "no_proxy"):
         assert part in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
     assert server.connections == proxy.connections == []

@@ -287,7 +287,7 @@ def test_without_echo_a_service_that_reorders_is_caught_by_comparing(
     server.start()
     assert_pipelined(shoal_command.copy(server, *MANY, "--pipeline", "16"), server, objects)
     tried = [depth for depth in server.depths.values() if depth > 1]
-    assert len(tried) <= 2, f"sent ahead on {len(tried)} connections to a service that reorders"
+    assert len(tried) <= 2, f"pipelined on {len(tried)} connections to a service that reorders"
 
 
 def test_without_echo_a_service_that_cannot_take_several_requests_is_asked_one_at_a_time(

@@ -63,7 +63,7 @@ def test_no_server_leads_to_a_name_that_stands_for_where_machines_keep_their_cre
 def test_a_name_that_does_not_exist_ends_the_run_with_the_name_and_the_cause(shoal_command: Shoal) -> None:
     privately(shoal_command, "/etc/hosts:127.0.0.1 localhost\n", "/etc/nsswitch.conf:hosts: files\n")
     outcome = shoal_command.copy("http://files.example:8080", "--retry-timeout", "2")
-    causes = ("files.example:8080", "the name could not be resolved")
+    causes = ("files.example:8080", "the host name could not be resolved")
     assert_stopped(outcome, {"unreachable", "connect"}, *causes, within=12)
 
 
@@ -75,7 +75,7 @@ def test_a_name_server_that_never_answers_ends_the_run_in_time(shoal_command: Sh
     )
     privately(shoal_command, *resolving, options=("--mount", "--net"))
     outcome = shoal_command.copy("http://files.example:8080", "--retry-timeout", "2")
-    causes = ("files.example:8080", "the name was not resolved in time")
+    causes = ("files.example:8080", "the host name was not resolved in time")
     assert_stopped(outcome, {"unreachable", "connect", "timeout"}, *causes, within=15)
 
 

@@ -58,12 +58,12 @@ def test_a_service_that_stops_giving_objects_stops_the_run_and_nothing_of_it_is_
 
     stopped = shoal_command.copy(server)
 
-    assert_stopped(stopped, "credentials", "plain-0", "it gave before" if fault is FORBIDDEN else "", manifest=objects)
+    assert_stopped(stopped, "credentials", "plain-0", "it sent before" if fault is FORBIDDEN else "", manifest=objects)
     assert stopped.error["failed"] == 0, "no failure is written down"
     assert 0 < len(tree(stopped.out)) <= 500, "no page is saved"
     assert len(server.fetched()) < 2_000
     assert stopped.stderr.count("error:") == 1
-    assert "the same command goes on" in stopped.stderr
+    assert "run the same command again" in stopped.stderr
     server.heal()
     again = shoal_command.copy(server)
     assert again.code == 0, again
@@ -86,7 +86,7 @@ def test_a_command_that_is_run_again_too_early_saves_no_page(
 
     assert tree(again.out) == arrived
     if fault is LOGIN:
-        assert_stopped(again, "credentials", "an html page whatever is asked for", manifest=objects)
+        assert_stopped(again, "credentials", "every request with an html page", manifest=objects)
     else:
         # Of a service that has given nothing so far each refusal is a failure of its own, which can be tried again.
         assert again.code == 1
@@ -202,7 +202,7 @@ def test_refusals_are_doubted_where_a_type_is_expected_too(shoal_command: Shoal,
     server = fault_server(objects)
     server.on_objects(FORBIDDEN, skip=500)
     server.start()
-    assert_stopped(shoal_command.copy(server, "--expect-type", "*"), "credentials", "it gave before", manifest=objects)
+    assert_stopped(shoal_command.copy(server, "--expect-type", "*"), "credentials", "it sent before", manifest=objects)
 
 
 def test_credentials_that_expire_in_the_midst_of_a_large_copy_soon_end_it(
@@ -215,7 +215,7 @@ def test_credentials_that_expire_in_the_midst_of_a_large_copy_soon_end_it(
 
     stopped = shoal_command.copy(server, "--workers", "auto", "--timeout", "10")
 
-    assert_stopped(stopped, "credentials", "it gave before", manifest=objects)
+    assert_stopped(stopped, "credentials", "it sent before", manifest=objects)
     assert stopped.error["failed"] == 0
     assert len(server.fetched()) < 2_000
     server.heal()

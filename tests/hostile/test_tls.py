@@ -92,7 +92,7 @@ BAD: dict[str, tuple[Callable[[trustme.CA], ssl.SSLContext], list[str]]] = {
     "other host": (other_host, ["another host", HERE, "other.example"]),
     "unknown authority": (unknown_authority, ["unknown issuer"]),
     "self-signed": (self_signed, ["self-signed"]),
-    "TLS 1.0 only": (old_versions, ["no TLS that is safe"]),
+    "TLS 1.0 only": (old_versions, ["neither TLS 1.2 nor TLS 1.3"]),
 }
 
 

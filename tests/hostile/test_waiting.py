@@ -38,7 +38,7 @@ def stubborn(fault_server: MakeServer) -> Any:
 
 def test_a_run_that_only_waits_says_so_where_nothing_is_drawn(shoal_command: Shoal, fault_server: MakeServer) -> None:
     running = shoal_command.start_copy(stubborn(fault_server), "--max-retries", "50", "--retry-timeout", "600")
-    said = said_by(running, r"(1 object waits|2 objects wait) to be tried again, the next in (\d+) s\n")
+    said = said_by(running, r"(1 object waits|2 objects wait) for a retry, the next in (\d+) s\n")
     assert int(said[2]) <= 20
     running.interrupt()
     assert running.wait(LIMIT).code == 130
@@ -65,7 +65,7 @@ def test_a_run_that_is_told_to_be_quiet_says_nothing_while_it_waits(
 def test_a_session_counts_its_own_tries(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = stubborn(fault_server)
     running = shoal_command.start_copy(server, "--max-retries", "50", "--retry-timeout", "600")
-    said_by(running, "to be tried again")  # so each has been tried some five times
+    said_by(running, "for a retry")  # so each has been tried some five times
     running.interrupt()
     assert running.wait(LIMIT).code == 130
     before = {name: len(server.asked(name)) for name in ("one", "two")}

@@ -46,7 +46,7 @@ pub struct Copy {
 /// Copies every object of a list/get service, as fast as a loop can.
 ///
 /// # Errors
-/// Whatever goes wrong ends it; nothing is tried again.
+/// Any error ends it; nothing is retried.
 pub fn copy(job: &Copy) -> io::Result<Outcome> {
     let mut names = listing(job.address)?;
     names.truncate(job.limit.unwrap_or(usize::MAX));

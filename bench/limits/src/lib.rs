@@ -1,4 +1,4 @@
-//! What a machine can do at the most: bare loops without checks, journal, retries or resumption, one module a job. The lab
+//! What a machine can do at most: bare loops without checks, journal, retries or resumption, one module a job. The lab
 //! runs them beside shoal; nothing else uses them, and they use nothing of shoal.
 
 mod answers;

@@ -33,7 +33,7 @@ type File = (usize, CString);
 /// Reads every file below a directory, as fast as a loop can. The walk is not in the time.
 ///
 /// # Errors
-/// Whatever goes wrong ends it; nothing is tried again.
+/// Any error ends it; nothing is retried.
 pub fn read(job: &Read) -> io::Result<Outcome> {
     let (folders, files) = walk(job)?;
     let (next, began) = (AtomicUsize::new(0), Instant::now());

@@ -47,7 +47,7 @@ pub fn scan(job: &Scan) -> io::Result<(Outcome, u64)> {
     Ok((Outcome { objects, bytes, seconds: began.elapsed().as_secs_f64() }, sum?))
 }
 
-/// Takes the next piece until there is none.
+/// Takes pieces until there are no more.
 fn add_pieces(file: &OwnedFd, bytes: u64, next: &AtomicU64) -> io::Result<u64> {
     let (mut buffer, mut sum) = (Buffer::new(PIECE), 0);
     loop {

@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 /// Entries a thread takes at once.
 const RUN: usize = 100;
 
-/// Bytes of packed entries that are read at once, at the most, but for a single one that is larger.
+/// Bytes of packed entries that are read at once, at most, except a single larger one.
 const WINDOW: u64 = 1 << 20;
 
 /// Bytes of an unpacked entry, from which on it is a stream, and a run of its own.
@@ -62,7 +62,7 @@ struct Entry {
 /// Unpacks all entries of all archives, as fast as a loop can. Reading the directories is in the time.
 ///
 /// # Errors
-/// Whatever goes wrong ends it; nothing is tried again.
+/// Any error ends it; nothing is retried.
 pub fn unzip(job: &Unzip) -> io::Result<Outcome> {
     let began = Instant::now();
     let root = match &job.directory {
@@ -103,7 +103,7 @@ fn read_at(file: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<()>
 
 /// A number of two or four bytes, the lowest first.
 fn number(bytes: &[u8], at: usize, len: usize) -> io::Result<u64> {
-    let bytes = bytes.get(at..at + len).ok_or_else(|| wrong("an archive breaks off"))?;
+    let bytes = bytes.get(at..at + len).ok_or_else(|| wrong("an archive ends early"))?;
     Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
@@ -126,7 +126,7 @@ fn list(archive: &OwnedFd, index: usize, entries: &mut Vec<Entry>) -> io::Result
     while at < directory.len() {
         let listed = &directory[at..];
         let names = number(listed, 28, 2)? as usize;
-        let name = listed.get(LISTED..LISTED + names).ok_or_else(|| wrong("a directory breaks off"))?.to_vec();
+        let name = listed.get(LISTED..LISTED + names).ok_or_else(|| wrong("a directory ends early"))?.to_vec();
         let all = LISTED + names + number(listed, 30, 2)? as usize + number(listed, 32, 2)? as usize;
         if !name.ends_with(b"/") {
             entries.push(Entry {
@@ -217,7 +217,7 @@ impl<'a> Worker<'a> {
             let header = &window[(entry.at - first.at) as usize..];
             let start = LOCAL + number(header, 26, 2)? as usize + number(header, 28, 2)? as usize;
             let packed =
-                header.get(start..start + entry.packed as usize).ok_or_else(|| wrong("an entry breaks off"))?;
+                header.get(start..start + entry.packed as usize).ok_or_else(|| wrong("an entry ends early"))?;
             let content = match entry.method {
                 0 => packed,
                 8 => {
@@ -272,7 +272,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             if content.is_empty() && input.is_empty() && left == 0 {
-                return Err(wrong("an entry breaks off"));
+                return Err(wrong("an entry ends early"));
             }
         }
         if inflate.total_out() != entry.size || crc.sum() != entry.crc {

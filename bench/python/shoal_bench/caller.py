@@ -31,7 +31,7 @@ CONTRACTS: dict[str, tuple[str, ...]] = {
 
 
 class UnusableError(Exception):
-    """The function cannot be had, or does what it may not; the message says it all."""
+    """The function cannot be imported, or does something forbidden; the message says it all."""
 
 
 def load(spec: str) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ def chosen(settings: Settings) -> list[Contestant]:
     keys = [contestant.key for contestant in everyone]
     for key in (*settings.only, *settings.skip):
         if key not in keys:
-            raise ConfigError(f"there is no contestant {key!r}", hint=f"there are {', '.join(keys)}")
+            raise ConfigError(f"unknown program {key!r}", hint=f"the programs are {', '.join(keys)}")
     found = [
         contestant
         for contestant in everyone
@@ -44,7 +44,7 @@ def chosen(settings: Settings) -> list[Contestant]:
         and contestant.durable != ("never" if settings.durable else "only")
     ]
     if not found:
-        raise ConfigError("no contestant is left", hint="see --list")
+        raise ConfigError("no program is left", hint="see --list")
     return found
 
 

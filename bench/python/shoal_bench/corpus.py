@@ -21,10 +21,10 @@ from shoal import RunError
 from shoal_bench import pack
 from shoal_bench.pack import Entry
 
-VERSION = 1  # of what is made: another number, and what lies there is not taken for it
+VERSION = 1  # of what is made: another number, so that older data is not mistaken for it
 CASES = ("many", "one", "tiny", "skewed")
 PER_ARCHIVE = 1250  # entries: 40 archives have 50,000
-MEAN = 40_000  # bytes of an entry, on average, at the most; what /usr has comes to about 30,000
+MEAN = 40_000  # largest average size of an entry, in bytes; that of /usr is about 30,000
 AHEAD = 0.25  # of all bytes: as far may large files be ahead of that average, less and less towards the end
 LARGEST = 64 << 20  # bytes of a file that is taken
 PACKED = (".bz2", ".gz", ".xz", ".zst")  # manual pages and the like, which no archive has so many of
@@ -34,7 +34,7 @@ SMALL = 99  # small archives of the case `skewed`
 GIANT = "giant"  # name of the large entry
 PACKERS = 2  # processes
 TIMEOUT = 1800.0  # seconds for a process to pack its part
-LISTED = 200_000  # files that are looked at, at the most
+LISTED = 200_000  # files examined, at most
 
 
 @dataclass(frozen=True)

@@ -156,5 +156,5 @@ def every(results: Results) -> list[Curve]:
 
 
 def curves(results: Results) -> list[Curve]:
-    """Returns the curves of a result that can be drawn, the highest first; none, where it is no sweep."""
+    """Returns the curves of a result that can be drawn, the highest first; an empty list if it is not a sweep."""
     return sorted((one for one in every(results) if len(one.rows) >= FEWEST), key=lambda one: -one.best.row.rate)

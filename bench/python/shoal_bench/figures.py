@@ -127,7 +127,7 @@ def scanned(found: Sequence[Curve], across: int) -> list[Table]:
 
 
 def _spot(curve: Curve, spot: Spot) -> str:
-    """Returns the rate of a point and times one worker, or why there is none."""
+    """Returns the rate of a point and times one worker, or why it is missing."""
     if not spot.row.trials:
         return "failed" if spot.row.failed else "-"
     rate = f"{spot.row.rate:,.0f}" if spot.row.rate >= 100 else f"{spot.row.rate:.1f}"

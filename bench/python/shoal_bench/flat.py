@@ -1,7 +1,7 @@
 """The flat file that the contestants of `records` work on: 16 bytes a record, `<QII`, named ts, id and len.
 
 It is made in blocks of a million records. In each block every id of a million occurs once and every length of ten
-thousand a hundred times; both stand in an order that has nothing to do with their values and is another one in each
+thousand a hundred times; both are in an order that is unrelated to their values and is another one in each
 block. Made by copying whole columns, since a loop over records would take a minute; what must come of it is added up
 from the columns, without the file. Not here: the programs that read it (`jobs/records.py`).
 """

@@ -28,7 +28,7 @@ def contestants(settings: Settings) -> list[Contestant]:
     """Returns a contestant for each function that settings name.
 
     Raises:
-        ConfigError: One cannot be imported, does not take what the job gives, or the job has no place for it.
+        ConfigError: One cannot be imported, does not take what the job gives, or the job does not accept functions.
     """
     found = [_contestant(spec, settings) for spec in settings.strategies]
     keys = [one.key for one in found]

@@ -12,7 +12,7 @@ from shoal_bench import words
 from shoal_bench.results import Results, Row
 from shoal_bench.words import micros
 
-CLEAR = 0.03  # a lead below this is none, however steady
+CLEAR = 0.03  # a lead below this does not count, however steady
 ALONE = 0.30  # what one round must show to be called a lead: it has no spread
 DEARER = 1.5  # from this factor on, processor time is worth a sentence
 SHORT = 0.2  # seconds of a trial below which the figures are of starting rather than of the job
@@ -25,8 +25,8 @@ WHOLE = "which never looks at a record"
 # Rows that do something else than the rest of the job, and what.
 ASIDE: dict[str, dict[str, str]] = {
     "copy": {
-        "shoal-partition": "if files may lie in a directory for each part of the listing",
-        "shoal-batch-partition": "if files may lie in a directory for each part of the listing",
+        "shoal-partition": "if files may be in a directory for each part of the listing",
+        "shoal-batch-partition": "if files may be in a directory for each part of the listing",
     },
     "save": {
         f"shoal-save-{form}{suffix}": TABLES for form in ("numpy", "arrow") for suffix in ("", "-batch")

@@ -92,7 +92,7 @@ def report(
         The report: Markdown if the path says so, otherwise HTML.
 
     Raises:
-        ConfigError: There is no result, a file is none of the lab's, or the path ends neither with .html nor .md.
+        ConfigError: There is no result, a file is not the lab's, or the path ends neither with .html nor .md.
 
     Example:
         >>> results = shoal_bench.run("save", count=20, trials=1, only=["limit"])

@@ -56,7 +56,7 @@ class Scale:
     Attributes:
         objects: How many.
         title: What the table calls them.
-        author: What the study says of its figures, or why there are none.
+        author: What the study says of its figures, or why they are missing.
         figures: Whether there are.
         study: Objects of the study, in the unit of its figures; None: as many as `objects`.
         unit: What the table calls a rate.
@@ -128,7 +128,7 @@ class Row:
 
     @property
     def rate(self) -> float:
-        """Objects a second, the median of the trials; 0 if there is none."""
+        """Objects a second, the median of the trials; 0 without trials."""
         return _median(trial.rate for trial in self.trials) or 0.0
 
     @property
@@ -201,7 +201,7 @@ class Results:
         """Returns a row by its key.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such row.
         """
         for row in self.rows:
             if row.key == key:
@@ -303,10 +303,10 @@ def load(path: str | os.PathLike[str]) -> Collection:
         The contests in it; one, or those of all jobs.
 
     Raises:
-        ConfigError: It cannot be read, is none, or is of a version that this shoal does not know.
+        ConfigError: It cannot be read, is not a result, or is of a version that this shoal does not know.
     """
     name = str(path)
-    none = f"{name!r} is no result of shoal bench"
+    none = f"{name!r} is not a result of shoal bench"
     try:
         with Path(path).open("rb") as file:
             data = file.read(LARGEST + 1)

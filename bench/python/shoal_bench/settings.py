@@ -80,9 +80,9 @@ class Settings:
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{option} is not a whole number above 0: {value!r}")
         if self.into not in ("files", "null"):
-            raise ConfigError(f"into is neither 'files' nor 'null': {self.into!r}")
+            raise ConfigError(f"into must be 'files' or 'null', got {self.into!r}")
         if self.job not in ("unzip", "records") and (self.case or self.cold):
             option = "--case" if self.case else "--cold"
             raise ConfigError(f"the job {self.job} has no cases and no cold runs", hint=f"leave out {option}")
         if self.durable and self.into == "null":
-            raise ConfigError("nothing that is thrown away can be durable", hint="leave out --durable or --into null")
+            raise ConfigError("discarded data cannot be durable", hint="leave out --durable or --into null")

@@ -136,7 +136,7 @@ def study(job: str) -> Study:
     """Returns what the study of a job worked on.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no study.
     """
     if job not in STUDIES:
         raise ConfigError(f"the job {job} has no --full", hint=f"there are {', '.join(STUDIES)}")

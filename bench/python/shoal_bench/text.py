@@ -1,4 +1,4 @@
-"""Results as text, 120 columns wide, drawn by rich. Not here: what stands in it (`figures.py`, `comparison.py`)."""
+"""Results as text, 120 columns wide, drawn by rich. Not here: its contents (`figures.py`, `comparison.py`)."""
 
 import io
 import textwrap
@@ -63,7 +63,7 @@ def bar(part: float, longest: int) -> str:
 
 
 def _grid(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Returns cells below one another; a long title goes on in the next line, figures never do."""
+    """Returns cells below one another; a long title wraps, figures never do."""
     grid = Grid(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="")
     for at, name in enumerate(head):
         left = at == 0 or not name  # titles, bars and marks

@@ -36,7 +36,7 @@ def fault(directory: Path, names: Iterable[str], size: int, *, partitioned: bool
         directory: Where they were written; `.shoal` in it is shoal's own.
         names: The objects that must be there, each once.
         size: Bytes of each.
-        partitioned: Names stand behind three directories that a layout made.
+        partitioned: Names are below three directories of a layout.
     """
     return difference(directory, names, lambda name: synthetic(name, size), partitioned=partitioned)
 

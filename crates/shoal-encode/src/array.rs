@@ -94,8 +94,8 @@ impl<'a> NdArray<'a> {
     /// # Safety
     ///
     /// For all of `'a`, and for every index within `shape`: the bytes of the element at `origin` plus the sum of
-    /// index × stride can be read, are initialised, and nobody writes to them. Of an array with a 0 in its shape nothing
-    /// is read.
+    /// index × stride can be read, are initialised, and are not written to. Nothing is read of an array with
+    /// a 0 in its shape.
     pub unsafe fn new(
         descr: &'a str,
         shape: &'a [usize],
@@ -116,13 +116,12 @@ impl<'a> NdArray<'a> {
             shape.iter().try_fold(scalar.size(), |bytes, length| bytes.checked_mul(*length))
         };
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
-        let bytes = bytes.ok_or_else(|| {
-            Error::invalid(format!("an array of dtype {descr:?} and shape {shape:?} has more bytes than there can be"))
-        })?;
+        let bytes = bytes
+            .ok_or_else(|| Error::invalid(format!("an array of dtype {descr:?} and shape {shape:?} is too large")))?;
         Ok(Self { scalar, swapped, descr, shape, strides, origin, bytes, borrowed: PhantomData })
     }
 
-    /// Takes an array that lies within `data`, its first element at `offset`.
+    /// Takes an array within `data`, its first element at `offset`.
     ///
     /// # Errors
     ///
@@ -139,8 +138,8 @@ impl<'a> NdArray<'a> {
         let array = unsafe { Self::new(descr, shape, strides, origin) }?;
         if !shape.contains(&0) && array.span(offset).is_none_or(|(_, end)| end > data.len()) {
             return Err(Error::invalid(format!(
-                "an array of dtype {descr:?}, shape {shape:?} and strides {strides:?} from byte {offset} on does not lie \
-                 within {} bytes",
+                "an array of dtype {descr:?}, shape {shape:?} and strides {strides:?} from byte {offset} on does not \
+                fit in {} bytes",
                 data.len()
             )));
         }
@@ -188,7 +187,7 @@ impl<'a> NdArray<'a> {
         self.bytes
     }
 
-    /// Whether the bytes of an element stand in the other order than this machine's.
+    /// Returns true if the elements do not have this machine's byte order.
     pub(crate) fn swapped(&self) -> bool {
         self.swapped
     }
@@ -210,7 +209,8 @@ fn parse_descr(descr: &str) -> Result<(Scalar, bool), Error> {
     };
     scalar.zip(swapped).ok_or_else(|| {
         Error::unsupported(format!(
-            "an array of dtype {descr:?} is not plain numbers, booleans, times, bytes or text: convert it, or make it a \
+            "an array of dtype {descr:?} is not plain numbers, booleans, times, bytes or text: convert it, or make it \
+            a \
              table, for example with pyarrow.table or polars.DataFrame"
         ))
     })

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The table's reader failed, or a writer of Arrow's did.
     Arrow,
-    /// The description of an array contradicts itself.
+    /// The description of an array is inconsistent.
     Invalid,
     /// There is not enough memory for the file.
     Memory,
@@ -96,7 +96,7 @@ impl Error {
     }
 
     pub(crate) fn defect() -> Self {
-        Self::new(ErrorKind::Internal, "encoding panicked: this is a defect of shoal, please report it")
+        Self::new(ErrorKind::Internal, "encoding panicked: this is a bug in shoal, please report it")
     }
 
     /// What the error is about.

@@ -31,7 +31,7 @@ impl Format {
 
     /// The format that the ending of a name's last component says, in any case; none if it is not a known one.
     ///
-    /// Only the last ending counts, so `a.csv.gz` is none: nothing here compresses.
+    /// Only the last suffix counts, so `a.csv.gz` has no format: nothing here compresses.
     #[must_use]
     pub fn of_name(name: &[u8]) -> Option<Self> {
         let ending = Self::ending(name)?;

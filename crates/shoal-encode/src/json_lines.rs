@@ -1,7 +1,7 @@
 //! JSON lines: one object a line, with `null` for nulls, so that every line has every key.
 //!
-//! JSON has no word for NaN and the infinities: they are `null` too. Dates and times are text in ISO 8601; one that lies
-//! beyond what that form can say is an error. So are two columns of one name and a key twice in a map: readers keep one.
+//! JSON cannot express NaN and the infinities: they become `null`. Dates and times are text in ISO 8601; one outside the
+//! range of that form is an error. So are two columns of one name, and a map with a duplicate key: readers keep only one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,12 +125,12 @@ impl Encoder for TimeEncoder<'_> {
     }
 }
 
-/// Appends the text of a value that is no number and no text, or says that it has none.
+/// Appends the text of a value that is neither a number nor text; an error if it has no text form.
 pub(crate) fn push_time(formatter: &ArrayFormatter<'_>, row: usize, text: &mut String) -> Result<(), ArrowError> {
     let start = text.len();
     formatter.value(row).write(text)?;
     match &text[start..] {
-        "<invalid>" => Err(ArrowError::CastError("a duration is longer than its text can say".to_owned())),
+        "<invalid>" => Err(ArrowError::CastError("a duration is too long for its text form".to_owned())),
         _ => Ok(()),
     }
 }

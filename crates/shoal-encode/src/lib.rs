@@ -1,13 +1,11 @@
 //! Tables and arrays to the bytes of a file.
 //!
 //! Here: which format a name asks for ([`Format`]), Arrow tables to CSV, Parquet, Arrow IPC files and JSON lines
-//! ([`encode_table`]), strided arrays to `.npy` and CSV ([`encode_array`]): these are appended to a `Vec<u8>` of the
-//! caller's, who empties it and uses it again. A table that may be larger than memory is written piece by piece, by all
-//! processors, to a file that the caller has open ([`write_table`]).
+//! ([`encode_table`]), strided arrays to `.npy` and CSV ([`encode_array`]). Both append to a `Vec<u8>` of the caller, which
+//! can be cleared and reused. [`write_table`] writes a table of any size to an open file, in pieces, on all processors.
 //!
-//! Not here: names of files and what is done with them before and after (the engine's `fs/publish.rs`), Python and
-//! printing. Who calls imports a table through Arrow's C interface, or an array through its pointer and strides, and hands
-//! the bytes on to a sink.
+//! Not here: creating and publishing files (the engine's `fs/publish.rs`), Python, printing. The caller imports a table
+//! through Arrow's C interface, or an array by its pointer and strides, and passes the bytes to a sink.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,16 +27,16 @@
 //!
 //! # What a CSV file looks like
 //!
-//! - Cells are parted by `,`, lines by `\n`; RFC 4180 quotes only around text that holds a comma, a quote, a line feed
-//!   or a carriage return, and around an empty text.
-//! - A null is nothing at all, so that `""` and nothing can be told apart. A table of one column therefore has an empty
+//! - Cells are separated by `,` and lines by `\n`. RFC 4180 quotes surround only text with a comma, a quote, a line feed
+//!   or a carriage return, and empty text.
+//! - A null is an empty cell, which differs from `""`. A table of one column therefore has an empty
 //!   line for a null, which some readers skip.
 //! - A float is the shortest text that reads back as the same float, in the form of Python's `repr` (`1.0`, `1e-05`);
 //!   `NaN`, `inf` and `-inf` are the others. A half float is written as the single float it equals.
 //! - `true` and `false`; dates and times in ISO 8601; durations as `PT1.5S`; bytes as hexadecimal digits.
 //! - A table without columns is an empty file. Nested columns are refused.
 //!
-//! # What becomes of types that a format does not have
+//! # Types that a format does not have
 //!
 //! - Parquet: timestamps and times in seconds are written in milliseconds, dates in milliseconds as dates in days. A value that
 //!   does not fit, or a date with a time of day, is an error; so are unions and intervals.
@@ -59,14 +57,14 @@ mod owned;
 mod parquet_types;
 mod record;
 mod table;
+mod table_file;
 mod text_types;
-mod whole;
 
 pub use array::{NdArray, Scalar};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
 pub use owned::copied;
-pub use whole::{Codec, Statistics, TableOptions, Written, write_table};
+pub use table_file::{Codec, Statistics, TableOptions, Written, write_table};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -107,7 +105,8 @@ pub fn encode_table(
         Format::Arrow => table::write_arrow(reader, out, |_| Ok(())),
         Format::JsonLines => json_lines::write(reader, options, out),
         Format::Npy => Err(Error::unsupported(
-            "a .npy file holds an array and this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an array",
+            "a .npy file holds an array, but this is a table: name it .csv, .parquet, .arrow or .jsonl, or save an \
+            array",
         )),
     })
 }
@@ -116,8 +115,8 @@ pub fn encode_table(
 ///
 /// # Errors
 ///
-/// As [`encode_table`], with the name of the column that is to blame. Unsupported also: rows without columns in a format that
-/// has no place for them. Internal: a library panicked.
+/// As [`encode_table`], with the name of the column at fault. Unsupported also: rows without columns, in a format that
+/// cannot hold them. Internal: a library panicked.
 pub fn encode_rows(
     schema: &SchemaRef,
     rows: &[RecordBatch],
@@ -127,7 +126,7 @@ pub fn encode_rows(
 ) -> Result<(), Error> {
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
     if schema.fields().is_empty() && count > 0 && matches!(format, Format::Csv | Format::Parquet) {
-        let why = format!("a table of {count} rows has no columns, and a .{format} file no place for them");
+        let why = format!("a table of {count} rows has no columns, which a .{format} file cannot hold");
         return Err(Error::unsupported(why));
     }
     let start = out.len();
@@ -168,7 +167,7 @@ pub fn encode_array(array: &NdArray<'_>, format: Format, options: &Options, out:
         Format::Npy => npy::write(array, out),
         Format::Csv => csv::write_array(array, options, out),
         Format::Parquet | Format::Arrow | Format::JsonLines => Err(Error::unsupported(format!(
-            "a .{format} file holds a table and this is an array of dtype {:?}: make it a table, for example with \
+            "a .{format} file holds a table, but this is an array of dtype {:?}: make it a table, for example with \
              pyarrow.table or polars.DataFrame, or name it .npy or .csv",
             array.descr()
         ))),

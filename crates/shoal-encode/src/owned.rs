@@ -1,7 +1,8 @@
 //! A copy of rows of which nothing is shared with the memory that they came from.
 //!
-//! Who exports rows through Arrow's C interface may write to that memory later: a table over a NumPy array does. Arrow's own
-//! copy keeps dictionaries and long texts of views shared; here they are copied too. Of a slice, only its rows are.
+//! The exporter of rows through Arrow's C interface may write to that memory later, such as a table over a NumPy array.
+//! Arrow's own copy still shares dictionaries and long texts of views; here they are copied too. Of a slice, only its rows
+//! are copied.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, make_array};

@@ -24,18 +24,18 @@ fn top_field(field: &FieldRef) -> Result<FieldRef, Error> {
     let parts = parts.flattened_fields();
     let has = |is_one: fn(&DataType) -> bool| parts.iter().any(|part| is_one(part.data_type()));
     if has(|kind| matches!(kind, DataType::Union(..))) {
-        return Err(refused("holds no unions: name the file .arrow, or make one column of each of its parts"));
+        return Err(refused("cannot hold unions: name the file .arrow, or make one column of each of its parts"));
     }
     if has(|kind| matches!(kind, DataType::Interval(_))) {
-        return Err(refused("holds no intervals: name the file .arrow, or make it durations or text"));
+        return Err(refused("cannot hold intervals: name the file .arrow, or make it durations or text"));
     }
     if has(|kind| matches!(kind, DataType::FixedSizeBinary(0))) {
-        return Err(refused("holds no values of no bytes: leave the column out"));
+        return Err(refused("cannot hold values of 0 bytes: leave the column out"));
     }
     let runs =
         |part: &&Field| matches!(part.data_type(), DataType::RunEndEncoded(_, values) if changes(values.data_type()));
     if parts.iter().any(runs) {
-        return Err(refused("has no such type in runs: decode them, or name the file .arrow"));
+        return Err(refused("cannot hold run-end encoded values of this type: decode them, or name the file .arrow"));
     }
     Ok(replaced(field, &other))
 }

@@ -22,9 +22,7 @@ impl Record {
         for (at, field) in schema.fields().iter().enumerate() {
             if schema.fields()[..at].iter().any(|other| other.name() == field.name()) {
                 let name = field.name();
-                return Err(Error::unsupported(format!(
-                    "two columns are called {name:?}, and fields of .npy may not be"
-                )));
+                return Err(Error::unsupported(format!("two columns are called {name:?}, which .npy does not allow")));
             }
             let (kind, size) = kind(field)?;
             let order = match size {
@@ -59,7 +57,7 @@ impl Record {
             let column = batch.column(at);
             if column.logical_null_count() > 0 {
                 return Err(Error::unsupported(format!(
-                    "column {:?} has nulls, and .npy holds none: fill them, or name the file .parquet or .arrow",
+                    "column {:?} has nulls, which .npy cannot hold: fill them, or name the file .parquet or .arrow",
                     batch.schema().field(at).name()
                 )));
             }
@@ -98,7 +96,8 @@ fn kind(field: &Field) -> Result<(String, usize), Error> {
         T::FixedSizeBinary(size) => (format!("S{size}"), usize::try_from(*size).unwrap_or_default()),
         other => {
             return Err(Error::unsupported(format!(
-                "column {:?} has the type {other}, and .npy holds numbers, booleans, timestamps, durations and bytes of one \
+                "column {:?} has the type {other}, but .npy holds only numbers, booleans, timestamps, durations and \
+                bytes of one \
                  length: cast it, or name the file .parquet or .arrow",
                 field.name()
             )));

@@ -75,8 +75,8 @@ fn has_dictionary(schema: &Schema) -> bool {
 
 type Joined = RecordBatchIterator<Option<Result<RecordBatch, ArrowError>>>;
 
-/// Makes one batch of all, if columns have dictionaries: every batch may bring its own, while an Arrow file has one for each
-/// column, and who reads a Parquet file with PyArrow wants keys that are wide enough for all. `None`: there are none.
+/// Joins all batches into one if columns have dictionaries; `None` if no column has one. Every batch may have its own
+/// dictionary, while an Arrow file has one per column, and PyArrow reads Parquet only if the keys are wide enough for all.
 fn joined(reader: &mut dyn RecordBatchReader) -> Result<Option<Joined>, Error> {
     let schema = reader.schema();
     if !has_dictionary(&schema) {

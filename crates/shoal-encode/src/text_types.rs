@@ -42,7 +42,8 @@ pub(crate) fn refuse_extensions(schema: &Schema, ending: &str) -> Result<(), Err
     for field in schema.flattened_fields() {
         if let Some(kind) = field.extension_type_name().filter(|kind| !EXTENSIONS.contains(kind)) {
             return Err(Error::unsupported(format!(
-                "column {:?} has the extension type {kind}, and .{ending} would hold its storage without that meaning: cast \
+                "column {:?} has the extension type {kind}, but .{ending} would hold only its storage, without that \
+                meaning: cast \
                  it to text or to its storage, or name the file .parquet or .arrow",
                 field.name()
             )));
@@ -63,7 +64,7 @@ pub(crate) fn check_offsets(times: &dyn Array) -> Result<(), ArrowError> {
     let mut early = seconds.as_primitive::<TimestampSecondType>().iter().flatten().filter(|&at| at < WHOLE_MINUTES);
     match early.any(with_seconds) {
         true => Err(ArrowError::CastError(
-            "the offset of its zone had seconds then, which the text of a time has not: convert it to UTC".to_owned(),
+            "the offset of its zone had seconds then, which the text form cannot hold: convert it to UTC".to_owned(),
         )),
         false => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! A copy on its own: `cargo run --release --example copy -- SOURCE DIRECTORY | null: [WORKERS]`.
+//! Copies a source: `cargo run --release --example copy -- SOURCE DIRECTORY | null: [WORKERS]`.
 //!
 //! Not here: progress, signals and exit codes; `shoal copy` has them.
 
@@ -12,7 +12,7 @@ use shoal_engine::transfer::{SourceOptions, Transfer, sink_from_url, source_from
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(from), Some(to)) = (arguments.next(), arguments.next()) else {
-        return Err("give a source, and a directory or null:".into());
+        return Err("pass a source, and a directory or null:".into());
     };
     let workers = match arguments.next() {
         None => Workers::Auto,

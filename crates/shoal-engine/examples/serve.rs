@@ -1,4 +1,4 @@
-//! The list/get service on its own: `cargo run --release --example serve -- DIR | COUNT:SIZE [PORT [THREADS]]`.
+//! Serves a list/get service: `cargo run --release --example serve -- DIR | COUNT:SIZE [PORT [THREADS]]`.
 //!
 //! Not here: signals and an access log; `shoal serve` has both. This serves until its standard input ends.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let what = arguments.next().ok_or("give a directory, or COUNT:SIZE for synthetic objects")?;
+    let what = arguments.next().ok_or("pass a directory, or COUNT:SIZE for synthetic objects")?;
     let content = Content::parse_synthetic(&what).unwrap_or_else(|_| Content::Directory(PathBuf::from(&what)));
     let mut options = Options::default();
     if let Some(port) = arguments.next() {

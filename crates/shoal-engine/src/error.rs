@@ -1,6 +1,6 @@
 //! `Error`, its kinds and classes: the one table of what is tried again, what fails one object and what ends a run.
 //!
-//! Text form, one line: *what · on what: why · after n tries in t s*; a hint, if there is one, on a second line.
+//! Text form, one line: *what · on what: why · after n attempts in t s*; a hint, if there is one, on a second line.
 //! Not here: HTTP status codes or errno (see `http/`, `fs/`), Python exceptions (the binding).
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What follows from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Tried again, with back-off, until the tries are used up; then the object has failed.
+    /// Retried with back-off until the attempts are used up; then the object has failed.
     Retry,
     /// This object has failed; the run goes on.
     Object,
@@ -221,7 +221,7 @@ impl Error {
     pub fn class(&self) -> Class {
         self.0.kind.class()
     }
-    /// Why, without object, tries and hint.
+    /// Why, without object, attempts and hint.
     pub fn why(&self) -> &str {
         &self.0.why
     }
@@ -253,7 +253,7 @@ impl Error {
         }
         line.push_str(&self.0.why);
         if let Some((tries, time)) = self.0.tries {
-            let word = if tries == 1 { "try" } else { "tries" };
+            let word = if tries == 1 { "attempt" } else { "attempts" };
             line.push_str(&format!(" (after {tries} {word} in {:.1} s)", time.as_secs_f64()));
         }
         line
@@ -291,7 +291,7 @@ mod tests {
             .on("127.0.0.1:1")
             .after(3, Duration::from_millis(1500))
             .hint("is the server running?");
-        let text = "\"127.0.0.1:1\": connection refused (after 3 tries in 1.5 s)\nhint: is the server running?";
+        let text = "\"127.0.0.1:1\": connection refused (after 3 attempts in 1.5 s)\nhint: is the server running?";
         assert_eq!(error.to_string(), text);
     }
 

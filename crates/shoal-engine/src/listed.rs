@@ -43,7 +43,7 @@ pub fn each_listed(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| Error::new(Kind::Internal, format!("no event loop for the listing: {e}")))?;
+        .map_err(|e| Error::new(Kind::Internal, format!("cannot start the event loop for the listing: {e}")))?;
     let listing = async {
         let (mut listing, fetcher) = (source.list(None)?, source.fetcher(0)?);
         while let Some(partition) = next(&mut *listing).await? {
@@ -52,7 +52,7 @@ pub fn each_listed(
                 let entry = entries.get(index);
                 let known = entries.known(index);
                 let failed = known.failed.or_else(|| {
-                    entry.unlisted.map(|_| Error::new(Kind::ReadFailed, "what is below it could not be listed"))
+                    entry.unlisted.map(|_| Error::new(Kind::ReadFailed, "its contents could not be listed"))
                 });
                 let admits = match entry.unlisted {
                     None => filter.admits(entry.name, false),

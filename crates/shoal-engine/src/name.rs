@@ -43,7 +43,7 @@ impl Name {
     pub fn parse(raw: &[u8]) -> Result<Name, Error> {
         match refusal(raw) {
             None => Ok(Name(raw.into())),
-            Some(why) => Err(Error::new(Kind::UnsafeName, format!("name refused: {why}")).on(&escape(raw))),
+            Some(why) => Err(Error::new(Kind::UnsafeName, format!("unsafe name: {why}")).on(&escape(raw))),
         }
     }
 
@@ -98,7 +98,7 @@ fn refusal(raw: &[u8]) -> Option<&'static str> {
                 return Some("a component is longer than 255 bytes");
             }
             _ if at == 0 && component.eq_ignore_ascii_case(RESERVED) => {
-                return Some("\".shoal\" is kept for the journal");
+                return Some("\".shoal\" is reserved for the journal");
             }
             _ => {}
         }

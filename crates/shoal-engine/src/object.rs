@@ -92,7 +92,7 @@ impl Payload<'_> {
 }
 
 fn elsewhere() -> Error {
-    Error::new(Kind::Internal, "an object was written elsewhere, and this sink has no elsewhere")
+    Error::new(Kind::Internal, "this sink does not accept objects written by another process")
 }
 
 /// What became of an object.

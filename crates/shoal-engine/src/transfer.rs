@@ -119,17 +119,17 @@ impl Transfer {
             (None, None) => Place::Memory,
         };
         if options.resume == Resume::Update && sink.journal_dir().is_none() {
-            let why = "this destination keeps nothing that an update could compare with";
-            return Err(Error::new(Kind::Config, why).hint("give a directory, or leave out `resume=\"update\"`"));
+            let why = "this destination stores nothing to compare with";
+            return Err(Error::new(Kind::Config, why).hint("use a directory, or leave out `resume=\"update\"`"));
         }
         if options.resume == Resume::Update && options.layout == Layout::Partition {
-            let why = "files that lie under the numbers of partitions cannot be updated one by one";
+            let why = "files in numbered partition directories cannot be updated one by one";
             return Err(Error::new(Kind::Config, why)
-                .hint("use `layout=\"names\"`, or copy everything anew with `resume=\"restart\"`"));
+                .hint("use `layout=\"names\"`, or copy everything again with `resume=\"restart\"`"));
         }
         if options.resume == Resume::Failed && matches!(place, Place::Memory) {
-            let why = "there are no recorded failures to try again: this destination keeps no journal";
-            return Err(Error::new(Kind::Config, why).hint("name one with `journal`"));
+            let why = "there are no recorded failures to retry: this destination has no journal";
+            return Err(Error::new(Kind::Config, why).hint("pass one with `journal`"));
         }
         if let (Some(directory), Some(bits), false) =
             (sink.journal_dir(), source.root_mode(), options.resume == Resume::Failed || options.dry_run)
@@ -143,7 +143,7 @@ impl Transfer {
             let (journal, mut standing, failures) = Journal::look(&place, &key, &open)?;
             if standing.pass == Pass::Update && !standing.sessions.is_empty() {
                 let note =
-                    "a dry run compares nothing: of these objects, the update will skip those that have not changed";
+                    "a dry run compares nothing: the update will skip those of these objects that have not changed";
                 standing.notes.push(note.to_owned());
             }
             let finished = standing.completed_at.is_some();
@@ -161,10 +161,13 @@ impl Transfer {
             && options.resume.pass().is_none()
             && !sink.has_begun()
         {
-            let why = "the journal knows this destination, but nothing of an earlier session is there";
+            let why = "the journal records earlier sessions for this destination, but nothing of them is there";
             return Err(Error::new(Kind::JournalMismatch, why)
                 .on(&crate::display::escape(sink.identity().as_bytes()))
-                .hint("was it deleted, or is its disk not mounted? to begin anew: `resume=\"restart\"`, or another journal"));
+                .hint(
+                    "was it deleted, or is its disk not mounted? to start over, use `resume=\"restart\"` or another \
+                journal",
+                ));
         }
         let failed = standing.completed_at.is_some() && standing.totals.failed > 0;
         if failed && options.resume == Resume::Auto && source.gives_again() {
@@ -173,12 +176,12 @@ impl Transfer {
         }
         if standing.completed_at.is_some() && standing.deferred == 0 && options.resume == Resume::Auto {
             if !journal.is_durable() && options.durability != Durability::None {
-                let note = "what is committed was written without a barrier, so that a power cut can take it: `resume=\"restart\"` writes it durably, where the file system can";
+                let note = "the committed objects were not synced, so a power cut can lose them: \
+                `resume=\"restart\"` writes them durably, if the file system can";
                 standing.notes.push(note.to_owned());
             }
             if standing.totals.written > 0 && sink.journal_dir().is_some_and(|directory| holds_nothing(&directory)) {
-                let note =
-                    "nothing of what was written is at the destination any more: `resume=\"restart\"` writes it again";
+                let note = "the written files are no longer at the destination: `resume=\"restart\"` writes them again";
                 standing.notes.push(note.to_owned());
             }
             let report = Report {
@@ -243,9 +246,12 @@ fn refuse_inside(source: &dyn Source, sink: &dyn Sink) -> Result<()> {
     if !source.lists_below(&destination) {
         return Ok(());
     }
-    let why = "the destination lies in the source: what is written there would be read again";
+    let why = "the destination is inside the source: shoal would read its own output";
     let shown = crate::display::escape(std::os::unix::ffi::OsStrExt::as_bytes(destination.as_os_str()));
-    Err(Error::new(Kind::Config, why).on(&shown).hint("choose a destination outside, or a glob that leaves it out"))
+    Err(Error::new(Kind::Config, why).on(&shown).hint(
+        "choose a destination outside the source, or a glob that \
+    excludes it",
+    ))
 }
 
 /// What binds a run to its journal: the source, and the options that change the result.
@@ -284,12 +290,12 @@ pub struct SourceOptions {
 /// exists.
 ///
 /// # Errors
-/// [`Kind::Config`] when no source has this form, or nothing is there.
+/// [`Kind::Config`] when not a valid source, or nothing is there.
 pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn Source>> {
     let unknown = |why: &str| {
         Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
             "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), or a list/get service, \
-             http://host:port; ./NAME:X for a file with a colon",
+             http://host:port; for a file with a colon in its name, ./NAME:X",
         )
     };
     let archives = |pattern: &str, formats| {
@@ -302,7 +308,7 @@ pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn So
         _ if text.is_empty() => Err(unknown("the source is empty")),
         _ if text.starts_with("zip:") => Ok(Arc::new(archives(&text["zip:".len()..], FormatsIn::Zip)?)),
         _ if text.starts_with("tar:") => Ok(Arc::new(archives(&text["tar:".len()..], FormatsIn::Tar)?)),
-        _ if has_scheme(text) => Err(unknown("no source has this form")),
+        _ if has_scheme(text) => Err(unknown("not a valid source")),
         _ => Ok(Arc::new(Files::new(FilesFrom::text(text), options.files.clone())?)),
     }
 }
@@ -316,13 +322,14 @@ fn has_scheme(text: &str) -> bool {
 /// The sink that `text` names: `null:` or a directory.
 ///
 /// # Errors
-/// [`Kind::Config`] when no sink has this form.
+/// [`Kind::Config`] when not a valid destination.
 pub fn sink_from_url(place: impl AsRef<OsStr>, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
     let place = place.as_ref();
     let text = place.to_str().unwrap_or("?"); // only a directory has a name that is not UTF-8
     let unknown = |why: &str| {
         Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
-            "a destination is a directory, or null: to throw everything away; ./NAME:X for a directory with a colon",
+            "a destination is a directory, or null: to discard everything; for a directory with a colon in its name, \
+            ./NAME:X",
         )
     };
     if text == "null:" {
@@ -332,7 +339,7 @@ pub fn sink_from_url(place: impl AsRef<OsStr>, options: &TransferOptions) -> Res
         return Err(unknown("the destination is empty"));
     }
     if has_scheme(text) {
-        return Err(unknown("no sink has this form"));
+        return Err(unknown("not a valid destination"));
     }
     Ok(Arc::new(DirSink::new(Path::new(place), DirOptions::of(options))?))
 }

@@ -46,7 +46,7 @@ fn a_clock_set_back_never_keeps_half_a_file_and_never_takes_a_foreign_one() {
         std::thread::sleep(Duration::from_millis(20));
         std::fs::write(temp.path().join("foreign"), b"mine").unwrap();
         let mut second = session(warped(temp.path(), shown), &[first], Twice::SameObject);
-        assert!(says(&second, "clock has gone back"), "{:?}", second.started.notes);
+        assert!(says(&second, "clock was set back"), "{:?}", second.started.notes);
         assert_eq!(second.put("left", b"whole").unwrap(), Put::Written);
         assert_eq!(second.put("of the second", b"x").unwrap(), Put::Written);
         if back > SECOND {
@@ -71,7 +71,7 @@ fn a_clock_that_stands_still_never_keeps_half_a_file() {
     let began = Instant::now();
     let mut second = session(warped(temp.path(), still), &[first], Twice::SameObject);
     assert!((2.0..4.0).contains(&began.elapsed().as_secs_f64()), "waited out once: {:?}", began.elapsed());
-    assert!(says(&second, "clock has gone back"), "{:?}", second.started.notes);
+    assert!(says(&second, "clock was set back"), "{:?}", second.started.notes);
     assert_eq!(second.put("left", b"whole").unwrap(), Put::Written);
     assert_eq!(std::fs::read(temp.path().join("left")).unwrap(), b"whole");
 }
@@ -91,7 +91,7 @@ fn a_clock_of_two_second_steps_is_waited_out_on_resume_only() {
     assert!(began.elapsed() < Duration::from_millis(900), "a first session does not wait: {:?}", began.elapsed());
     let mut second = session(warped(temp.path(), steps), &[first], Twice::Conflict);
     assert!(second.started.began > Some(first.seen), "a step later");
-    assert!(!says(&second, "clock has gone back"), "{:?}", second.started.notes);
+    assert!(!says(&second, "clock was set back"), "{:?}", second.started.notes);
     assert_eq!(second.put("left", b"whole").unwrap(), Put::Written);
     assert_eq!(second.put("left", b"other").unwrap_err().kind(), Kind::NameConflict);
     assert_eq!(std::fs::read(temp.path().join("left")).unwrap(), b"whole");

@@ -172,7 +172,7 @@ fn a_root_that_is_not_there_is_named() {
     for from in [FilesFrom::Path("/nowhere/at all".into()), FilesFrom::Glob("/nowhere/at all/*".into())] {
         let error = Files::new(from, FilesOptions::default()).err().unwrap();
         assert_eq!(error.kind(), Kind::Config);
-        assert_eq!(error.to_string(), "\"/nowhere/at all\": there is no such file or directory");
+        assert_eq!(error.to_string(), "\"/nowhere/at all\": no such file or directory");
     }
     let error = Files::new(FilesFrom::Path("/dev/null".into()), FilesOptions::default()).err().unwrap();
     assert!(error.to_string().contains("neither a directory nor a regular file"), "{error}");
@@ -191,7 +191,7 @@ fn text_is_a_glob_only_where_no_file_has_that_name() {
     assert!(identity("a[2]").unwrap().ends_with("glob=a[2]"));
     assert_eq!(identity("a2").unwrap_err().kind(), Kind::Config);
     let unknown = source_from_url("ftp://x/", &SourceOptions::default()).err().unwrap();
-    assert_eq!(unknown.why(), "no source has this form");
+    assert_eq!(unknown.why(), "not a valid source");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn what_may_not_be_read_is_denied_and_the_rest_arrives() {
     std::fs::set_permissions(temp.path().join("shut"), PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(told[0], "[\"d/x\"]");
     assert_eq!(told[1], "{\"d/secret\": \"denied\", \"shut\": \"denied\"}");
-    assert!(told[2].contains("1 directory could not be read: \\\"shut\\\" (the source does not permit"), "{}", told[2]);
+    assert!(told[2].contains("1 directory could not be read: \\\"shut\\\" (cannot read it"), "{}", told[2]);
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn a_destination_that_would_be_read_again_is_refused() {
     ] {
         let error = start(from, to).unwrap();
         assert_eq!(error.kind(), Kind::Config, "{error}");
-        assert!(error.why().starts_with("the destination lies in the source"), "{error}");
+        assert!(error.why().starts_with("the destination is inside the source"), "{error}");
         assert!(!temp.path().join("src/out").exists(), "nothing was made");
     }
     assert!(start(glob("src/*"), "src/out").is_none(), "what the glob does not reach is outside");

@@ -113,7 +113,7 @@ fn names_are_unique_within_a_partition_only() {
     assert_eq!(run.put("x/y", b"").unwrap_err().kind(), Kind::NameConflict);
     let error = run.put("d", b"").unwrap_err();
     assert_eq!(error.kind(), Kind::NameConflict);
-    assert!(error.why().contains("00/0000/00/d\": a directory stands"), "{error}");
+    assert!(error.why().contains("00/0000/00/d\": a directory has this name"), "{error}");
     run.commit().unwrap();
     assert_eq!(run.put("x", b"of another partition").unwrap(), Put::Written);
     run.commit().unwrap();
@@ -200,7 +200,7 @@ fn partitions_of_a_killed_run_are_swept() {
     let second = run(&out, &[], Mode::Fresh);
     assert_eq!(temporary(&out), 2, "a link and a directory that are not ours");
     let notes = &second.started.notes;
-    assert!(notes.iter().any(|note| note.contains("and 2 partitions of a run that was cut off")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("and 2 partitions of an interrupted run")), "{notes:?}");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn files_and_links_in_the_way_are_neither_followed_nor_replaced() {
                 for result in [run.put("x", b"bad"), run.stream("y", b"bad")] {
                     let error = result.expect_err(at);
                     assert_eq!(error.kind(), Kind::NameConflict, "{error}");
-                    assert_eq!(error.why().contains("a symbolic link stands"), link, "{error}");
+                    assert_eq!(error.why().contains("a symbolic link is where the directory"), link, "{error}");
                 }
                 run.commit().unwrap();
             }

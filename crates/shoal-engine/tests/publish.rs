@@ -90,7 +90,7 @@ fn a_link_to_a_file_is_followed_and_any_other_refused() {
     assert_eq!(std::fs::read(&file).unwrap(), b"new");
     assert!(link.is_symlink());
     symlink(temp.path().join("nowhere"), &lost).unwrap();
-    assert!(refused(publish(&lost, false, fill(b"x"))).why().contains("leads to no file"));
+    assert!(refused(publish(&lost, false, fill(b"x"))).why().contains("a dangling symbolic link"));
     assert_eq!(entries(temp.path()), ["file", "link", "lost"]);
 }
 
@@ -101,10 +101,10 @@ fn a_path_that_no_file_can_have_is_refused_before_anything_is_made() {
     std::fs::write(&file, b"old").unwrap();
     for (path, why) in [
         (temp.path().join("missing/x"), "its directory does not exist"),
-        (temp.path().to_owned(), "a directory stands in its place"),
-        (file.join("x"), "what should be its directory is a file"),
-        ("/dev/null".into(), "no regular file"),
-        ("/".into(), "does not end in the name of a file"),
+        (temp.path().to_owned(), "a directory has this name"),
+        (file.join("x"), "its parent is a file, not a directory"),
+        ("/dev/null".into(), "not a regular file"),
+        ("/".into(), "does not end in a file name"),
     ] {
         let error = refused(publish(&path, false, |_| -> std::io::Result<()> { panic!("nothing is to be filled") }));
         assert_eq!(error.kind(), Kind::Config, "{error}");

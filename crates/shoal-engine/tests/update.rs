@@ -177,7 +177,7 @@ fn an_update_that_was_stopped_goes_on_as_one() {
         assert_eq!(report.total.written + report.total.skipped, 400, "{last:?}: {report:?}");
         assert!(world.is_equal(), "{last:?}");
         assert!(
-            last == Resume::Update || report.notes.iter().any(|note| note.contains("goes on")),
+            last == Resume::Update || report.notes.iter().any(|note| note.contains("an interrupted update continues")),
             "{:?}",
             report.notes
         );
@@ -265,7 +265,7 @@ fn a_finished_run_whose_destination_was_emptied_says_so() {
     let notes = || ended(world.copy(with(Resume::Auto))).notes.join("\n");
     assert!(!notes().contains("destination"), "{}", notes());
     std::fs::remove_file(world.out.join("a")).unwrap();
-    assert!(notes().contains("nothing of what was written is at the destination"), "{}", notes());
+    assert!(notes().contains("the written files are no longer at the destination"), "{}", notes());
 }
 
 #[test]

@@ -126,16 +126,16 @@ fn an_end_that_lies_is_refused_with_what_it_lies_about() {
     let with = |tail: &[u8]| [&zip.bytes[..], &zip.directory, tail].concat();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("no end record", with(b"")),
-        ("is said to have 65535 entries", with(&end(u16::MAX, length, offset, b""))),
-        ("counts 2 entries", with(&end(2, length, offset, b""))),
-        ("more than there are in front", with(&end(3, 1 << 30, offset, b""))),
-        ("is said to begin at byte", with(&end(3, length, offset + 1, b""))),
-        ("has a zip64 record, and has none", with(&end(3, length, u32::MAX, b""))),
-        ("has a zip64 record, and has none", with(&end(3, u32::MAX, offset, b""))),
+        ("claims 65535 entries", with(&end(u16::MAX, length, offset, b""))),
+        ("end record counts 2 entries", with(&end(2, length, offset, b""))),
+        ("more than there are before", with(&end(3, 1 << 30, offset, b""))),
+        ("claims to begin at byte", with(&end(3, length, offset + 1, b""))),
+        ("refers to a zip64 record, but has none", with(&end(3, length, u32::MAX, b""))),
+        ("refers to a zip64 record, but has none", with(&end(3, u32::MAX, offset, b""))),
         ("its directory is damaged at entry 1", with(&end(3, length - 1, offset, b""))),
         ("two ends", with(&end(3, length, offset, &end(0, 0, 0, b"")))),
         ("two ends", zip.commented(&zip.done())),
-        ("breaks off in its comment", with(&end(3, length, offset, b"comment"))[..].split_last().unwrap().1.to_vec()),
+        ("ends within its comment", with(&end(3, length, offset, b"comment"))[..].split_last().unwrap().1.to_vec()),
         ("3 bytes follow the end", [zip.done(), b"xxx".to_vec()].concat()),
     ];
     for (why, bytes) in cases {
@@ -161,11 +161,11 @@ fn a_zip64_end_that_lies_is_refused() {
         ("is not where", with(good(), locator(0), narrow.clone())),
         ("is not where", with(good(), locator(u64::MAX), narrow.clone())),
         ("is not where", with(b"x".repeat(56), locator(at), narrow.clone())),
-        ("contradict each other", with(good(), locator(at), end(2, length as u32, offset as u32, b""))),
-        ("contradict each other", with(good(), locator(at), end(3, length as u32, 0, b""))),
-        ("is said to have 4294967296 entries", with(record64(1 << 32, length, offset), locator(at), narrow.clone())),
-        ("more than there are in front", with(record64(3, u64::MAX, offset), locator(at), narrow.clone())),
-        ("is said to begin at byte", with(record64(3, length, u64::MAX), locator(at), narrow.clone())),
+        ("are inconsistent", with(good(), locator(at), end(2, length as u32, offset as u32, b""))),
+        ("are inconsistent", with(good(), locator(at), end(3, length as u32, 0, b""))),
+        ("claims 4294967296 entries", with(record64(1 << 32, length, offset), locator(at), narrow.clone())),
+        ("more than there are before", with(record64(3, u64::MAX, offset), locator(at), narrow.clone())),
+        ("claims to begin at byte", with(record64(3, length, u64::MAX), locator(at), narrow.clone())),
     ];
     for (why, bytes) in cases {
         assert!(refused(&bytes).contains(why), "{why}: {}", refused(&bytes));
@@ -183,7 +183,7 @@ fn a_directory_that_lies_is_refused() {
     assert!(line(&|entry| entry.said_packed = Some(5000)).contains("beyond the directory"));
     assert!(line(&|entry| (entry.said_packed, entry.zip64) = (Some(u64::MAX), true)).contains("beyond the directory"));
     assert!(line(&|entry| (entry.said_offset, entry.zip64) = (Some(u64::MAX), true)).contains("beyond the directory"));
-    assert!(line(&|entry| entry.said_packed = Some(1 << 40)).contains("in a zip64 field, and has none"));
+    assert!(line(&|entry| entry.said_packed = Some(1 << 40)).contains("refers to a zip64 field, but has none"));
     let mut split = Zip::of([Entry::stored("a", b"x")]);
     split.directory[34] = 1;
     assert!(refused(&split.done()).contains("one part of several"));
@@ -263,7 +263,7 @@ fn limits_name_the_option_that_raises_them() {
     let small = zip().done();
     let limited = |options| run(&small, options).1;
     let why = limited(ArchiveOptions { max_size: Some(1007), ..ArchiveOptions::default() });
-    assert!(why[0].1.contains("1008 bytes or more, and 1007 are allowed"), "{why:?}");
+    assert!(why[0].1.contains("1008 bytes or more, but only 1007 are allowed"), "{why:?}");
     assert_eq!(limited(ArchiveOptions { max_size: Some(1008), ..ArchiveOptions::default() }), []);
     let why = limited(ArchiveOptions { max_entries: 2, ..ArchiveOptions::default() });
     assert!(why[0].1.contains("more than 2 entries"), "{why:?}");

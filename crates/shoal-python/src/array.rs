@@ -1,7 +1,7 @@
-//! Arrays that say how they lie in memory (`__array_interface__`): NumPy's, and those of whoever follows it.
+//! Arrays that describe their memory (`__array_interface__`): NumPy's, and those of other libraries.
 //!
-//! One that may change is copied before the next item is asked for. So is all that is not exactly a NumPy array: the memory
-//! that a scalar speaks of is gone with its answer. Not here: how elements become bytes (the crate `shoal-encode`).
+//! A mutable array is copied before the next item is requested. So is everything that is not exactly a NumPy array: the
+//! memory of a scalar is freed with its description. Not here: encoding the elements (the crate `shoal-encode`).
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
@@ -27,7 +27,7 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Takes an array in; `None`: the object is none. The inner error: it is one that cannot be saved; why.
+    /// Imports an array; `None` if the object is not an array. The inner error says why an array cannot be saved.
     pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Array, String>>> {
         if !is_array(object)? {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Array {
 
     /// Appends it in this format.
     pub fn encode(&self, format: Format, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
-        // SAFETY: address, shape and strides are the array's own, its owner is held, and nobody writes to it.
+        // SAFETY: address, shape and strides are the array's own, its owner is held, and it is not written to.
         let array = unsafe { NdArray::new(&self.descr, &self.shape, &self.strides, self.origin) }?;
         encode_array(&array, format, options, out)
     }
@@ -78,7 +78,7 @@ pub fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Why a masked array is not saved.
-pub const MASKED: &str = "a masked array has no file format that keeps its mask: save array.filled(value), or array.data \
+pub const MASKED: &str = "no file format keeps the mask of a masked array: save array.filled(value), or array.data \
                           and array.mask";
 
 /// Whether some of its elements are masked out, or may be.
@@ -94,7 +94,7 @@ pub fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.get_type().fully_qualified_name()?.to_str()? == "numpy.ndarray")
 }
 
-/// An array or scalar of NumPy's, or of a class made from them, as exactly an array; `None`: it is none.
+/// Converts an array or scalar of NumPy, or of a subclass, to exactly an array; `None` if it is neither.
 pub fn numpy_array<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if is_numpy(object)? {
         return Ok(Some(object.clone()));

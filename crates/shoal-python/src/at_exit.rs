@@ -70,7 +70,7 @@ impl Live {
 /// The registry, without what is over and what a parent process left in it.
 fn live(_py: Python<'_>) -> MutexGuard<'static, Vec<Arc<Flags>>> {
     let mut runs = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Nor what has ended without leaving: nobody waited for it.
+    // Drop also runs that have ended without being waited for.
     runs.retain(|run| run.owner.is_here() && !run.ended.load(Ordering::Acquire));
     runs
 }

@@ -1,7 +1,7 @@
-//! A run on a thread of its own, for callers who do something else meanwhile: iterate over what it brings.
+//! A run on its own thread, while the caller iterates over its results.
 //!
-//! The thread never touches Python. It ends with the run; whoever drops the handle stops the run and does not wait for it,
-//! and a forked child, which has no such thread, forgets the handle.
+//! The thread never touches Python, and ends with the run. Dropping the handle stops the run without waiting for it. A
+//! forked child, which does not have this thread, leaks the handle.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ use crate::report;
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// A run that goes on by itself.
+/// A run in the background.
 pub struct Background {
     thread: Mutex<Option<JoinHandle<Outcome>>>,
     outcome: OnceLock<Outcome>,
@@ -53,7 +53,7 @@ impl Background {
             };
             let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Outcome {
                 report: Report::default(),
-                error: Some(Error::new(Kind::Internal, "the run panicked").hint("this is a defect of shoal")),
+                error: Some(Error::new(Kind::Internal, "the run panicked").hint("this is a bug in shoal")),
             });
             ended();
             at_exit.ended();
@@ -122,7 +122,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Of nobody, where there is no function.
+    /// Does nothing if there is no function.
     pub fn new(function: Option<Py<PyAny>>) -> Teller {
         Teller { function, called: None }
     }

@@ -159,7 +159,7 @@ fn join(parts: Vec<RecordBatch>) -> Result<RecordBatch, ArrowError> {
     }
 }
 
-/// The batches of a reader: an iterator, and a stream for whoever takes Arrow streams.
+/// The batches of a reader: an iterator, and an Arrow stream.
 #[pyclass(frozen, module = "shoal")]
 pub struct Batches {
     reader: Py<Reader>,
@@ -226,8 +226,8 @@ impl Batches {
     }
 }
 
-/// Takes batches on whatever thread the consumer likes. It cannot look for signals there: whoever holds the interpreter may
-/// be waiting for it.
+/// Takes batches on any thread of the consumer. It cannot check for signals there: the thread that holds the interpreter
+/// may be waiting for it.
 struct Stream {
     flow: Arc<Flow>,
     gather: Option<Arc<Gather>>,

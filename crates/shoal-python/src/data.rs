@@ -136,7 +136,7 @@ pub fn name<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<(Cow<'a, [u8]>, Option
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok((Cow::Borrowed(bytes.as_bytes()), None));
     }
-    let not_one = |_| PyTypeError::new_err(format!("its name is neither text nor bytes nor a path: {}", class(object)));
+    let not_one = |_| PyTypeError::new_err(format!("its name must be text, bytes or a path: {}", class(object)));
     let path = object.py().import("os")?.call_method1("fspath", (object,)).map_err(not_one)?;
     let (bytes, refused) = name(&path)?;
     Ok((Cow::Owned(bytes.into_owned()), refused))
@@ -148,7 +148,7 @@ fn escaped<'a>(text: &Bound<'_, PyString>) -> PyResult<(Cow<'a, [u8]>, Option<Da
     if let Ok(bytes) = encode("surrogateescape") {
         return Ok((Cow::Owned(bytes), None));
     }
-    let why = "name refused: it holds half a character (a lone surrogate)".to_owned();
+    let why = "unsafe name: it has a lone surrogate".to_owned();
     Ok((Cow::Owned(encode("surrogatepass")?), Some(Data::Refused(Kind::UnsafeName, why))))
 }
 
@@ -174,14 +174,12 @@ pub fn data(object: &Bound<'_, PyAny>, name: &[u8], options: shoal_encode::Optio
     };
     // Rows that do not fit their own type make Arrow panic.
     let looked = catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
-        let why = "it is not what it says that it is: a library panicked over its memory";
+        let why = "its memory does not match its description: a library panicked";
         Ok(Some(Data::Refused(Kind::Encoding, why.to_owned())))
     });
     match looked {
         Ok(Some(data)) => Ok(data),
-        Ok(None) => {
-            Err(PyTypeError::new_err(format!("its data is neither bytes nor text nor a buffer: {}", class(object))))
-        }
+        Ok(None) => Err(PyTypeError::new_err(format!("its data must be bytes, text or a buffer: {}", class(object)))),
         // What its producer cannot do is that object's failure; KeyboardInterrupt and the like are not.
         Err(error) if error.is_instance_of::<PyException>(object.py()) => {
             let why = format!("{} cannot be saved: {}", a(object), error);
@@ -213,7 +211,7 @@ fn in_format(object: &Bound<'_, PyAny>, ending: Ending, options: shoal_encode::O
     {
         return Ok(data);
     }
-    Ok(refused(format!("a .{ending} file takes {}, or bytes and text as they are, not {}", ending.takes(), a(object))))
+    Ok(refused(format!("a .{ending} file takes {}, or bytes and text, not {}", ending.takes(), a(object))))
 }
 
 /// The data of an item with a name of another kind; `None`: it has no bytes. An array is saved as the bytes that it is.
@@ -228,13 +226,14 @@ fn as_it_is(object: &Bound<'_, PyAny>, name: &[u8]) -> PyResult<Option<Data>> {
     let Some(array) = numpy_array(object)? else { return buffer(object) };
     let dtype = array.getattr("dtype")?;
     if dtype.getattr("hasobject")?.extract()? {
-        return refused(format!("an array of {} holds where objects lie in memory, not what they are", dtype.str()?));
+        return refused(format!("an array of {} holds addresses of objects, not their contents", dtype.str()?));
     }
     let of_bytes = dtype.getattr("itemsize")?.eq(1)? && array.getattr("ndim")?.eq(1)?;
     match foreign(name).filter(|_| !of_bytes) {
-        Some(ending) => {
-            refused(format!("an array is no .{ending} file: save the bytes of one, or name it .npy or .csv"))
-        }
+        Some(ending) => refused(format!(
+            "an array cannot be saved as .{ending}: save the bytes of such a file, or name it .npy or \
+            .csv"
+        )),
         None => buffer(&array),
     }
 }
@@ -265,7 +264,7 @@ fn buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Data>> {
     // Also what has no dimension, which that one refuses.
     let Ok(view) = PyMemoryView::from(object) else { return Ok(None) };
     if view.getattr("format")?.extract::<String>()?.contains('O') {
-        return Err(PyValueError::new_err("it holds where objects lie in memory, not what they are"));
+        return Err(PyValueError::new_err("it holds addresses of objects, not their contents"));
     }
     Ok(Some(of_bytes(view.call_method1("tobytes", ("C",))?.cast_into::<PyBytes>()?)))
 }

@@ -48,7 +48,7 @@ impl Ending {
         }
     }
 
-    /// The bytes of the file, if one of Python's libraries writes it; `None`: the object is none for that.
+    /// Returns the bytes of the file if one of Python's libraries encodes it; `None` for other objects.
     pub fn written_in_python<'py>(
         self,
         object: &Bound<'py, PyAny>,
@@ -89,5 +89,5 @@ pub fn foreign(name: &[u8]) -> Option<&'static str> {
 pub fn formless() -> String {
     let endings = Format::ENDINGS.iter().filter(|(_, format)| *format != Format::Npy);
     let endings: Vec<String> = endings.map(|(ending, _)| format!(".{ending}")).collect();
-    format!("a table is written in the format that its name's ending says: {}", endings.join(", "))
+    format!("a table is written in the format of the name's suffix: {}", endings.join(", "))
 }

@@ -78,7 +78,7 @@ pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
     use shoal_records::ErrorKind;
     let (class, kind, hint) = match error.kind() {
         ErrorKind::Torn => {
-            ("IntegrityError", "torn", Some("`tail=\"drop\"` leaves out what is behind the last whole record"))
+            ("IntegrityError", "torn", Some("`tail=\"drop\"` ignores the bytes after the last whole record"))
         }
         ErrorKind::Changed => ("IntegrityError", "changed", Some("open it again")),
         ErrorKind::Io => match error.errno() {
@@ -87,10 +87,17 @@ pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
             Some(libc::ENOSPC | libc::EDQUOT) => ("DestinationFullError", "destination-full", None),
             _ => ("RunError", "io", None),
         },
-        ErrorKind::Locked => ("RunError", "locked", Some("end the program that holds it, and try again")),
-        ErrorKind::Groups => ("RunError", "too-many-groups", Some("leave records out with where=, or group in parts")),
+        ErrorKind::Locked => ("RunError", "locked", Some("end the program that holds it, and retry")),
+        ErrorKind::Groups => (
+            "RunError",
+            "too-many-groups",
+            Some(
+                "select fewer records with where=, or group in \
+        parts",
+            ),
+        ),
         ErrorKind::Cancelled => return pyo3::exceptions::PyKeyboardInterrupt::new_err(error.to_string()),
-        ErrorKind::Internal => ("RunError", "internal", Some("this is a defect of shoal, please report it")),
+        ErrorKind::Internal => ("RunError", "internal", Some("this is a bug in shoal, please report it")),
         _ => ("ConfigError", "config", None),
     };
     let build = || {
@@ -136,7 +143,7 @@ pub enum OnError {
     Stop,
 }
 
-/// What a run comes to that has failed objects, or could not go on.
+/// The end of a run that has failed objects, or that could not continue.
 enum Ended<'a> {
     Cannot(&'a Error),
     First(&'a Failure),
@@ -203,8 +210,8 @@ fn objects_failed(py: Python<'_>, report: &Report, keeps: bool) -> PyErr {
     let build = || {
         let values = PyDict::new(py);
         values.set_item("kind", "objects-failed")?;
-        let again = if keeps { "the same call tries them again; " } else { "" };
-        values.set_item("hint", format!("{again}with `on_error=\"record\"` it is the report that says so"))?;
+        let again = if keeps { "the same call retries them; " } else { "" };
+        values.set_item("hint", format!("{again}with `on_error=\"record\"` the call returns the report instead"))?;
         let raised = make(py, "ObjectsFailedError", &objects_failed_line(report), &values)?;
         raised.set_cause(py, report.failures.first().map(|first| object_error(py, first)));
         Ok(raised)

@@ -67,7 +67,11 @@ impl Generation {
         engine.workers = Workers::Fixed(in_flight.max(1));
         let dir = DirOptions::of(&engine);
         if destination == "null:" {
-            return Err(config_error(py, "generate writes files: its destination is a directory, not null:", None));
+            return Err(config_error(
+                py,
+                "generate writes files: the destination must be a directory, not null:",
+                None,
+            ));
         }
         sink_from_url(&destination, &engine).map_err(|error| run_error(py, &error))?;
         let sink = Arc::new(DirSink::new(Path::new(&destination), dir).map_err(|error| run_error(py, &error))?);

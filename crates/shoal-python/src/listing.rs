@@ -131,7 +131,7 @@ fn object<'py>(py: Python<'py>, listed: &Listed) -> PyResult<Bound<'py, PyAny>> 
     fields.set_item("name", name_text(py, &listed.name)?)?;
     fields.set_item("archive", listed.archive.as_deref().map(|path| name_text(py, path)).transpose()?)?;
     fields.set_item("size", listed.size)?;
-    // A time that no calendar has is none.
+    // A time beyond Python's calendar becomes None.
     fields.set_item("last_modified", modified.and_then(|seconds| moment(py, seconds).ok()))?;
     value(py, "ListedObject", fields)
 }

@@ -119,7 +119,7 @@ impl Object {
     /// Python calls it, with a `view` that it owns.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("an object's bytes can only be read"));
+            return Err(PyBufferError::new_err("an object's bytes are read-only"));
         }
         let bytes = slf.get().bytes();
         let (start, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);

@@ -35,11 +35,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const DIRECT_MAX: usize = 8 << 20;
 /// Memory in which one object was encoded that is kept for the next.
 const SCRATCH_KEPT: usize = 4 << 20;
-/// Objects after which the writer's slots are opened anew: each remembers the directories it has written in.
+/// Objects after which the writer's slots are opened again: each remembers the directories it has written in.
 const SLOT_OBJECTS: u32 = 1000;
 /// How long the leash waits for the file that is being written.
 const LAST_FILE: Duration = Duration::from_millis(500);
-/// The exit code of a process whose leash was let go: nobody is there to read it.
+/// The exit code of a process after its leash was closed: it is not read.
 const LET_GO: i32 = 1;
 
 /// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound, volatile, superseded.
@@ -107,7 +107,7 @@ struct Shared {
     state: Mutex<State>,
     /// The writing thread waits here.
     work: Condvar,
-    /// Who hands in or collects waits here.
+    /// `put` and `collect` wait here.
     written: Condvar,
     /// Held while a file is being written.
     writing: Mutex<()>,

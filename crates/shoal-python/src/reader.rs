@@ -1,4 +1,4 @@
-//! `Reader`: the iterator of `shoal.read`. The run goes on in the background; the caller's thread takes what it brings.
+//! `Reader`: the iterator of `shoal.read`. The run is in the background; the caller's thread takes its objects.
 //!
 //! Waiting is done without the interpreter, 50 ms at a time, with a look for signals in between. Several threads may take
 //! from one reader: no lock is held across a call into Python. Objects come once: a second pass is refused.
@@ -276,7 +276,9 @@ impl Reader {
 
     fn check_not_batched(&self, py: Python<'_>) -> PyResult<()> {
         match self.batched.load(Relaxed) {
-            true => Err(config_error(py, "this reader gives batches: take them from what batches() gave", None)),
+            true => {
+                Err(config_error(py, "this reader was turned into batches: iterate over what batches() returned", None))
+            }
             false => Ok(()),
         }
     }
@@ -291,7 +293,7 @@ impl Reader {
         }
     }
 
-    /// Calls what is to be called at the end, with the report; there is none where nothing was begun.
+    /// Calls the function for the end with the report, or with None if the run was not started.
     fn tell_end(&self, py: Python<'_>) -> PyResult<()> {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
         ended.map_or(Ok(()), |ended| ended.call1(py, (self.told(py)?,)).map(drop))
@@ -321,7 +323,7 @@ impl Reader {
 }
 
 fn closed(py: Python<'_>) -> PyErr {
-    config_error(py, "this reader is closed", Some("shoal.read begins anew"))
+    config_error(py, "this reader is closed", Some("call shoal.read again"))
 }
 
 #[pymethods]
@@ -397,7 +399,8 @@ impl Reader {
     }
 
     /// The objects as Arrow record batches: of exactly `batch_size` objects until the last, or of at most `chunk_size` bytes.
-    #[pyo3(signature = (batch_size=None, *, chunk_size=None), text_signature = "(self, batch_size=None, *, chunk_size=None)")]
+    #[pyo3(signature = (batch_size=None, *, chunk_size=None), text_signature = "(self, batch_size=None, *, \
+    chunk_size=None)")]
     fn batches(
         slf: Py<Self>,
         py: Python<'_>,
@@ -408,18 +411,14 @@ impl Reader {
             Some(given) => match given.extract::<usize>() {
                 Ok(size @ 1..) => Some(size),
                 _ => {
-                    let why = format!("batch_size is not a whole number of 1 or more: {}", given.repr()?);
+                    let why = format!("batch_size must be a whole number of 1 or more, got {}", given.repr()?);
                     return Err(config_error(py, &why, None));
                 }
             },
             None => None,
         };
         if batch_size.is_some() && chunk_size.is_some() {
-            return Err(config_error(
-                py,
-                "batch_size and chunk_size exclude each other: a batch has one measure",
-                None,
-            ));
+            return Err(config_error(py, "batch_size and chunk_size cannot be used together", None));
         }
         let bytes = match chunk_size {
             Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "chunk_size"))?.extract()?,

@@ -41,7 +41,7 @@ pub fn save<'py>(
     let mut saving = Saving::start(py, &destination, &options, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
-        // The run and its threads are the parent's: nothing of it is waited for, locked or given back here.
+        // The run and its threads are the parent's: nothing of it is waited for, locked or freed here.
         std::mem::forget(saving);
         return Err(error);
     }
@@ -54,13 +54,13 @@ pub fn save<'py>(
     conclude(py, outcome, raised, on_error, source_id.is_some())
 }
 
-/// Why no further item is asked for.
+/// Why no further item is requested.
 enum End {
-    /// There is none.
+    /// There are no more items.
     All,
     /// The run is over.
     RunOver,
-    /// Iterating raised this, or what came is no item, or a signal did.
+    /// Iterating raised this, or an item is invalid, or a signal arrived.
     Raised(PyErr),
     /// This is a child, forked while iterating.
     Forked(PyErr),
@@ -151,7 +151,10 @@ impl Saving {
             return End::Raised(error);
         }
         let position = self.pusher.pushed();
-        End::Raised(PyTypeError::new_err(format!("item {position} (counted from 0) is no object: {}", error.value(py))))
+        End::Raised(PyTypeError::new_err(format!(
+            "item {position} (counted from 0) is not an object: {}",
+            error.value(py)
+        )))
     }
 
     fn raised(&self, raised: PyErr) -> End {

@@ -51,8 +51,9 @@ impl Server {
                 (_, Some(text)) => Content::parse_synthetic(&text)?,
                 (directory, None) => Content::Directory(directory.unwrap_or_default()),
             };
-            let bind =
-                host.parse().map_err(|_| ServeError::Option(format!("host is not an address of numbers: {host:?}")))?;
+            let bind = host
+                .parse()
+                .map_err(|_| ServeError::Option(format!("host must be a numeric address, got {host:?}")))?;
             let options = Options { bind, port, page_size, access_log, allow_hosts, ..Options::default() };
             Service::start(content, options)
         };
@@ -94,7 +95,7 @@ impl Server {
     fn stop(&self, py: Python<'_>, grace: f64) -> PyResult<()> {
         self.owner.check("this service")?;
         let grace = Duration::try_from_secs_f64(grace)
-            .map_err(|_| pyo3::exceptions::PyValueError::new_err("grace is not a time in seconds"))?;
+            .map_err(|_| pyo3::exceptions::PyValueError::new_err("grace must be a time in seconds"))?;
         let mut state = self.lock();
         let Some(service) = state.service.take() else {
             return Ok(());

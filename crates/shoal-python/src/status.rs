@@ -1,4 +1,4 @@
-//! `status` and `each_failure`: what a journal says, read from outside while a run may be going on.
+//! `status` and `each_failure`: read a journal, also while a run is in progress.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Tables: anything that exports an Arrow array or stream, such as a data frame, read to its end and copied when it is taken in.
 //!
 //! All of it happens on the thread that iterates, before it asks for the next item: a result of a database ends with the next
-//! query of its connection, and a table may lie in memory that its producer fills again. Not here: how rows become bytes, and
-//! how they are copied (the crate `shoal-encode`).
+//! query of its connection, and a table may be in memory that its producer reuses. Not here: encoding and copying rows (the
+//! crate `shoal-encode`).
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// Takes a table in; `None`: the object is none. The inner error: it is none that can be a table.
+    /// Imports a table; `None` if the object is not a table. The inner error says why a table cannot be imported.
     pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Option<Result<Table, String>>> {
         if let Some(name) = cut_name(object)? {
             let why =
-                format!("the name of column {name:?} has a NUL, behind which Arrow's C interface loses it: rename it");
+                format!("the name of column {name:?} has a NUL, at which Arrow's C interface truncates it: rename it");
             return Ok(Some(Err(why)));
         }
         if let Some(column) = of_polars(object, |kind| kind == "Object")? {
-            return Ok(Some(Err(format!("{column}, which no other library reads: give text or numbers"))));
+            return Ok(Some(Err(format!("{column}, which no other library reads: use text or numbers"))));
         }
         let imported = if object.hasattr("__arrow_c_stream__")? {
             object.call_method0("__arrow_c_stream__").and_then(|capsule| stream(&capsule))
@@ -142,7 +142,7 @@ fn columns(row: &Field) -> Result<SchemaRef, ArrowError> {
     match row.data_type() {
         DataType::Struct(fields) => Ok(Arc::new(Schema::new_with_metadata(fields.clone(), row.metadata().clone()))),
         other => Err(ArrowError::SchemaError(format!(
-            "values of type {other} are no table: make them a column of one, or an array with to_numpy()"
+            "values of type {other} are not a table: make them a column of one, or an array with to_numpy()"
         ))),
     }
 }

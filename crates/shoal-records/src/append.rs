@@ -9,7 +9,7 @@
 //!   another size.
 //! - Readers see all records of a call or none (`mark.rs`; where the file system has no extended attributes: whole records).
 //!
-//! Not here: how values become the bytes of records; who calls has them.
+//! Not here: converting values to the bytes of records, which the caller does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub struct AppendOptions {
 
 impl Default for AppendOptions {
     fn default() -> Self {
-        // 30 s: others need milliseconds, so that one who holds the lock for longer has lost it.
+        // 30 s: an append needs milliseconds, so a program that holds the lock for longer hangs.
         Self { offset: 0, durable: false, wait: Duration::from_secs(30), cut: false }
     }
 }
@@ -67,7 +67,7 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     let size = format.size() as u64;
     if !(rows.len() as u64).is_multiple_of(size) {
         return Err(Error::invalid(format!(
-            "{} bytes to append are no whole number of {size}-byte records",
+            "{} bytes to append are not a multiple of the record size, {size} bytes",
             rows.len()
         )));
     }
@@ -79,14 +79,14 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     // The lock is ours: the append that set a mark has ended.
     let whole = counted(length, Mark::of(file));
     let Some(body) = whole.checked_sub(options.offset) else {
-        let text = format!("{length} bytes long, and the first record is said to begin at byte {}", options.offset);
+        let text = format!("{length} bytes long, but the offset of the first record is {}", options.offset);
         return Err(Error::file(ErrorKind::Invalid, path, text));
     };
     let torn = body % size;
     if torn > 0 && !options.cut {
         let text = format!(
-            "{body} bytes of records of {size} bytes: {} whole ones and {torn} bytes more; look at the format and the offset, \
-             or have the tail cut off",
+            "{body} bytes of records of {size} bytes: {} whole ones and {torn} more bytes; check the format and the \
+            offset, or truncate the tail",
             body / size
         );
         return Err(Error::file(ErrorKind::Torn, path, text));
@@ -94,7 +94,7 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     let end = whole - torn;
     let cut = length - end;
     if cut > 0 {
-        truncate(file, end).map_err(|errno| Error::io(path, format_args!("cutting it to {end} bytes"), errno))?;
+        truncate(file, end).map_err(|errno| Error::io(path, format_args!("truncating it to {end} bytes"), errno))?;
     }
     Mark { before: end, after: end + rows.len() as u64 }.set(file);
     let written = match write_all(file, rows) {
@@ -105,9 +105,9 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
         Ok(()) => Ok(()),
     };
     if let Err((doing, errno)) = written {
-        // Records that are left would be appended twice by a caller that tries again.
+        // A caller that retries would append the remaining records twice.
         if truncate(file, end).is_err() {
-            let doing = format_args!("{doing}, and then cutting it back to {end} bytes,");
+            let doing = format_args!("{doing}, and then truncating it to {end} bytes,");
             return Err(Error::io(path, doing, errno));
         }
         Mark::remove(file);

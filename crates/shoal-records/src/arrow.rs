@@ -19,8 +19,8 @@ use crate::column::{Big, Little, Rows, Stored, Strided, Truth};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Field, Format, Kind};
 
-/// Most values, and most bytes of a field of bytes, that a column has room for from the start. Who asks for batches of a
-/// whole file gets them, but a wrong number must not ask the system for more memory than there is.
+/// Most values, and most bytes of a field of bytes, that a column has room for from the start. Batches of a
+/// whole file are possible, but a wrong number must not reserve more memory than there is.
 const ROOM_MAX: usize = 4 << 20;
 const ROOM_BYTES_MAX: usize = 64 << 20;
 

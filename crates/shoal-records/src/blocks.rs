@@ -1,7 +1,7 @@
 //! Raw records for a loop: [`Blocks`].
 //!
-//! Here: blocks of whole records, one after the other, in memory that is used again; on wish the next one is read on
-//! another thread meanwhile. Not here: values; who loops takes records apart.
+//! Here: blocks of whole records, one after the other, in a reused buffer; optionally, another thread reads the next one
+//! ahead. Not here: values; the loop over the records unpacks them.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;

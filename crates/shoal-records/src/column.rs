@@ -1,7 +1,7 @@
 //! One field of a block of raw records, as values: the hot loops start here.
 //!
-//! Here: how each kind lies in memory ([`Stored`]), a field of records that lie one after the other ([`Strided`]), which
-//! of the records are meant ([`Rows`]), and the choice of a type by a field's kind ([`with_integer`], [`with_float`]).
+//! Here: the memory layout of each kind ([`Stored`]), a field of contiguous records ([`Strided`]), the selected records
+//! ([`Rows`]), and the choice of a type by a field's kind ([`with_integer`], [`with_float`]).
 //! Loops over a `Strided` are compiled for each kind and byte order; the distance between two values stays a variable,
 //! since a load per record is what memory can deliver anyway.
 //!
@@ -176,7 +176,9 @@ macro_rules! with_integer {
             (Kind::U64, true) => of!(Big<u64>),
             (Kind::I64, false) => of!(Little<i64>),
             (Kind::I64, true) => of!(Big<i64>),
-            (kind, _) => unreachable!("{kind:?} is no integer: checked where the condition or the aggregate was bound"),
+            (kind, _) => {
+                unreachable!("{kind:?} is not an integer: checked where the condition or the aggregate was bound")
+            }
         }
     }};
 }
@@ -200,7 +202,9 @@ macro_rules! with_float {
             (Kind::F32, true) => of!(Big<f32>),
             (Kind::F64, false) => of!(Little<f64>),
             (Kind::F64, true) => of!(Big<f64>),
-            (kind, _) => unreachable!("{kind:?} is no float: checked where the condition or the aggregate was bound"),
+            (kind, _) => {
+                unreachable!("{kind:?} is not a float: checked where the condition or the aggregate was bound")
+            }
         }
     }};
 }
@@ -224,7 +228,7 @@ impl Rows<'_> {
     }
 }
 
-/// Rows between the moment at which a value is told of and its turn: what lies in the slowest cache is there by then.
+/// Rows between the prefetch of a value and its use: enough for the slowest cache.
 const SOON: usize = 64;
 
 /// One field of whole records that lie one after the other.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The description of a record contradicts itself, or holds what no record here can hold.
+    /// The description of a record is inconsistent, or has a type that records cannot have.
     Format,
     /// A condition that cannot be read or does not fit the format; [`Error::column`] says where.
     Expression,

@@ -7,8 +7,8 @@
 //!   [`Records::refresh`] makes a table that has them.
 //! - A file that is cut short is an error of kind `Changed` when a read finds less than it was promised. Nothing is mapped
 //!   into memory, so this cannot kill the process.
-//! - An append of this crate's that is under way has a mark on the file, and none of its records are seen (`mark.rs`). It
-//!   holds a lock, too; who finds half a record waits for that.
+//! - An append by this crate that is in progress has a mark on the file, and its records are not seen (`mark.rs`). It also
+//!   holds a lock; a reader that finds an incomplete record waits for it.
 //!
 //! Not here: how a table is cut into partitions (`read.rs`).
 
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::mark::{Mark, counted};
 
-/// Files of one table that stay open. The usual limit of a process is 1,024; more files are opened each time anew.
+/// Files of one table that stay open. The usual limit of a process is 1,024; more files are opened again each time.
 const KEPT_OPEN: usize = 128;
 
 /// Longest wait for an append that is under way when half a record is found, and the pause between two looks.
@@ -89,11 +89,11 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// Io: a file cannot be opened. Invalid: no file, one that is no regular file, or that is shorter than the offset.
+    /// Io: a file cannot be opened. Invalid: no file, a file that is not regular, or one shorter than the offset.
     /// Torn: a file ends within a record, and the tail is not to be dropped.
     pub fn open<P: AsRef<Path>>(paths: &[P], format: Format, options: OpenOptions) -> Result<Self> {
         if paths.is_empty() {
-            return Err(Error::invalid("no file: a table needs at least one path"));
+            return Err(Error::invalid("no files: pass at least one path"));
         }
         let mut files = Vec::with_capacity(paths.len());
         let mut first = 0;
@@ -121,7 +121,7 @@ impl Records {
         self.range.end - self.range.start
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
@@ -138,7 +138,7 @@ impl Records {
         self.range.clone()
     }
 
-    /// Some of these records, counted from the first of these; what lies beyond the last is left out.
+    /// Returns some of these records, counted from the first of these; a range beyond the last is clipped.
     #[must_use]
     pub fn slice(&self, range: Range<u64>) -> Self {
         let end = range.end.min(self.len());
@@ -166,7 +166,7 @@ impl Records {
             return Err(Error::file(
                 ErrorKind::Changed,
                 &last.path,
-                format!("cut short: {was} records have become {is}"),
+                format!("truncated: it had {was} records, and has {is} now"),
             ));
         }
         if records == last.records || !whole {
@@ -188,7 +188,7 @@ impl Records {
         let wanted = (into.len() / size) as u64;
         if !into.len().is_multiple_of(size) {
             return Err(Error::invalid(format!(
-                "memory of {} bytes holds no whole number of {size}-byte records",
+                "a buffer of {} bytes is not a multiple of the record size, {size} bytes",
                 into.len()
             )));
         }
@@ -235,7 +235,7 @@ impl Table {
                     return Err(Error::file(
                         ErrorKind::Changed,
                         &file.path,
-                        format!("cut short while it was read: it ends at byte {at} and had {promised}"),
+                        format!("truncated while it was read: it ends at byte {at}, but had {promised} bytes"),
                     ));
                 }
                 Ok(read) => (filled, at) = (filled + read, at + read as u64),
@@ -258,7 +258,7 @@ impl DataFile {
             return Err(Error::file(
                 ErrorKind::Changed,
                 &self.path,
-                "another file has taken its place since it was opened",
+                "it was replaced by another file since it was opened",
             ));
         }
         Ok(Arc::new(fd))
@@ -278,7 +278,7 @@ fn open_to_read(path: &Path) -> Result<OwnedFd> {
             result => break result.map_err(|errno| Error::io(path, "opening", errno))?,
         }
     };
-    // Wider read-ahead; who cannot be advised reads all the same.
+    // Wider read-ahead; a file system without this advice reads all the same.
     let _ = rustix::fs::fadvise(&fd, 0, None, Advice::Sequential);
     Ok(fd)
 }
@@ -288,7 +288,7 @@ fn facts(path: &Path, fd: BorrowedFd<'_>) -> Result<Stat> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(found),
         FileType::Directory => Err(Error::file(ErrorKind::Invalid, path, "a directory, not a file of records")),
-        _ => Err(Error::file(ErrorKind::Invalid, path, "not a regular file: records are read at places of their own")),
+        _ => Err(Error::file(ErrorKind::Invalid, path, "not a regular file: records need random access")),
     }
 }
 
@@ -318,7 +318,7 @@ fn count(path: &Path, fd: BorrowedFd<'_>, size: usize, options: OpenOptions, tai
         let length = settled(path, fd)?;
         let offset = options.offset;
         let Some(body) = length.checked_sub(offset) else {
-            let text = format!("{length} bytes long, and the first record is said to begin at byte {offset}");
+            let text = format!("{length} bytes long, but the offset of the first record is {offset}");
             return Err(Error::file(ErrorKind::Invalid, path, text));
         };
         let torn = body % size as u64;
@@ -342,8 +342,8 @@ fn count(path: &Path, fd: BorrowedFd<'_>, size: usize, options: OpenOptions, tai
             ErrorKind::Torn,
             path,
             format!(
-                "{body} bytes of records of {size} bytes: {whole} whole ones and {torn} bytes more; look at the format and \
-                 the offset, or have the tail dropped"
+                "{body} bytes of records of {size} bytes: {whole} whole ones and {torn} more bytes; check the format \
+                and the offset, or drop the tail"
             ),
         ));
     }

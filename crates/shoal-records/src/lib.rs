@@ -5,7 +5,7 @@
 //! ([`Blocks`]), and appending ([`append`]). All work is done by the threads of a [`Pool`] over runs of records; memory does
 //! not grow with the file.
 //!
-//! Not here: Python, printing, other formats. Who wants Parquet or CSV gives the batches of a [`Scan`] to an encoder.
+//! Not here: Python, printing, other formats. For Parquet or CSV, pass the batches of a [`Scan`] to an encoder.
 //!
 //! ```
 //! use shoal_records::{Aggregate, AppendOptions, Format, Function, OpenOptions, Pool, Query, Records, Value, append};

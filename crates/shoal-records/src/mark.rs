@@ -1,9 +1,9 @@
 //! What makes an append all or nothing: a mark on the file while one is under way.
 //!
-//! The mark is an extended attribute with the file's length before and after the append, and the last bytes before it: where
-//! others stand there, the file has been written anew since, and the mark means nothing. It is set before the first byte and
-//! removed behind the last one. A file that is shorter than its mark says was left in the midst, by a program that
-//! writes or by one that was killed: its length is the one before. One that is as long is whole, so that a mark that
+//! The mark is an extended attribute with the file's length before and after the append, and the last bytes before it. If
+//! the file has other bytes there, it was rewritten since, and the mark means nothing. The mark is set before the first
+//! byte and removed after the last one. A file that is shorter than its mark says belongs to an append that is in progress
+//! or was killed: its length is the one before. One that is as long is whole, so that a mark that
 //! outlives its append by a crash hides nothing.
 //!
 //! Where a file system has no such attributes there are no marks, and an append that is killed may leave some of its records.
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 impl Mark {
     /// The mark of a file, if it has one that was set where these bytes were before.
     pub fn of(file: BorrowedFd<'_>) -> Option<Self> {
-        let mut found = [0; LENGTHS + TAIL + 1]; // one byte more, so that a longer value is none of ours
+        let mut found = [0; LENGTHS + TAIL + 1]; // one byte more, to detect a longer value, which is not ours
         let length = rustix::fs::fgetxattr(file, NAME, &mut found[..]).ok().filter(|&length| length < found.len())?;
         let (before, rest) = found[..length].split_first_chunk()?;
         let (after, tail) = rest.split_first_chunk()?;
@@ -39,7 +39,7 @@ impl Mark {
         same.then_some(mark)
     }
 
-    /// Sets it. A file system that cannot is no reason not to append.
+    /// Sets it. A file system that cannot set it does not prevent the append.
     pub fn set(self, file: BorrowedFd<'_>) {
         let mut tail = [0; TAIL];
         let length = usize::try_from(self.before).unwrap_or(TAIL).min(TAIL);

@@ -1,8 +1,8 @@
 //! Threads over partitions.
 //!
 //! Here: [`Pool`] (how many workers, and how to stop them), [`fold`] (all partitions now, results merged in order) and
-//! [`Ordered`] (results one by one, in order, never more than a window ahead of who takes them). A panic in a worker is an
-//! error. Not here: what is done with a partition.
+//! [`Ordered`] (results one by one, in order, never more than a window ahead of the consumer). A panic in a worker is an
+//! error. Not here: the work on a partition.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -128,7 +128,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn defect(what: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("{what} panicked: this is a defect of shoal, please report it"))
+    Error::new(ErrorKind::Internal, format!("{what} panicked: this is a bug in shoal, please report it"))
 }
 
 /// Makes an error of a panic. What the work has touched is not used again after one.

@@ -131,7 +131,7 @@ impl Reader {
         Self { space: Space { bytes: Vec::new(), lead: 0 }, open: None }
     }
 
-    /// Reads a partition in blocks, and hands them on in strips of at most [`STRIP`] records. `each` says whether to go on.
+    /// Reads a partition in blocks, and passes them on in strips of at most [`STRIP`] records. `each` returns whether to continue.
     pub(crate) fn strips(
         &mut self,
         partitions: &Partitions,

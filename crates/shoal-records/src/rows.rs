@@ -23,7 +23,7 @@ impl Format {
     pub fn encode(&self, batch: &RecordBatch, to: &mut Vec<u8>) -> Result<()> {
         let schema = batch.schema();
         if let Some(extra) = schema.fields().iter().find(|column| self.index_of(column.name()).is_err()) {
-            return Err(Error::invalid(format!("column {:?} is no field: {}", extra.name(), self.names_text())));
+            return Err(Error::invalid(format!("column {:?} is not a field: {}", extra.name(), self.names_text())));
         }
         let columns: Vec<(&Field, ArrayRef)> =
             self.fields().iter().map(|field| Ok((field, column(batch, field)?))).collect::<Result<_>>()?;
@@ -48,7 +48,7 @@ fn column(batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
     let array = batch.column(at);
     let (is, wanted) = (array.data_type(), field.data_type());
     if *is != wanted {
-        return Err(Error::invalid(format!("column {name:?} is of type {is}, and the field of {wanted}: cast it")));
+        return Err(Error::invalid(format!("column {name:?} is of type {is}, but the field is {wanted}: cast it")));
     }
     if array.null_count() > 0 {
         let nulls = array.null_count();

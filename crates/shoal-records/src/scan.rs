@@ -1,7 +1,7 @@
 //! Records as Arrow batches, those that are wanted.
 //!
-//! Here: [`Records::scan`], whose batches come in the order of the records, made by all workers and never more than two
-//! for each of them ahead of who takes them. Not here: conditions (`expression/`), columns (`arrow.rs`).
+//! Here: [`Records::scan`], whose batches come in the order of the records, made by all workers, and each
+//! at most two batches ahead of the consumer. Not here: conditions (`expression/`), columns (`arrow.rs`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Records {
     /// Expression: the condition does not fit the format. Invalid: there is no such column, or a batch of 0 records.
     pub fn scan(&self, options: &ScanOptions, pool: &Pool) -> Result<Scan> {
         if options.batch == Some(0) {
-            return Err(Error::invalid("a batch of 0 records: it needs at least one"));
+            return Err(Error::invalid("a batch needs at least one record"));
         }
         let format = self.format();
         let columns: Vec<usize> = match &options.columns {
@@ -65,7 +65,7 @@ impl Records {
         };
         if let Some(twice) = (1..columns.len()).find(|at| columns[..*at].contains(&columns[*at])) {
             let name = &format.fields()[columns[twice]].name;
-            return Err(Error::invalid(format!("column {name:?} is asked for twice")));
+            return Err(Error::invalid(format!("column {name:?} is requested twice")));
         }
         let schema = format.schema_of(&columns);
         let bound =
@@ -105,8 +105,8 @@ impl Records {
 }
 
 impl Scan {
-    /// The next batch, waited for no longer than this or, with one worker, until a batch's records have been looked at; the
-    /// inner none: it was not made in time. None after the last, or after an error. For who has to look around in between.
+    /// Returns the next batch, or `Some(Ok(None))` if it was not ready in time. With one worker, that is after the records
+    /// of one batch were read. `None` after the last batch, or after an error. For callers that poll something in between.
     pub fn next_within(&mut self, wait: Duration) -> Option<Result<Option<RecordBatch>>> {
         let until = Instant::now() + wait;
         self.next_until(Some(until))

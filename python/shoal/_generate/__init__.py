@@ -1,7 +1,7 @@
-"""The function `generate`: a function's results for many ids, made and written by processes of their own.
+"""The function `generate`: calls a function for many ids in worker processes, which write the results.
 
-Here: what a user sees. `checks.py`: what can be sent to a process, the identity of a job, names. `supervisor.py`: the
-caller's side of the processes. `worker.py`: theirs. Not here: the run and its journal, writing (the binding).
+Here: the public function. `checks.py`: validation, the identity of a call, names. `supervisor.py`: the caller's side of
+the processes. `worker.py`: the worker's side. Not here: the run, its journal and writing (the binding).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from shoal._watch import Watch
 if TYPE_CHECKING:
     from shoal._report import Report
 
-# Options of a run that mean nothing here: there is no network, data has no time, and names are the caller's.
-# The engine's defaults.
+# Options without effect here: there is no network, data has no timestamp, and the caller chooses the names. They keep
+# the engine's defaults.
 UNUSED = (
     "dry_run",
     "layout",
@@ -67,64 +67,65 @@ def generate(
     memory: Size = MEMORY,
     progress: ProgressOption = None,
 ) -> Report:
-    """Calls `function(id)` for every id, in a process for each core, and saves what it returns: one file for each id.
+    """Calls `function(id)` for every id in worker processes and saves each result as a file.
 
-    The processes write their own files, while the next data is being made, so that no content crosses from one to
-    another. What is committed is kept in a journal inside the destination: the same call again makes what is left, also
-    after a crash or Ctrl-C.
+    There is one process per core. Each writes its own files while it computes the next results, so no contents are
+    copied between processes. A journal in the destination records what is committed: the same call again continues
+    with the rest, also after a crash or Ctrl-C.
 
     **The function** returns the data of one object, as `shoal.save` takes it: `bytes`, `str`, anything with a buffer,
-    or a table or array, which is written in the format that the name's ending says. It is sent to the processes by
-    name, so it must be defined at the top level of a module or script; further arguments go in with
-    `functools.partial`. A script must make the call under `if __name__ == "__main__":`, because each process imports
-    it.
+    or a table or array, which is written in the format of the name's suffix. It is pickled by name, so define it at
+    the top level of a module or script. Pass further arguments with `functools.partial`. A script must make the call
+    under `if __name__ == "__main__":`, because each process imports the script.
 
-    **What goes wrong.** Where the function raises, the id is a failure, with the traceback as its reason. A process
-    that is killed, by the system for want of memory or by a crash of native code, is replaced, and what it was at is
-    made again; an id over which two have died is a failure too. The journal goes by the function's name and by what it
-    is bound to (arguments of `functools.partial`, an instance), not by what it does: after a change of it, call with
-    `resume="restart"`.
+    **Failures.** If the function raises, the id is a failure with the traceback as its reason. If a process dies (out
+    of memory, a crash in native code), it is replaced, and its unfinished ids run again. An id that was running when
+    two processes died is a failure.
+
+    **A changed function.** The journal identifies the function by its name and by what it is bound to (arguments of
+    `functools.partial`, an instance), not by its code. After you change the code, pass `resume="restart"`.
 
     Args:
         function: Takes an id and returns the data of its object.
         ids: A range, or any sequence of whole numbers or texts.
-        destination: A directory (made if it is not there).
-        name: The name of an id's object: a template for `str.format`, such as `"part-{:05d}.csv"` or `"{}/data.json"`.
-            Each id needs a name of its own: of two with one name the second is a failure, and where a call was killed
-            over it, it replaces the first.
-        header: A `.csv` file of a table begins with the names of its columns. (An array's columns have none.)
-        final_newline: A `.csv` or `.jsonl` file ends with a line end. (An empty last line, a null, always does.)
+        destination: A directory, created if it does not exist.
+        name: Template for the name of an id's object, for `str.format`, such as `"part-{:05d}.csv"` or
+            `"{}/data.json"`. Each id needs its own name. If two ids have the same name, the second is a failure; if a
+            call was killed while it wrote the second, that replaces the first.
+        header: Begin a `.csv` file of a table with the names of its columns. (An array's columns have no names.)
+        final_newline: End a `.csv` or `.jsonl` file with a newline. (A last line that is empty, a null, always has
+            one.)
         overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
             `"always"` replaces it.
-        durability: When an object counts as done: `"batch"` after one barrier for many objects, `"file"` after a sync
-            of each file, `"none"` as soon as it is in the page cache.
-        journal: Where the journal lives, instead of inside the destination.
-        resume: `"auto"` makes what is left; when that is nothing but failures, tries those again. `"failed"` tries only
-            the failures again. `"restart"` makes everything anew, also with other options.
-        on_error: What failed objects mean. `"raise"` does all the rest first, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which says so; `"stop"` ends at the first and raises its exception. All
-            write what failed to the journal.
+        durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
+            each file, `"none"` as soon as it is in the page cache.
+        journal: Path of the journal, if it is not to be inside the destination.
+        resume: `"auto"` continues with the rest, or retries the failures if nothing else is left. `"failed"` retries
+            only the failures. `"restart"` runs all ids again, also with other options.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
         workers: How many processes; `"auto"` is one for each core.
-        memory: Most bytes of finished data that wait to be written, over all processes: a number, or text such as
+        memory: Maximum bytes of data that wait to be written, over all processes: a number, or text such as
             `"256MiB"`.
-        progress: True draws a line on standard error; a function is called with a `shoal.Progress` about ten times a
-            second. An exception that it raises stops the run and is passed on.
+        progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
+            second; an exception that it raises stops the run and is raised here.
 
     Returns:
         The report: `report.ok` says whether everything arrived.
 
     Raises:
         ConfigError: An argument is wrong, such as a function that cannot be sent to a process.
-        ObjectsFailedError: Objects failed, in this call or an earlier one; all the rest is done (`on_error="raise"`).
+        ObjectsFailedError: Objects failed, in this call or an earlier one, and the rest is done (`on_error="raise"`).
         ObjectError: The first object that failed (`on_error="stop"`).
-        RunError: The run cannot go on (destination full, no process could be started); the same call resumes it.
-        KeyboardInterrupt: Ctrl-C. The journal is intact and the same call goes on.
+        RunError: The run cannot continue (destination full, a process could not be started). The same call resumes it.
+        KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
-        Those that end a run already begun carry what it had done as `.report`.
+        An exception that ends a started run has the report so far as `.report`.
 
     Example:
-        >>> report = shoal.generate(str, range(2000), "data/", name="{:04}.txt")  # str stands for your function
+        >>> report = shoal.generate(str, range(2000), "data/", name="{:04}.txt")  # str takes the place of your function
         >>> report.written, report.ok
         (2000, True)
     """
@@ -142,7 +143,7 @@ def generate(
     )
     target = destination_text(destination)
 
-    # Only now: multiprocessing takes a while to import, and `import shoal` must not.
+    # Imported here because multiprocessing is slow to import, and `import shoal` must be fast.
     from shoal._generate.checks import Job
     from shoal._generate.supervisor import run
 

@@ -1,4 +1,4 @@
-"""What is looked at before a process starts: the function, the ids, the template of the names.
+"""Validates the function, the ids and the name template before a process starts.
 
 Not here: options that other calls have too (`shoal._options`).
 """
@@ -19,16 +19,16 @@ from typing import Any
 from shoal._errors import ConfigError
 
 NOWHERE = (
-    "define it at the top level of a module or script, and give further arguments with functools.partial: a worker "
-    "process finds it by its name"
+    "define it at the top level of a module or script, because a worker process imports it by its name; pass further "
+    "arguments with functools.partial"
 )
 
 
 class Job:
-    """A function, its ids and their names, all of which a run can be made of."""
+    """A valid function, its ids and their names."""
 
     def __init__(self, function: Callable[[Any], object], ids: Sequence[int] | Sequence[str], template: str) -> None:
-        """Looks at all of it.
+        """Validates the arguments.
 
         Raises:
             ConfigError: One of them cannot be used.
@@ -42,10 +42,10 @@ class Job:
         self.arguments = _arguments(function)
 
     def names(self, start: int, stop: int) -> list[str]:
-        """Returns the names of some ids, by their places in the sequence.
+        """Returns the names of the ids at these positions of the sequence.
 
         Raises:
-            ConfigError: The template does not take one of them.
+            ConfigError: The template cannot format one of them.
         """
         try:
             return [self._template.format(one) for one in self.ids[start:stop]]
@@ -58,20 +58,20 @@ class Job:
                 self._template.format(one)
             except (ValueError, LookupError, TypeError, AttributeError):
                 return ConfigError(
-                    f"`name` {self._template!r} does not take the id {one!r}: {error}",
-                    hint='a template for str.format with one field, such as "data-{:04d}.csv" or, for text, "{}.csv"',
+                    f"`name` {self._template!r} cannot format the id {one!r}: {error}",
+                    hint='use a str.format template with one field, such as "data-{:04d}.csv" or, for text, "{}.csv"',
                 )
-        return ConfigError(f"`name` {self._template!r} does not take an id: {error}")
+        return ConfigError(f"`name` {self._template!r} cannot format an id: {error}")
 
     def _check_template(self) -> None:
         if not isinstance(self._template, str):
-            raise ConfigError(f"`name` is not text: {type(self._template).__name__}")
-        # Two ids are enough to see whether it depends on them at all.
+            raise ConfigError(f"`name` must be a str, got {type(self._template).__name__}")
+        # Two ids are enough to see whether the name depends on the id.
         some = self.names(0, min(2, len(self.ids)))
         if len(some) == 2 and some[0] == some[1] and self.ids[0] != self.ids[1]:
             raise ConfigError(
-                f"`name` {self._template!r} calls every object the same: {some[0]!r}",
-                hint='it needs a field for the id, such as "data-{:04d}.csv"',
+                f"`name` {self._template!r} gives every id the same name: {some[0]!r}",
+                hint='add a field for the id, such as "data-{:04d}.csv"',
             )
 
 
@@ -79,32 +79,32 @@ def _check_process() -> None:
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         raise ConfigError(
-            "shoal.generate is called while a worker process imports this program",
-            hint='put the call under `if __name__ == "__main__":`, so that only the program itself makes it',
+            "shoal.generate was called while a worker process imports this program",
+            hint='put the call under `if __name__ == "__main__":`, so that only the main program runs it',
         )
     if process.daemon:
         raise ConfigError(
-            "shoal.generate is called in a daemonic process, which may not start others",
-            hint="a function that shoal.generate calls, or a worker of a pool, cannot use it; shoal.save works there",
+            "shoal.generate was called in a daemonic process, which cannot start processes",
+            hint="in a worker of a pool, or in a function that shoal.generate calls, use shoal.save",
         )
 
 
 def _sendable(function: Callable[[Any], object]) -> bytes:
-    """Returns the function as it is sent to a process."""
+    """Returns the pickled function."""
     if not callable(function):
-        raise ConfigError(f"function cannot be called: {type(function).__name__}")
+        raise ConfigError(f"`function` must be callable, got {type(function).__name__}")
     try:
         sent = bytes(ForkingPickler.dumps(function))
-    except Exception as error:  # whatever a user's object raises when it is asked for its state
+    except Exception as error:  # the object may raise anything
         why = f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"the function cannot be sent to worker processes: {_title(function)}: {why}", hint=NOWHERE
+            f"the function cannot be pickled for the worker processes: {_title(function)}: {why}", hint=NOWHERE
         ) from error
     if b"__main__" in sent and not _main_has_a_file():
         raise ConfigError(
-            f"worker processes cannot see {_title(function)}: it is defined in a notebook, an interactive session or a "
-            "program that is no file",
-            hint="put it into a module beside it, such as make.py, and pass it after `from make import ...`",
+            f"worker processes cannot import {_title(function)}: it is defined in a notebook, an interactive session "
+            "or a program without a file",
+            hint="move it to a module, such as make.py, and import it from there: `from make import ...`",
         )
     return sent
 
@@ -118,7 +118,7 @@ def _main_has_a_file() -> bool:
 
 
 def _title(function: object) -> str:
-    """Returns the full name of a function: the same whether its file is run or imported."""
+    """Returns the full name of a function, the same whether its file is run or imported."""
     while isinstance(function, functools.partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)
@@ -148,15 +148,15 @@ def _sequence(ids: Sequence[int] | Sequence[str]) -> Sequence[int | str]:
         return ids
     if isinstance(ids, str | bytes) or not (hasattr(ids, "__len__") and hasattr(ids, "__getitem__")):
         raise ConfigError(
-            f"ids is not a range or a sequence of whole numbers or texts: {type(ids).__name__}",
-            hint="an iterator must become a list; for a number of ids give range(number)",
+            f"`ids` must be a range or a sequence of int or str, got {type(ids).__name__}",
+            hint="make a list of an iterator; for a number of ids pass range(number)",
         )
     plain: list[int | str] = []
     for one in ids:
         try:
             plain.append(one if isinstance(one, str) else operator.index(one))
         except TypeError:
-            raise ConfigError(f"ids holds something that is neither a whole number nor text: {one!r}") from None
+            raise ConfigError(f"`ids` must contain only int or str, got {one!r}") from None
     return plain
 
 

@@ -1,4 +1,4 @@
-"""What is said between the run, the supervisor and its workers. Types only."""
+"""Types of the messages between the run, the supervisor and its workers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from shoal._options import EncodeOptions, Path
 Session = tuple[int, int, int, int | None, bool, bool]
 Place = tuple[Path, list[Session], int, int, bool, bool]
 
-# How a worker writes: durability, overwrite, the bytes that may wait in it, and how tables are encoded.
+# How a worker writes: durability, overwrite, the bytes that may wait to be written, and how tables are encoded.
 Writing = tuple[str, str, int, EncodeOptions]
 
-# An id for a worker: the token of its object, the id, its name, and whether something of it may be there already: 1 if
-# an earlier session may have made it, 2 if a worker of this one has died over it.
+# An id for a worker: the token of its object, the id, its name, and whether the file may exist already: 1 if an earlier
+# session may have written it, 2 if a worker of this session died while it ran this id.
 Item = tuple[int, int | str, bytes, int]
 
-# An object that is written: its token, its bytes, and false where another had its name.
+# A written object: its token, its bytes, and false if the name was taken.
 Written = tuple[int, int, bool]
 
-# One that is not: its token, the kind and text of the error, a hint, and the operating system's number.
+# A failed object: its token, the kind and text of the error, a hint, and errno.
 Failed = tuple[int, str, str, str | None, int | None]

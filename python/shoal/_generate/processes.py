@@ -1,6 +1,6 @@
-"""One worker of `shoal.generate` as the caller has it: a process, or a thread where the interpreter has no GIL.
+"""The caller's handle of one worker of `shoal.generate`: a process, or a thread where the interpreter has no GIL.
 
-Here: starting, ending and how it died. Not here: what it is given to do (`supervisor.py`), what it does (`worker.py`).
+Here: start, end and exit status. Not here: scheduling (`supervisor.py`), the worker's own code (`worker.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 PRELOADED = "shoal._generate.worker"
-GUARD = 'is the call in a script under `if __name__ == "__main__":`? what they said themselves is on standard error'
+GUARD = 'a script must call it under `if __name__ == "__main__":`; standard error has the output of the processes'
 
 
 class Process:
-    """A process, the pipe to it, and its leash: a pipe that it watches, and that ends with this process."""
+    """A process, the pipe to it, and its leash: a pipe that it watches and that closes when this process ends."""
 
     def __init__(self, number: int, function: bytes) -> None:
         """Starts it.
@@ -43,20 +43,20 @@ class Process:
             self._process.start()
         except (OSError, EOFError) as error:
             why = str(error) or type(error).__name__
-            raise RunError(f"a worker process cannot be started: {why}", hint=GUARD) from error
+            raise RunError(f"cannot start a worker process: {why}", hint=GUARD) from error
         finally:
             theirs.close()
             held.close()
         self.sentinel = self._process.sentinel
-        with contextlib.suppress(OSError):  # dead already: the sentinel tells
+        with contextlib.suppress(OSError):  # already dead: the sentinel shows it
             self.pipe.send_bytes(function)
 
     def let_go(self) -> None:
-        """Ends it at once, but for the file that it is writing."""
+        """Ends it as soon as it has written its current file."""
         self._leash.close()
 
     def join(self, seconds: float) -> bool:
-        """Waits for its end; whether it came. What belongs to it is closed then."""
+        """Waits for its end and closes its pipes; returns False after the timeout."""
         self._process.join(seconds)
         if self._process.exitcode is None:
             return False
@@ -65,14 +65,14 @@ class Process:
         return True
 
     def kill(self) -> None:
-        """Ends it without asking."""
+        """Kills it."""
         self._process.kill()
 
     def how_it_died(self) -> str:
-        """Returns its end in words, once that has come."""
+        """Describes how it ended."""
         code = self._process.exitcode
         if code is None or code >= 0:
-            return f"ended by itself with exit code {code}"
+            return f"exited with code {code}"
         try:
             name = signal.Signals(-code).name
         except ValueError:
@@ -81,7 +81,7 @@ class Process:
 
 
 class Thread:
-    """The same as a thread: with no GIL, one does as much as a process."""
+    """The same as a thread: without a GIL, a thread runs as fast as a process."""
 
     def __init__(self, number: int, function: bytes) -> None:
         """Starts it."""
@@ -98,11 +98,11 @@ class Thread:
             self._theirs.close()
 
     def let_go(self) -> None:
-        """Ends it after the id that it is at."""
+        """Ends it after its current id."""
         self.pipe.close()
 
     def join(self, seconds: float) -> bool:
-        """Waits for its end; whether it came."""
+        """Waits for its end; returns False after the timeout."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             return False
@@ -110,15 +110,15 @@ class Thread:
         return True
 
     def kill(self) -> None:
-        """Leaves it alone: a thread cannot be killed. It ends after the id that it is at, and is not waited for."""
+        """Does nothing: a thread cannot be killed. It ends after its current id, and is not joined."""
 
     def how_it_died(self) -> str:
-        """Returns its end in words."""
-        return "ended by itself"
+        """Describes how it ended."""
+        return "ended"
 
 
 def in_threads() -> bool:
-    """Whether workers are threads: where the interpreter runs them at the same time."""
+    """Returns True if workers are threads: where the interpreter runs threads in parallel."""
     has_gil = getattr(sys, "_is_gil_enabled", None)
     return has_gil is not None and not has_gil()
 
@@ -132,9 +132,9 @@ def _context() -> ForkServerContext | SpawnContext:
 
 @contextlib.contextmanager
 def preloading() -> Iterator[None]:
-    """Within it a server of processes that is started imports shoal once for all of them.
+    """Makes a fork server that starts in this block import shoal once for all its processes.
 
-    It is Python's own and the program's, so what the program has set stays, and is there again afterwards.
+    The program shares the fork server, so its own list of modules is kept and restored afterwards.
     """
     server: Any = getattr(forkserver, "_forkserver", None)
     before = getattr(server, "_preload_modules", None)

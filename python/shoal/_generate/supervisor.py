@@ -1,11 +1,11 @@
-"""The caller's side of `shoal.generate`: gives ids to worker processes, hears what became of them, replaces the dead.
+"""The caller's side of `shoal.generate`: schedules ids on worker processes, collects outcomes, replaces dead workers.
 
     run (threads of the binding) ──tasks──▶ Supervisor (the caller's thread) ──ids──▶ worker processes
                                  ◀─outcomes─                                 ◀─outcomes─
 
-Each worker has a task of several ids in work and another ahead of it. When one dies, the ids that it may have been at
-are done again, alone on a worker; when that dies too, in halves, until the id that kills is known. Not here: how a
-process is started and ended (`processes.py`), what it does (`worker.py`).
+Each worker has one task of several ids running and another one queued. When a worker dies, the ids that it may have
+been running run again, alone on a worker. If that worker dies too, they are halved until the id that kills is known.
+Not here: how a process starts and ends (`processes.py`), its own code (`worker.py`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from shoal._options import EncodeOptions, Options
     from shoal._report import Progress, Report
 
-TICK = 0.05  # s after which the supervisor looks round although nothing has called it
+TICK = 0.05  # s between two looks of the supervisor if no event wakes it
 PROGRESS_EVERY = 0.1  # s between calls of the progress function
-TASK_SECONDS = 0.07  # s of work in a task: long against the 0.1 ms that handing it over takes, short against the whole
-TASK_MAX = 64  # ids in a task: what a dead process can make others do again, in a few halvings
-SLOW = 0.05  # s for one id from which none is given ahead: another worker may come to it sooner
-IN_FLIGHT = 256  # ids that the run hands out per worker: two tasks and as many ids to make the next of
-KILLS = 2  # deaths over the same ids after which they are halved, or the one that is left is a failure
-STILLBORN_MAX = 3  # processes that end, one after the other, before they have begun anything
-DISMISS_SECONDS = 5.0  # s for a worker to end by itself: functions may have registered something for it
-LET_GO_SECONDS = 1.0  # s for a worker to end when it is let go: it is killed then
+TASK_SECONDS = 0.07  # s of work in a task: long compared with the 0.1 ms of sending it, short compared with a run
+TASK_MAX = 64  # ids in a task: at most these run again when a process dies, in a few halvings
+SLOW = 0.05  # s for one id, above which no task is queued: another worker may be free sooner
+IN_FLIGHT = 256  # ids in progress per worker: two tasks, and as many again for the next ones
+KILLS = 2  # deaths with the same ids, after which these are halved, or a single one is a failure
+STILLBORN_MAX = 3  # consecutive processes that end before they begin a task
+DISMISS_SECONDS = 5.0  # s for a worker to exit by itself: functions may have registered exit handlers
+LET_GO_SECONDS = 1.0  # s for a worker to exit after its leash is closed, before it is killed
 
 
 def run(
     job: Job, sink: str, options: Options, encode: EncodeOptions, progress: Callable[[Progress], object] | None
 ) -> Report:
-    """Runs it to its end, as `shoal.generate` says."""
+    """Runs all ids, as `shoal.generate` documents."""
     kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
     count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
     if options["workers"] != "auto":
@@ -65,7 +65,7 @@ def run(
         generation.stop()
         supervisor.end(at_once=True)
         report, _ = generation.finish()
-        # An exception of the user's own may refuse new attributes; it is passed on all the same.
+        # A user's own exception may refuse new attributes; it is raised all the same.
         with contextlib.suppress(AttributeError, TypeError):
             raised.report = report  # type: ignore[attr-defined]
         raise
@@ -79,7 +79,7 @@ class Task:
     """Some ids that a worker is given at once."""
 
     items: dict[int, Item]  # by token; what is left of it
-    kills: int = 0  # workers that have died over it
+    kills: int = 0  # workers that died while they ran it
     begun: bool = False
     made: bool = False
 
@@ -95,11 +95,11 @@ class Worker:
     tasks: dict[int, Task] = field(default_factory=dict)
 
     def load(self) -> int:
-        """How many tasks it has not made yet."""
+        """Returns how many of its tasks are not finished."""
         return sum(not task.made for task in self.tasks.values())
 
     def is_suspect(self) -> bool:
-        """Whether it works on something that another died over."""
+        """Returns whether it runs ids with which another worker died."""
         return any(task.kills for task in self.tasks.values())
 
 
@@ -114,7 +114,7 @@ class Supervisor:
         progress: Callable[[Progress], object] | None,
         kind: type[Process] | type[Thread],
     ) -> None:
-        """`writing`: what the workers are told of it."""
+        """`writing`: how the workers write."""
         self._generation = generation
         self._job = job
         self._writing = writing
@@ -125,7 +125,7 @@ class Supervisor:
         self._stillborn = 0
         self._redo: deque[Task] = deque()
         self._numbers = 0
-        self._seconds = 0.0  # of one id, as the last tasks took
+        self._seconds = 0.0  # for one id, a running mean over the last tasks
         self._told = time.monotonic()
 
     def start(self, count: int) -> None:
@@ -135,7 +135,7 @@ class Supervisor:
                 self._workers.append(self._new())
 
     def work(self) -> None:
-        """Works until the run is over."""
+        """Runs until the run has ended."""
         while not self._generation.ended:
             self._generation.heed()
             self._name()
@@ -144,7 +144,7 @@ class Supervisor:
             self._tell()
 
     def end(self, *, at_once: bool) -> None:
-        """Ends the workers and waits for them; `at_once`: whatever they are doing."""
+        """Ends the workers and waits for them; with `at_once`, in the middle of a task."""
         for worker in self._workers:
             if at_once:
                 worker.process.let_go()
@@ -165,12 +165,12 @@ class Supervisor:
         return Worker(self._kind(self._started, self._job.function))
 
     def _name(self) -> None:
-        """Names the ids of which the run asks it; only this thread can."""
+        """Passes the names that the run asks for; only this thread may call Python."""
         if wanted := self._generation.names_wanted():
             self._generation.offer(wanted[0], self._job.names(*wanted))
 
     def _give(self) -> None:
-        """Gives tasks to those who have none, then one ahead to the others."""
+        """Sends a task to each idle worker, then queues one on each of the others."""
         place = self._generation.place()
         if place is None:
             return
@@ -189,14 +189,14 @@ class Supervisor:
                 self._send(worker, (self._numbers, list(task.items.values())))
 
     def _send(self, worker: Worker, message: object) -> None:
-        # Where it is dead, its sentinel tells, and what it was given is given to another.
+        # If it is dead, its sentinel shows it, and its tasks go to another worker.
         with contextlib.suppress(OSError):
             worker.process.pipe.send(message)
 
     def _next(self, *, busy: bool) -> Task | None:
-        """Returns what is to be done next; `busy`: not what another worker died over, since this one has other work."""
+        """Returns the next task; with `busy`, no task with which another worker died, since this one has other work."""
         if self._redo:
-            # Nothing else either, so that some worker soon has no other work.
+            # A busy worker gets no other task either, so that one is soon idle.
             return None if busy and self._redo[0].kills else self._redo.popleft()
         taken = self._generation.take(self._task_size())
         if not taken:
@@ -207,12 +207,12 @@ class Supervisor:
     def _task_size(self) -> int:
         if not self._seconds:
             return 1
-        # Towards the end tasks become small, so that all workers end together.
+        # Tasks become smaller towards the end, so that all workers end together.
         fair = self._generation.waiting() // (2 * len(self._workers))
         return max(1, min(TASK_MAX, int(TASK_SECONDS / self._seconds), fair))
 
     def _look(self) -> None:
-        """Waits for something to happen, and deals with it."""
+        """Waits for an event and handles it."""
         waited: list[Any] = [self._generation]
         waited += [worker.process.pipe for worker in self._workers if not worker.closed]
         waited += [worker.process.sentinel for worker in self._workers if worker.process.sentinel is not None]
@@ -224,7 +224,7 @@ class Supervisor:
                 self._bury(worker)
 
     def _hear(self, worker: Worker) -> None:
-        """Takes what a worker has said."""
+        """Receives a worker's messages."""
         pipe = worker.process.pipe
         try:
             while not worker.closed and pipe.poll():
@@ -259,12 +259,12 @@ class Supervisor:
         worker.tasks = {number: task for number, task in worker.tasks.items() if task.items or not task.made}
 
     def _bury(self, worker: Worker) -> None:
-        """Replaces a worker that has died, and sees to it that its ids are done."""
+        """Replaces a worker that has died, and queues its ids again."""
         self._hear(worker)
         if self._generation.ended:
             return
         if not worker.process.join(0 if worker.closed else LET_GO_SECONDS):
-            # It has closed its pipe: nothing can be had of it any more.
+            # It has closed its pipe: it can send nothing more.
             worker.process.kill()
             worker.process.join(LET_GO_SECONDS)
         how = worker.process.how_it_died()
@@ -272,7 +272,7 @@ class Supervisor:
         if not begun:
             self._stillborn += 1
             if self._stillborn >= STILLBORN_MAX:
-                raise RunError(f"worker processes end before they begin: the last {how}", hint=GUARD)
+                raise RunError(f"worker processes end before they begin: the last one {how}", hint=GUARD)
         self._redo.extendleft(task for task in worker.tasks.values() if not task.begun)
         suspects = {token: (*item[:3], 2) for task in begun for token, item in task.items.items()}
         if suspects:
@@ -283,9 +283,9 @@ class Supervisor:
         if kills < KILLS:
             self._redo.appendleft(Task(suspects, kills))
         elif len(suspects) == 1:
-            # A part of the object may be left under its name. It is not removed: another id may have the same name, and
-            # nothing tells a torn file of this id from a whole one of that. The failure names it; a retry replaces it.
-            why = f"{kills} worker processes have died over it; the last {how}"
+            # A partial file may be left under this name. It is not removed: another id may have the same name, and a
+            # torn file of this id cannot be told from a whole one of the other. A retry replaces it.
+            why = f"{kills} worker processes died while they ran this id; the last one {how}"
             self._generation.failed([(token, "worker-killed", why, None, None) for token in suspects])
         else:
             items = list(suspects.items())

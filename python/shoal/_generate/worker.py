@@ -1,9 +1,8 @@
-"""A worker process of `shoal.generate`: calls the function for one id after another and hands on what it returns.
+"""A worker process of `shoal.generate`: calls the function for each id and passes the result to a writer.
 
-It talks to the caller through a pipe: tasks come in, outcomes go out. A thread receives the tasks at any time, because
-the caller sends them without looking for outcomes: if both sides were in `send` with more than the pipe holds, neither
-would end. Not here: writing (`_shoal.Placer`, on a thread
-of its own), what becomes of a process that is killed (`supervisor.py`).
+It receives tasks and sends outcomes through one pipe. A thread always receives, because the caller sends tasks without
+reading outcomes: if both sides were in `send` with more than the pipe holds, they would deadlock. Not here: writing
+(`_shoal.Placer`, on its own thread), replacing a process that died (`supervisor.py`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
 
     from shoal._generate.messages import Failed, Item, Place, Writing, Written
 
-REPORT_EVERY = 0.2  # s after which outcomes are told although the task goes on
-REASON_MAX = 4096  # characters of a traceback that are kept: the end, where the cause is, and some of the start
+REPORT_EVERY = 0.2  # s between outcomes that are sent during a task
+REASON_MAX = 4096  # characters kept of a traceback: the end, which has the cause, and some of the start
 REASON_START = 1024
 
 
 def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None:
-    """Works until the pipe says that it is enough, or is closed."""
+    """Runs tasks until the pipe is closed or sends None."""
     if threading.current_thread() is threading.main_thread():
-        # Ctrl-C goes to every process of a terminal; the caller decides what it means.
+        # A terminal sends Ctrl-C to every process; the caller decides what to do.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sent = pipe.recv_bytes()
@@ -47,7 +46,7 @@ def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None
             return
         try:
             placer = _shoal.Placer(told[0], *told[1], leash.fileno() if leash else None)
-        except Exception as error:  # noqa: BLE001  # a destination that was taken away, no thread
+        except Exception as error:  # noqa: BLE001  # a destination that was removed, no thread
             pipe.send(("broken", explained(error)))
             return
         try:
@@ -55,7 +54,7 @@ def main(pipe: Connection[Any, Any], leash: Connection[Any, Any] | None) -> None
         finally:
             placer.close()
     except (EOFError, OSError):
-        return  # the caller is gone, or wants no more
+        return  # the caller has ended, or needs no more
 
 
 class Worker:
@@ -64,7 +63,7 @@ class Worker:
     def __init__(
         self, pipe: Connection[Any, Any], function: Callable[[int | str], object], placer: _shoal.Placer
     ) -> None:
-        """Starts with nothing told."""
+        """Starts without outcomes."""
         self._pipe = pipe
         self._function = function
         self._placer = placer
@@ -73,8 +72,8 @@ class Worker:
         self._tasks: queue.SimpleQueue[tuple[int, list[Item]] | None] = queue.SimpleQueue()
 
     def work(self) -> None:
-        """Works on tasks until there are none any more."""
-        # A daemon: where this ends with an exception, the thread still waits for what the caller says.
+        """Runs tasks until there are no more."""
+        # A daemon, because after an exception here the thread would still wait for the caller.
         threading.Thread(target=self._receive, name="shoal-tasks", daemon=True).start()
         while (task := self._tasks.get()) is not None:
             number, items = task
@@ -85,7 +84,7 @@ class Worker:
                 if time.monotonic() - self._told >= REPORT_EVERY:
                     self._tell(wait=False)
             seconds = time.perf_counter() - began
-            # With a task waiting, the last files of this one are written while that is worked on.
+            # If another task is queued, the last files of this one are written while that one runs.
             self._tell(wait=self._tasks.empty() and not self._pipe.poll())
             self._pipe.send(("made", number, len(items), seconds))
 
@@ -95,18 +94,18 @@ class Worker:
             while (task := self._pipe.recv()) is not None:
                 self._tasks.put(task)
         except (EOFError, OSError):
-            pass  # the caller is gone, or wants no more
+            pass  # the caller has ended, or needs no more
         self._tasks.put(None)
 
     def _make(self, token: int, one: int | str, name: bytes, again: int) -> None:
         try:
             data = self._function(one)
-        except BaseException as error:  # noqa: BLE001  # also SystemExit: it is the function's, not this process's
+        except BaseException as error:  # noqa: BLE001  # also SystemExit, which the function raised, not this process
             self._failed.append((token, "function", "the function raised " + explained(error), None, None))
             return
         try:
             self._placer.put(token, name, data, again)
-        except Exception as error:  # noqa: BLE001  # what looking at the user's object raises
+        except Exception as error:  # noqa: BLE001  # a user's object may raise anything when it is read
             why = f"what the function returned cannot be saved: {error}"
             self._failed.append((token, "function", why, None, None))
 
@@ -121,15 +120,15 @@ class Worker:
 
 
 def explained(error: BaseException) -> str:
-    """Returns what was raised, and below it where: the frames of the function, not of this file."""
+    """Returns the exception's text, then its traceback with the frames of the function, not of this file."""
     trace = error.__traceback__
     try:
         lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
         what = "".join(traceback.format_exception_only(type(error), error)).strip().partition("\n")[0]
-    except Exception as second:  # noqa: BLE001  # whatever a user's exception raises when asked for its text
+    except Exception as second:  # noqa: BLE001  # __str__ of a user's exception may raise anything
         return f"an exception that cannot be shown: showing it raised {type(second).__name__}"
     text = "".join(lines).rstrip()
     if len(text) > REASON_MAX:
         text = text[:REASON_START] + "\n  [...]\n" + text[REASON_START - REASON_MAX :]
-    # A name that is not UTF-8 comes with half characters, which no journal holds.
+    # A name that is not UTF-8 has lone surrogates, which the journal cannot store.
     return f"{what[:REASON_START]}\n{text}".encode("utf-8", "backslashreplace").decode()

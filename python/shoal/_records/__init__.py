@@ -1,4 +1,4 @@
-"""Flat files of fixed-size records: `shoal.Records`, and what is read of them."""
+"""Flat files of fixed-size records: `shoal.Records` and the results of reading them."""
 
 from shoal._records.appended import Appended
 from shoal._records.records import Records

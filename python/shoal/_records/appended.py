@@ -1,4 +1,4 @@
-"""What `Records.append` returns. Not here: appending (the crate `shoal-records`)."""
+"""The result of `Records.append`. Not here: appending (the crate `shoal-records`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from shoal._value import Value
 
 
 class Appended(Value):
-    """What an append has done.
+    """The result of an append.
 
     Attributes:
         records: How many records were appended.
-        first: The place of the first of them in the file, counted from 0.
-        cut: Bytes that were cut off the end of the file before: of an append that was killed, and with `tail="cut"` of
-            half a record.
+        first: Index of the first of them in the file, counted from 0.
+        cut: Bytes that were truncated from the end of the file first: what a killed append had left, and with
+            `tail="cut"` an incomplete record.
     """
 
     records: int

@@ -1,6 +1,6 @@
-"""What the arguments of `Records` may be, and what they are for the binding.
+"""Validates the arguments of `Records` and converts them for the binding.
 
-Not here: whether a format makes sense, whether there is such a field (the crate `shoal-records` says so).
+Not here: whether a format is valid and a field exists (the crate `shoal-records`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Where = str | Condition | None
 
 
 class Layout:
-    """What a record is made of: as it was given, as the engine has it, and as NumPy has it."""
+    """The format of a record: as given, for the engine, and for NumPy."""
 
     def __init__(self, given: object, names: Iterable[str] | None) -> None:
-        """Takes a string of `struct`, a NumPy dtype, or what has an Arrow schema.
+        """Takes a `struct` string, a NumPy dtype, or an object with an Arrow schema.
 
         Raises:
-            ConfigError: It is none of these, or describes what no record can be.
+            ConfigError: It is something else, or describes a type that no record can have.
         """
         self.given = given
         self.names = None if names is None else tuple(field_names(names, "names"))
         self._dtype: np.dtype[Any] | None = None
         if given is None:
             raise ConfigError(
-                "format is missing: a flat file does not say what a record is made of",
-                hint='write it as the struct module does, such as shoal.Records("index.bin", "<QII")',
+                "`format` is missing: a flat file does not describe its records",
+                hint='pass a format of the struct module, such as shoal.Records("index.bin", "<QII")',
             )
         if isinstance(given, str):
             self.text = given
@@ -47,7 +47,7 @@ class Layout:
             return
         if self.names is not None:
             raise ConfigError(
-                "names go with a struct string: a dtype and a schema have names of their own", hint="leave names out"
+                "`names` works only with a struct string: a dtype or schema has its own names", hint="leave out `names`"
             )
         if hasattr(given, "__arrow_c_schema__"):
             self.engine = _shoal.RecordFormat.from_arrow(given)
@@ -58,12 +58,12 @@ class Layout:
             self.text = str(given)
         else:
             raise ConfigError(
-                f"`format` is neither a struct string nor a NumPy dtype nor an Arrow schema: {type(given).__name__}",
-                hint='write it as the struct module does, such as "<QII"',
+                f"`format` must be a struct string, a NumPy dtype or an Arrow schema, got {type(given).__name__}",
+                hint='pass a format of the struct module, such as "<QII"',
             )
 
     def dtype(self) -> np.dtype[Any]:
-        """Returns the NumPy dtype: the one that was given, or one that means the same."""
+        """Returns the NumPy dtype: the given one, or an equivalent."""
         if self._dtype is None:
             import numpy as np
 
@@ -82,14 +82,14 @@ class Layout:
         """Returns rows as the bytes of records.
 
         Raises:
-            ConfigError: They are no rows, or do not fit.
+            ConfigError: They are not rows, or do not fit the format.
         """
         if isinstance(rows, bytes):
             return rows
         if isinstance(rows, (str, Mapping)) or (
             not hasattr(type(rows), "__iter__") and not hasattr(rows, "__arrow_c_stream__")
         ):
-            raise ConfigError(f"rows are tuples, an array, bytes or an Arrow table, not {type(rows).__name__}")
+            raise ConfigError(f"rows must be tuples, an array, bytes or an Arrow table, got {type(rows).__name__}")
         if hasattr(rows, "__array_interface__"):
             return self._array(rows)
         if isinstance(rows, (bytearray, memoryview)):
@@ -103,28 +103,28 @@ class Layout:
 
         if isinstance(rows, np.ma.MaskedArray):
             raise ConfigError(
-                "a record cannot hold the mask of an array", hint="fill what is masked: array.filled(value)"
+                "a record cannot hold the mask of an array", hint="fill the masked values: array.filled(value)"
             )
         array, wanted = np.asarray(rows), self.dtype()
         if array.ndim != 1:
-            raise ConfigError(f"an array of records has one dimension, not {array.ndim}")
+            raise ConfigError(f"an array of records must have one dimension, got {array.ndim}")
         if array.dtype == wanted:
             return array.tobytes()
         if array.dtype.names is None or set(array.dtype.names) != set(wanted.names or ()):
             raise ConfigError(f"an array of {array.dtype} for records of {wanted}: the fields differ")
-        # Field by field: padding is zeros, whatever the array has there.
+        # Field by field, so that padding is always zeros.
         records = np.zeros(len(array), wanted)
         for name in wanted.names or ():
             if not _keeps_values(array.dtype[name], wanted[name]):
-                raise ConfigError(f"field {name!r} is {array.dtype[name]} and {wanted[name]} in the file: cast it")
+                raise ConfigError(f"field {name!r} is {array.dtype[name]}, but {wanted[name]} in the file: cast it")
             records[name] = array[name]
         return records.tobytes()
 
 
 def _keeps_values(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether every value of one dtype is a value of the other: what NumPy calls a safe cast is not always exact.
+    """Returns True if one dtype can hold every value of the other exactly.
 
-    It makes text of numbers, and floats of whole numbers of 64 bits.
+    NumPy's "safe" casts are not always exact: they turn numbers into text, and 64-bit integers into floats.
     """
     import numpy as np
 
@@ -140,7 +140,7 @@ def _keeps_values(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _numpy_fields(dtype: Any) -> list[tuple[str, str, int]]:
-    """The fields of a dtype: name, type and offset of each; one that is no structure is its only field."""
+    """Returns name, type and offset of each field of a dtype; an unstructured dtype is one field."""
     if dtype.fields is None:
         return [("f0", dtype.str, 0)]
     fields = []
@@ -148,84 +148,85 @@ def _numpy_fields(dtype: Any) -> list[tuple[str, str, int]]:
         of, offset = dtype.fields[name][:2]
         if of.subdtype is not None or of.fields is not None:
             raise ConfigError(
-                f"field {name!r} of the dtype is {of}: a field is one value",
-                hint="write each of its values as a field of its own",
+                f"field {name!r} of the dtype is {of}, but a field must be one value",
+                hint="make each of its values a field",
             )
         fields.append((str(name), of.str, int(offset)))
     return fields
 
 
 def paths_of(path: Path | Iterable[Path]) -> list[str]:
-    """Returns the files that are meant, in order: text that is a glob stands for all that match.
+    """Returns the paths of the files, in order, with globs expanded.
 
     Raises:
-        ConfigError: It is no path.
+        ConfigError: It is not a path.
         NotFoundError: Nothing matches.
     """
     import glob
 
     several = [path] if isinstance(path, (str, bytes, os.PathLike)) else path
     if not isinstance(several, Iterable):
-        raise ConfigError(f"path is neither a path nor several: {type(path).__name__}")
+        raise ConfigError(f"`path` must be a path or several paths, got {type(path).__name__}")
     paths: list[str] = []
     for one in several:
         if not isinstance(one, (str, os.PathLike)):
-            raise ConfigError(f"a path is text or a path, not {type(one).__name__}")
+            raise ConfigError(f"a path must be a str or os.PathLike, got {type(one).__name__}")
         text = os.fspath(one)
         if not isinstance(one, str) or not any(sign in text for sign in "*?["):
             paths.append(os.fsdecode(text))
             continue
-        found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  # a Path would not keep the text as it is
+        found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  # a Path would change the text
         if not found:
             raise NotFoundError(
                 f"no file matches {text!r}",
                 kind="config",
                 name=text,
-                hint="a file with such a name is meant by pathlib.Path(…)",
+                hint="for a file with this exact name, pass pathlib.Path(…)",
             )
         paths += found
     if not paths:
-        raise ConfigError("no file: a table needs at least one path")
+        raise ConfigError("no files: pass at least one path")
     return paths
 
 
 def tail_of(tail: str) -> Tail:
-    """Checks the option of reading.
+    """Validates `tail` for reading.
 
     Raises:
-        ConfigError: It is none of its words.
+        ConfigError: It is not a valid value.
     """
     for word in get_args(Tail):
         if tail == word:
             return tail  # type: ignore[return-value]
-    raise ConfigError(f"`tail` is neither 'error' nor 'drop': {tail!r}")
+    raise ConfigError(f"`tail` must be 'error' or 'drop', got {tail!r}")
 
 
 def cuts_tail(tail: str) -> bool:
-    """Checks the option of appending, and returns whether a torn tail is cut off.
+    """Validates `tail` for appending; returns True if an incomplete record is truncated.
 
     Raises:
-        ConfigError: It is none of its words.
+        ConfigError: It is not a valid value.
     """
     if tail not in get_args(AppendTail):
-        raise ConfigError(f"`tail` is neither 'error' nor 'cut': {tail!r}")
+        raise ConfigError(f"`tail` must be 'error' or 'cut', got {tail!r}")
     return tail == "cut"
 
 
 def field_names(names: Iterable[str], option: str) -> list[str]:
-    """Returns names of fields.
+    """Returns the names of fields as a list.
 
     Raises:
-        ConfigError: They are one text, or not all of them are text.
+        ConfigError: They are a single str, or not all of them are str.
     """
     if isinstance(names, str):
         raise ConfigError(
-            f"`{option}` is one text: {names!r}", hint=f"write {option}={names.replace(',', ' ').split()!r}"
+            f"`{option}` must be a list of names, got {names!r}",
+            hint=f"pass {option}={names.replace(',', ' ').split()!r}",
         )
     found = list(names)
     for name in found:
         if not isinstance(name, str):
-            raise ConfigError(f"a name in `{option}` is no text: {name!r}")
+            raise ConfigError(f"a name in `{option}` must be a str, got {name!r}")
     return found
 
 
@@ -233,19 +234,19 @@ def whole_number(value: int, least: int, option: str) -> int:
     """Returns a whole number from `least` to 2⁶³.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is something else.
     """
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
     if isinstance(value, bool) or not least <= number < 1 << 63:
-        raise ConfigError(f"`{option}` is not a whole number of {least} or more: {value!r}")
+        raise ConfigError(f"`{option}` must be a whole number of at least {least}, got {value!r}")
     return number
 
 
 def worker_count(workers: Workers | None) -> int | None:
-    """Returns how many threads, or None for as many as there are cores.
+    """Returns the number of threads, or None for one per core.
 
     Raises:
         ConfigError: It is neither a number nor "auto".
@@ -257,29 +258,29 @@ def where_of(where: Where) -> str | None:
     """Returns a condition as text.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is neither text nor a condition.
     """
     if where is None or isinstance(where, (str, Condition)):
         return None if where is None else str(where)
     raise ConfigError(
-        f"`where` is neither text nor a condition: {type(where).__name__}",
-        hint='write "len > 100" or shoal.col("len") > 100',
+        f"`where` must be text or a condition, got {type(where).__name__}",
+        hint='pass "len > 100" or shoal.col("len") > 100',
     )
 
 
 def asked_of(
     aggregates: Iterable[str | Aggregate], named: Mapping[str, str | Aggregate]
 ) -> list[tuple[str, str | None, str]]:
-    """Returns what is to be computed: function, field, and how it is called in the result.
+    """Returns function, field and result name of each aggregate.
 
     Raises:
-        ConfigError: One of them is no aggregate, or two have the same name.
+        ConfigError: One of them is not an aggregate, or two have the same name.
     """
     asked: dict[str, tuple[str, str | None, str]] = {}
     given = [(aggregate if isinstance(aggregate, str) else str(aggregate), aggregate) for aggregate in aggregates]
     for name, aggregate in [*given, *named.items()]:
         one = aggregate_of(aggregate)
         if name in asked:
-            raise ConfigError(f"asked for twice: {name!r}")
+            raise ConfigError(f"two aggregates have the same name: {name!r}")
         asked[name] = (one.function, one.field, name)
     return list(asked.values())

@@ -1,7 +1,7 @@
-"""`Records`: flat files of fixed-size records. Only here are they opened, read and appended to.
+"""`Records`: opens, reads and appends to flat files of fixed-size records.
 
-Not here: what an argument may be (`arguments.py`), what comes of a scan (`scan.py`), conditions as objects
-(`_expression.py`), and everything about records themselves (the crate `shoal-records`).
+Not here: validation of arguments (`arguments.py`), results of a scan (`scan.py`), conditions as objects
+(`_expression.py`), and the reading itself (the crate `shoal-records`).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """Records of one format, in one file or in many that together are one table.
+    """Records of one format, in one file or in many files that form one table.
 
-    Nothing is read before it is asked for, and what is read is read by all cores without the interpreter. A `Records`
-    stands for the records that were there when it was made; `refresh()` or `follow=True` finds what was appended since.
+    Opening reads nothing. Reading uses all cores, without the interpreter. A `Records` covers the records that existed
+    when it was opened; `refresh()` or `follow=True` also finds records that were appended later.
 
     Example:
         >>> _ = shoal.Records.append("index.bin", [(1, 7, 512), (2, 8, 90)], "<QII", names=("ts", "id", "len"))
@@ -59,7 +59,7 @@ class Records:
     def __init__(
         self,
         path: Path | Iterable[Path],
-        format: object = None,  # noqa: A002  # what the struct module calls it
+        format: object = None,  # noqa: A002  # the struct module's name
         *,
         names: Iterable[str] | None = None,
         offset: int = 0,
@@ -69,20 +69,20 @@ class Records:
         """Opens files.
 
         Args:
-            path: A file, several of them, or a glob: text with `*`, `?` or `[` stands for all files that match, in the
-                order of their names (a `pathlib.Path` never does). Many files are one table, in this order.
-            format: A string of the `struct` module such as `"<QII"`, a NumPy dtype, or a PyArrow schema (anything with
-                `__arrow_c_schema__`) of fixed-width types, whose columns lie one after the other, little-endian.
-                It is needed: a flat file does not say it.
+            path: A file, several files, or a glob. Text with `*`, `?` or `[` matches files, sorted by name; a
+                `pathlib.Path` is always one file. Several files form one table, in this order.
+            format: A `struct` string such as `"<QII"`, a NumPy dtype, or a PyArrow schema (any object with
+                `__arrow_c_schema__`) of fixed-width types, packed and little-endian. It is required, because a flat
+                file does not describe its records.
             names: A name for each field of a `struct` string; by default `f0`, `f1`, ….
-            offset: Bytes in front of the first record of every file.
-            tail: What to do with bytes behind the last whole record: `"error"`, or `"drop"` to leave them out.
-            follow: Look for appended records whenever it is used; half a record at the end is one that is still being
-                written, and left out. Files that match a glob later are not taken in.
+            offset: Bytes before the first record of every file.
+            tail: What to do with bytes after the last whole record: `"error"`, or `"drop"` to ignore them.
+            follow: Look for appended records at every use. An incomplete record at the end is ignored, because it is
+                still being written. New files that match the glob are not added.
 
         Raises:
             ConfigError: An argument is wrong, or a file is shorter than `offset`.
-            NotFoundError: A file is not there, or none matches.
+            NotFoundError: A file does not exist, or no file matches.
             IntegrityError: A file ends within a record.
         """
         self._layout = Layout(format, names)
@@ -111,7 +111,7 @@ class Records:
 
     @property
     def record_size(self) -> int:
-        """Bytes of one record, padding included."""
+        """Size of one record in bytes, including padding."""
         return self._layout.engine.record_size
 
     @property
@@ -121,15 +121,15 @@ class Records:
 
     @property
     def format(self) -> str:
-        """The format that was given, as text."""
+        """The format as text."""
         return self._layout.text
 
     def __len__(self) -> int:
-        """Returns how many records there are."""
+        """Returns the number of records."""
         return len(self._now())
 
     def __repr__(self) -> str:
-        """Shows the files, the format and how many records there were."""
+        """Shows the files, the format and the number of records."""
         paths = self._files.paths
         shown = repr(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
         return f"Records({shown}, {self.format!r}, names={self.names!r}, len={len(self._files)})"
@@ -139,7 +139,7 @@ class Records:
     @overload
     def __getitem__(self, key: slice) -> Records: ...
     def __getitem__(self, key: int | slice) -> tuple[Any, ...] | Records:
-        """Returns a record as a tuple, or the records of a slice; nothing of a slice is read yet.
+        """Returns a record as a tuple, or the records of a slice; slicing reads nothing.
 
         Raises:
             IndexError: There is no such record.
@@ -150,20 +150,21 @@ class Records:
             start, stop, step = key.indices(len(files))
             if step != 1:
                 raise ConfigError(
-                    f"a slice of records has no step: {step}", hint="take the steps of an array: records.numpy()[::2]"
+                    f"a slice of records cannot have a step, got {step}",
+                    hint="slice an array instead: records.numpy()[::2]",
                 )
             return Records._of(self, files.slice(start, max(start, stop)), follow=False)
         place = operator.index(key)
         at = place + len(files) if place < 0 else place
         if not 0 <= at < len(files):
-            raise IndexError(f"record {place}: there are {len(files)}")
+            raise IndexError(f"record {place} is out of range: there are {len(files)}")
         return files.get(at)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Iterates over tuples, as `struct.iter_unpack` gives them, in the order of the files.
+        """Iterates over tuples, like `struct.iter_unpack`, in the order of the files.
 
         Raises:
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
         """
         return self._now().tuples()
 
@@ -174,7 +175,7 @@ class Records:
             An iterator of `bytes`, each `record_size` long.
 
         Raises:
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("raw.bin", b"abcdef", "2s")
@@ -184,20 +185,20 @@ class Records:
         return self._now().raw()
 
     def columns(self, *, batch_size: int = 65_536, workers: Workers | None = None) -> Iterator[tuple[np.ndarray, ...]]:
-        """Iterates over NumPy arrays: for each batch of records a tuple with one array for each field.
+        """Iterates over batches of records, each a tuple with one NumPy array per field.
 
-        For loops in which a line of Python stands for thousands of records. Workers make the arrays ahead.
+        For loops that process thousands of records in one line of Python. Workers read ahead.
 
         Args:
-            batch_size: Records in a batch; the last one of each file may have fewer.
-            workers: How many threads; by default one for each core.
+            batch_size: Records in a batch; the last batch of each file may have fewer.
+            workers: Number of threads; by default one per core.
 
         Returns:
-            An iterator of tuples. The arrays are in native byte order, and to be read only.
+            An iterator of tuples. The arrays are read-only and in native byte order.
 
         Raises:
             ConfigError: `batch_size` or `workers` is below 1.
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("columns.bin", [(n, n * n) for n in range(1000)], "<II")
@@ -209,17 +210,17 @@ class Records:
         return (batch.arrays() for batch in scan)
 
     def numpy(self, *, workers: Workers | None = None) -> np.ndarray:
-        """Reads all records into a structured NumPy array, in parallel; it takes as much memory as the records.
+        """Reads all records into a structured NumPy array, in parallel; it needs as much memory as the records.
 
         Args:
-            workers: How many threads; by default one for each core.
+            workers: Number of threads; by default one per core.
 
         Returns:
-            A new array, of the dtype that was given as the format or one that means the same. Bytes that are not the
-            whole of a field of bytes end with zeros, which NumPy does not show.
+            A new array of the given dtype, or of an equivalent of the given format. NumPy does not show trailing zeros
+            of a bytes field.
 
         Raises:
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("array.bin", [(1, 2.5), (3, 4.5)], "<Id", names=("id", "x"))
@@ -239,10 +240,10 @@ class Records:
         """Reads all records into a PyArrow table, converted to columns in parallel.
 
         Returns:
-            The table: a column for each field, fixed-size binary for bytes, without nulls.
+            The table, with a column for each field; bytes fields are fixed-size binary. There are no nulls.
 
         Raises:
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("table.bin", [(1, 2), (3, 4)], "<II")
@@ -255,10 +256,10 @@ class Records:
         """Reads all records into a Polars data frame, converted to columns in parallel.
 
         Returns:
-            The data frame: a column for each field.
+            The data frame, with a column for each field.
 
         Raises:
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("frame.bin", [(1, 2), (3, 4)], "<II")
@@ -268,11 +269,11 @@ class Records:
         return self.scan().polars()
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of the rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
         return self._layout.engine.schema()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """All records as Arrow batches, as a capsule: for PyArrow, Polars, DuckDB, pandas."""
+        """Returns all records as an Arrow stream capsule, for PyArrow, Polars, DuckDB and pandas."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def scan(
@@ -284,26 +285,27 @@ class Records:
         batch_size: int | None = None,
         workers: Workers | None = None,
     ) -> Scan:
-        """Chooses records and fields; all cores read, choose and convert, in the order of the records.
+        """Selects records and fields. All cores read, filter and convert; the order of the records is kept.
 
-        Memory does not grow with the files: workers are at most two batches each ahead of whoever takes them.
+        Memory use does not grow with the files: each worker reads at most two batches ahead of the consumer.
 
         Args:
-            where: Only records for which this holds: text such as `"len > 100 and id in (7, 8)"`, or
-                `shoal.col("len") > 100`. `and`, `or`, `not`, parentheses, `== != < <= > >=`, `in (…)`, `+ - *`; whole
-                numbers are exact; bytes are written `b"…"`; a name that is no plain word stands in backticks.
+            where: Only records that match this condition: text such as `"len > 100 and id in (7, 8)"`, or
+                `shoal.col("len") > 100`. It may use `and`, `or`, `not`, parentheses, `== != < <= > >=`, `in (…)` and
+                `+ - *`. Whole numbers are exact, bytes are written `b"…"`, and a name that is not a plain word needs
+                backticks.
             columns: Only these fields, in this order.
-            limit: At most so many records.
-            batch_size: A batch for each so many records that are looked at; by default one for each 4 MiB.
-            workers: How many threads; by default one for each core.
+            limit: Maximum number of records.
+            batch_size: Number of records to read for each batch, before the condition; by default 4 MiB of records.
+            workers: Number of threads; by default one per core.
 
         Returns:
-            A `Scan`: iterate over its batches, give it to whoever takes Arrow streams, or call `.arrow()` or
-            `.polars()`. Nothing is read before that, and each of them begins anew.
+            A `Scan`. Iterate over its batches, pass it to any consumer of Arrow streams, or call `.arrow()` or
+            `.polars()`. Nothing is read before that, and each of them reads from the start.
 
         Raises:
-            ConfigError: The condition cannot be read or does not fit the format (the text says at which column), or
-                there is no such field.
+            ConfigError: The condition cannot be parsed or does not fit the format (the message has the column), or
+                a field does not exist.
 
         Example:
             >>> _ = shoal.Records.append("scan.bin", [(n, n % 10) for n in range(1000)], "<QI", names=("ts", "id"))
@@ -320,7 +322,7 @@ class Records:
         self,
         path: Path,
         *,
-        format: TableFormat | None = None,  # noqa: A002  # what the package calls it everywhere
+        format: TableFormat | None = None,  # noqa: A002  # the same name as everywhere in the package
         where: Where = None,
         columns: Iterable[str] | None = None,
         limit: int | None = None,
@@ -329,34 +331,33 @@ class Records:
         workers: Workers | None = None,
         progress: bool | Callable[[int, int], object] | None = None,
     ) -> int:
-        """Writes records to a table file, in their order; all cores read, choose and encode, and memory stays flat.
+        """Writes records to a table file, in their order. All cores read, filter and encode; memory use is constant.
 
-        The file is put in place when it is whole: one that is there keeps its place until then, and after an error or
-        Ctrl-C nothing is left of the new one. A kill (SIGKILL, a power cut) can leave a hidden file beside it, named
-        `.NAME.<16 hex digits>.shoal`: on file systems that cannot hold a file without a name (NFS, FUSE) at any
-        moment, elsewhere only in the last one. shoal never removes it; you may, when no program writes there.
+        The file is published atomically when it is complete. Until then an existing file stays as it is, and an error
+        or Ctrl-C leaves nothing of the new file. A kill (SIGKILL, a power cut) can leave a hidden file next to it,
+        named `.NAME.<16 hex digits>.shoal`: at any time on file systems without unnamed files (NFS, FUSE), elsewhere
+        only while the file is published. shoal never removes it; you can, while no program writes there.
 
         Args:
-            path: The file; its directory must be there.
-            format: `"parquet"`, `"csv"`, `"arrow"` (Arrow IPC), `"jsonl"` or `"npy"`; by default what the path's ending
-                says. In `"npy"` bytes are `S`: the file has zeros at their end, and NumPy does not show them.
-            where: Only records for which this holds; see `scan`.
+            path: The file; its directory must exist.
+            format: `"parquet"`, `"csv"`, `"arrow"` (Arrow IPC), `"jsonl"` or `"npy"`; by default the path's suffix
+                decides. In `"npy"`, bytes fields have type `S`: NumPy does not show their trailing zeros.
+            where: Only records that match this condition; see `scan`.
             columns: Only these fields, in this order.
-            limit: At most so many records.
-            compression: Of Parquet: `"snappy"`, which it is by default, `"zstd"` or `"none"`.
-            durable: Return only after the file is on the disk, so that not even a power cut loses it.
-            workers: How many threads; by default one for each core.
-            progress: True draws a line on standard error; a function is called about ten times a second with the
-                records and the bytes that are written so far. An exception that it raises ends the writing, and is
-                passed on.
+            limit: Maximum number of records.
+            compression: Compression of Parquet: `"snappy"` (default), `"zstd"` or `"none"`.
+            durable: Sync the file and its directory before returning, so that it survives a power cut.
+            workers: Number of threads; by default one per core.
+            progress: True draws a line on standard error. A function is called about ten times a second with the
+                records and the bytes written so far; an exception that it raises stops the writing and is raised here.
 
         Returns:
-            How many records were written.
+            The number of records written.
 
         Raises:
-            ConfigError: An argument is wrong, the format cannot hold a field, or there is no such directory.
+            ConfigError: An argument is wrong, the format cannot hold a field, or the directory does not exist.
             DestinationFullError: The disk is full.
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("write.bin", [(n, n % 10) for n in range(1000)], "<QI", names=("ts", "id"))
@@ -396,25 +397,25 @@ class Records:
         workers: Workers | None = None,
         **named: str | Aggregate,
     ) -> dict[str, int | float | None] | Groups:
-        """Counts, adds up, finds the least, the greatest and the mean; of all records or for each value of a field.
+        """Computes count, sum, min, max and mean, of all records or grouped by a field.
 
         Args:
             *aggregates: `"count"`, `"sum(len)"`, `"min(ts)"`, `"max(ts)"`, `"mean(len)"`, or `shoal.count()`,
                 `shoal.col("len").sum()` and so on.
-            by: Group by this field, a whole number: a row for each of its values.
-            where: Only records for which this holds; see `scan`.
-            workers: How many threads; by default one for each core.
-            **named: More of them, under names of their own: `total="sum(len)"`.
+            by: Group by this field, which must be a whole number; there is one row for each value.
+            where: Only records that match this condition; see `scan`.
+            workers: Number of threads; by default one per core.
+            **named: More aggregates, with names for the result: `total="sum(len)"`.
 
         Returns:
-            A dict by the text or the name of each: whole numbers are exact, however large; sums of floats keep what
-            rounding loses (they are compensated), and without `by=` are the same whatever the number of workers; the
-            least, greatest and mean of no records are None. With `by=`, the `Groups`.
+            Without `by=`, a dict with the text or the name of each aggregate as key. With `by=`, `Groups`. Whole
+            numbers are exact, however large. Sums of floats are compensated for rounding, and without `by=` do not
+            depend on the number of workers. Min, max and mean of no records are None.
 
         Raises:
-            ConfigError: There is no such field or aggregate, or the condition does not fit.
+            ConfigError: A field or aggregate does not exist, or the condition does not fit the format.
             RunError: There are more than 20 million groups.
-            IntegrityError: A file was cut short meanwhile.
+            IntegrityError: A file was truncated meanwhile.
 
         Example:
             >>> _ = shoal.Records.append("sums.bin", [(n % 3, n) for n in range(9)], "<II", names=("id", "len"))
@@ -431,15 +432,15 @@ class Records:
             return {name: value for (_, _, name), value in zip(asked, values, strict=True)}
         field = by.name if isinstance(by, Column) else by
         if not isinstance(field, str):
-            raise ConfigError(f"`by` is no field: {field!r}")
+            raise ConfigError(f"`by` must be a field name, got {field!r}")
         return Groups(files.aggregate_by(field, asked, condition, threads))
 
     def refresh(self) -> Records:
-        """Looks at the last file's length again.
+        """Reads the length of the last file again.
 
         Returns:
-            New `Records` that have what was appended meanwhile. Half a record at the end is one that is being written,
-            and left out. A slice stays as it is.
+            New `Records` that include records appended meanwhile. An incomplete record at the end is ignored, because
+            it is still being written. A slice stays as it is.
 
         Raises:
             IntegrityError: The file has become shorter.
@@ -464,36 +465,36 @@ class Records:
         durable: bool = False,
         tail: AppendTail = "error",
     ) -> Appended:
-        """Appends records to a file, all of them or none; it is made if it is not there.
+        """Appends records to a file, all of them or none. Creates the file if it does not exist.
 
-        Several programs may append at once: each waits for the others. A reader sees whole records only meanwhile. If
-        this fails, the file is as long as before (where it could not be cut back, the error says so). What an append
-        that was killed has left is cut off by the next one, which returns how much it was. Other bytes behind the last
-        whole record are never cut off unless you ask for it: they may be good records of another format.
+        Several programs may append at once: a lock makes each wait for the others. Readers see only whole records. If
+        this fails, the file is as long as before; if it could not be truncated to that length, the error says so. The
+        next append truncates what a killed append has left, and returns how many bytes that was. Other bytes after the
+        last whole record are never truncated unless you ask for it, because they may be good records of another format.
 
         Args:
             path: The file.
-            rows: Tuples (or other sequences) with a value for each field; a structured NumPy array, whose fields have
-                the types in the file or narrower ones; bytes of whole records; or an Arrow table (PyArrow, Polars,
-                DuckDB: whatever has `__arrow_c_stream__` or `__arrow_c_array__`), whose columns have the types in the
-                file. Columns and fields of an array are found by their names. All are held in memory first.
-            format: What a record is made of, as for `Records`.
+            rows: One of these. Tuples (or other sequences) with a value for each field. A structured NumPy array; its
+                fields have the types in the file or narrower ones. Bytes of whole records. An Arrow table (PyArrow,
+                Polars, DuckDB: any object with `__arrow_c_stream__` or `__arrow_c_array__`); its columns have the
+                types in the file. Fields and columns are matched by name. All rows are held in memory first.
+            format: The format of a record, as for `Records`.
             names: A name for each field of a `struct` string.
-            offset: Bytes in front of the first record; the file must have them already.
-            durable: Return only after the records are on the disk, so that not even a power cut loses them.
-            tail: What to do if the file ends within a record, and an append that was killed is not the reason:
-                `"error"`, or `"cut"` to cut off what is behind the last whole record. File systems without extended
-                attributes do not tell shoal the reason, and need `"cut"` after a kill.
+            offset: Bytes before the first record; the file must have them already.
+            durable: Sync the file before returning, so that the records survive a power cut.
+            tail: What to do if the file ends within a record for another reason than a killed append: `"error"`, or
+                `"cut"` to truncate the file after the last whole record. File systems without extended attributes
+                cannot record the reason, and need `"cut"` after a kill.
 
         Returns:
-            How many records were appended, the place of the first, and how many bytes were cut off before.
+            The number of records appended, the index of the first, and how many bytes were truncated before.
 
         Raises:
             IntegrityError: The file ends within a record; nothing was changed.
-            ConfigError: A row does not fit the format (the text says which), bytes are no whole number of records, or
+            ConfigError: A row does not fit the format (the message says which), the bytes are not whole records, or
                 another argument is wrong.
-            DestinationFullError: The disk is full; the file is as before.
-            RunError: Another program has held the file's lock for 30 seconds, or the system refuses.
+            DestinationFullError: The disk is full; the file is unchanged.
+            RunError: Another program has held the file's lock for 30 seconds, or the operating system refuses.
 
         Example:
             >>> shoal.Records.append("log.bin", [(1, b"start"), (2, b"ended")], "<Q5s")
@@ -507,7 +508,7 @@ class Records:
         return Appended(records=records, first=first, cut=cut)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles as what to open: another process opens the files by their paths, and wants as many records."""
+        """Pickles the arguments: another process opens the files by path and expects as many records."""
         start, stop = self._files.range
         what = (self._files.paths, self._layout.given, self._layout.names, self._offset, self._tail, self._follow)
         return _reopen, (*what, start, stop)
@@ -523,10 +524,10 @@ def _reopen(
     start: int,
     stop: int,
 ) -> Records:
-    """Opens what was pickled. Records appended since are left out, as they are of the original."""
+    """Opens pickled `Records`, without records that were appended later."""
     import pathlib
 
     found = Records(list(map(pathlib.Path, paths)), format, names=names, offset=offset, tail=tail, follow=follow)
     if len(found._files) < stop:
-        raise ConfigError(f"{paths[-1]!r}: {stop} records have become {len(found._files)} since this was pickled")
+        raise ConfigError(f"{paths[-1]!r} had {stop} records when this was pickled, and has {len(found._files)} now")
     return found if follow else Records._of(found, found._files.slice(start, stop), follow=False)

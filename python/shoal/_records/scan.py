@@ -1,6 +1,6 @@
-"""What is read of records: `Scan`, batches of those that were chosen; `Groups`, aggregates for each value of a field.
+"""Results of reading records: `Scan`, batches of the selected records, and `Groups`, aggregates by a field.
 
-Not here: what is chosen (`records.py`), how (the crate `shoal-records`).
+Not here: the selection (`records.py`), the reading (the crate `shoal-records`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 TableFormat = Literal["parquet", "csv", "arrow", "jsonl", "npy"]
 Compression = Literal["none", "snappy", "zstd"]
 
-ROWS = 4096  # groups that become tuples at once: enough that the call costs nothing, few enough to need no memory
+ROWS = 4096  # groups converted to tuples per call: many enough to be cheap, few enough to need little memory
 
 
 class Scan:
-    """Chosen records as Arrow batches; `Records.scan` makes one.
+    """Selected records as Arrow batches; returned by `Records.scan`.
 
-    Iterating gives `RecordBatch`es in the order of the records; PyArrow, Polars, DuckDB and pandas take the whole as an
-    Arrow stream. Each of them begins anew. In a forked child one that was begun raises RuntimeError.
+    Iterating yields `RecordBatch`es in the order of the records. PyArrow, Polars, DuckDB and pandas read it as an Arrow
+    stream. Each reader starts from the beginning. In a forked child, a started one raises RuntimeError.
     """
 
     def __init__(self, scan: _shoal.RecordScan) -> None:
-        """Takes the engine's plan."""
+        """Wraps the engine's plan."""
         self._scan = scan
 
     @property
@@ -42,17 +42,17 @@ class Scan:
         return tuple(self._scan.names)
 
     def __iter__(self) -> Iterator[_shoal.RecordBatch]:
-        """Begins to read: an iterator over the batches, from which several threads may take."""
+        """Returns an iterator over the batches, which several threads may share."""
         return iter(self._scan)
 
     def arrow(self) -> pa.Table:
-        """Reads all of it into a PyArrow table."""
+        """Reads all batches into a PyArrow table."""
         import pyarrow as pa
 
         return pa.table(self._scan.collect())
 
     def polars(self) -> pl.DataFrame:
-        """Reads all of it into a Polars data frame."""
+        """Reads all batches into a Polars data frame."""
         import polars as pl
 
         return pl.DataFrame(self._scan.collect())
@@ -61,15 +61,15 @@ class Scan:
         self,
         path: Path,
         *,
-        format: TableFormat | None = None,  # noqa: A002  # what the package calls it everywhere
+        format: TableFormat | None = None,  # noqa: A002  # the same name as everywhere in the package
         compression: Compression | None = None,
         durable: bool = False,
         progress: bool | Callable[[int, int], object] | None = None,
     ) -> tuple[int, int]:
-        """Writes all of it to a table file; `Records.write` says all of it.
+        """Writes all batches to a table file, as `Records.write` documents.
 
         Returns:
-            How many records were written, and how many bytes the file has.
+            The number of records written, and the size of the file in bytes.
         """
         function, end = drawing_records(progress)
         try:
@@ -78,11 +78,11 @@ class Scan:
             end()
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of the rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
         return self._scan.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Begins to read: all batches, as a capsule; taking from it needs no interpreter."""
+        """Returns all batches as an Arrow stream capsule; reading it does not need the interpreter."""
         return self._scan.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -91,14 +91,14 @@ class Scan:
 
 
 class Groups:
-    """Aggregates for each value of a field, in the order of these values; `Records.aggregate` with `by=` makes one.
+    """Aggregates for each value of a field, sorted by value; returned by `Records.aggregate` with `by=`.
 
-    The first column is the key, the others are the aggregates under their names. Iterating gives tuples; PyArrow,
-    Polars, DuckDB and pandas take it as an Arrow stream. Whole numbers that 64 bits do not hold are decimals there.
+    The first column is the key, the others are the aggregates by name. Iterating yields tuples. PyArrow, Polars, DuckDB
+    and pandas read it as an Arrow stream, with decimals for whole numbers that do not fit 64 bits.
     """
 
     def __init__(self, table: _shoal.RecordTable) -> None:
-        """Takes the engine's result."""
+        """Wraps the engine's result."""
         self._table = table
 
     @property
@@ -107,17 +107,17 @@ class Groups:
         return tuple(self._table.names)
 
     def __len__(self) -> int:
-        """Returns how many groups there are."""
+        """Returns the number of groups."""
         return len(self._table)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Iterates over tuples: the key, then the aggregates."""
+        """Iterates over tuples of the key and the aggregates."""
         (groups,) = self._table.batches
         for start in range(0, len(groups), ROWS):
             yield from groups.rows(start, ROWS)
 
     def numpy(self) -> dict[str, np.ndarray]:
-        """Returns the columns as NumPy arrays by their names; to be read only."""
+        """Returns the columns as read-only NumPy arrays by name."""
         (groups,) = self._table.batches
         return dict(zip(self.names, groups.arrays(), strict=True))
 
@@ -134,11 +134,11 @@ class Groups:
         return pl.DataFrame(self._table)
 
     def __arrow_c_schema__(self) -> Any:
-        """The type of the rows, as a capsule."""
+        """Returns the Arrow schema as a capsule."""
         return self._table.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """All groups, as a capsule."""
+        """Returns all groups as an Arrow stream capsule."""
         return self._table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
-"""The command line: `shoal COMMAND`. One file for each command, loaded only when it is run.
+"""The command line: `shoal COMMAND`. Each command is a file, loaded only when it is run.
 
-Here: the list of commands and the way in. Not here: how such a list is shown (`_group.py`), options (`_options.py`),
-what is printed (`_display.py`), a standard output that takes no more (`_output.py`), exit codes and signals
-(`_exit.py`).
+Here: the list of commands and the entry point. Not here: how the list is shown (`_group.py`), options (`_options.py`),
+printing (`_display.py`), failing writes to standard output (`_output.py`), exit codes and signals (`_exit.py`).
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from shoal._shoal import __version__
 from shoal.cli import _display, _exit, _output
 from shoal.cli._group import Commands
 
-# Command, and the one line that the list of commands shows; a test compares it with the command's own.
+# Command, and its line in the list of commands; a test compares it with the command's own.
 COMMANDS = {
     "copy": "Copy every object of a source into a directory; resumes.",
-    "generate": "Save what a function returns, a file for each id; resumes.",
-    "read": "Read everything; count it, and on request its checksums.",
+    "generate": "Save the results of a function, one file per id; resumes.",
+    "read": "Read everything and count it; print checksums on request.",
     "unzip": "Unpack archives, many as one job; resumes.",
-    "records": "Look into flat files of fixed-size records.",
-    "serve": "Serve a directory, or made-up objects, to be copied.",
-    "status": "Say what is done, what failed and why.",
-    "verify": "Check the files of a directory against a list of checksums.",
-    "bench": "Measure every strategy for a job on this machine.",
+    "records": "Show, filter and sum fixed-size records in flat files.",
+    "serve": "Serve a directory, or synthetic objects, over HTTP.",
+    "status": "Show what is done, what failed and why.",
+    "verify": "Verify the files of a directory against a manifest.",
+    "bench": "Measure shoal and other programs on this machine.",
     "completion": "Print the script that completes commands in your shell.",
 }
 
-# What other programs call it, and what to type here.
+# The name in other programs, and what to type here.
 ELSEWHERE = {
     "cp": "copy",
     "get": "copy",
@@ -52,21 +51,21 @@ ELSEWHERE = {
 
 EXAMPLES = """\b
 Examples:
-  shoal copy http://files.local:8080 out/     one file for each object; the same again resumes
-  shoal copy photos/ backup/ --update         what is new or differs
-  shoal read photos/                          how much is it, how fast does it come?
-  shoal unzip downloads/*.zip -d out/         all of them as one job; --test only checks
+  shoal copy http://files.local:8080 out/     one file per object; run it again to resume
+  shoal copy photos/ backup/ --update         copy what is new or has changed
+  shoal read photos/                          count it and measure the speed
+  shoal unzip downloads/*.zip -d out/         all of them as one job
   shoal generate make:table 2000 tables/ --name {}.csv
-                                              what a Python function returns for 0, 1, 2, ...
-  shoal records index.bin --format '<QII'     the first of many records; count, sum, filter them
+                                              save table(0), table(1), ... of make.py
+  shoal records index.bin --format '<QII'     the first records; also count, sum, filter
   shoal status out/                           what is done, and what failed
-  shoal serve --synthetic 1000000:100         something to try it on
-  shoal bench copy                            every way to do it, on this machine
+  shoal serve --synthetic 1000000:100         objects to try shoal on
+  shoal bench copy                            every strategy for copying, on this machine
 
 \b
 Exit codes:
   0  all done                       2  the command line is wrong
-  1  some objects failed            3  it cannot go on (disk full, source away, output lost, ...)
+  1  some objects failed            3  cannot continue (disk full, source away, output lost, ...)
   130, 143  stopped by Ctrl-C or a signal; the same command resumes
 """
 
@@ -83,7 +82,7 @@ Exit codes:
 def app() -> None:
     """Move very many files as fast as the hardware allows.
 
-    Every run keeps a journal in its destination: the same command again resumes it, and `shoal status` tells what
+    Every run keeps a journal in its destination. Run the same command again to resume, and `shoal status` to see what
     failed and why.
     """
 
@@ -108,16 +107,16 @@ def run(arguments: list[str]) -> int:
 
 
 def main() -> None:
-    """Runs the command line of this process; what `shoal` and `python -m shoal` call."""
+    """Runs the command line of this process; the entry point of `shoal` and `python -m shoal`."""
     _display.prepare()
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = _exit.INTERRUPTED
     except _output.OutputError:
-        code = _exit.CANNOT_GO_ON  # what is wrong is said at the end
+        code = _exit.CANNOT_GO_ON  # the error is printed at the end
     except Exception:  # noqa: BLE001  # Python's own exit code would be 1, which here means something else
         _display.defect(as_json="--json" in sys.argv)
         code = _exit.CANNOT_GO_ON
-    # A command has not done what was asked if its output is lost, whatever its own code says.
+    # A command fails if its output is lost, whatever its own exit code.
     sys.exit(code if _display.finish() else _exit.CANNOT_GO_ON)

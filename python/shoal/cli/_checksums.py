@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shoal._report import Report
 
 ANY_ORDER: Order = inspect.signature(_read.read).parameters["order"].default  # objects come as they are ready
-SIZE = 8  # bytes of a size, little-endian, in front of each checksum (the engine's `sink/digest.rs`)
+SIZE = 8  # bytes of the little-endian size before each checksum (the engine's `sink/digest.rs`)
 
 
 def each_checksum(
@@ -25,9 +25,9 @@ def each_checksum(
     options: dict[str, Any],
     function: Callable[[str, int, bytes], object],
 ) -> Report:
-    """Calls the function with name, size and checksum of each object that could be read, and returns the report.
+    """Calls the function with name, size and checksum of each object, and returns the report.
 
-    What could not be read is in the report. `options` are those of `shoal.read`; those left out have their defaults.
+    The report has the objects that could not be read. `options` are those of `shoal.read`, with the same defaults.
     """
     own = _options.read_options(order=order, chunk_size=None, checksum=checksum, shard=None)
     taken = inspect.signature(_read.reader).parameters

@@ -1,8 +1,8 @@
-"""The only file that prints: words on standard error, data on standard output, and nothing that moves a cursor.
+"""The only file that prints: messages on standard error, data on standard output, and nothing that moves a cursor.
 
-Whatever a server or a file system named goes through `_shoal.escape`; whatever else is printed has its remaining
-control characters escaped. Not here: the words that close a run (`_summary.py`), what JSON has (`_fields.py`), rates
-and times in words (`shoal._progress`), a standard output that takes no more (`_output.py`).
+Names from a server or a file system go through `_shoal.escape`; all other text has its control characters escaped. Not
+here: the summary of a run (`_summary.py`), the fields of JSON (`_fields.py`), rates and times as text
+(`shoal._progress`), failing writes to standard output (`_output.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def prepare() -> None:
-    """Makes both streams take any character, whatever the locale, and standard output tell what it cannot take."""
+    """Makes both streams accept any character in any locale, and standard output report failed writes."""
     if sys.stdout is None or isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = _output.Output.of(sys.stdout)
     if sys.stderr is not None and hasattr(sys.stderr, "reconfigure"):
@@ -43,10 +43,10 @@ def prepare() -> None:
 
 
 def finish() -> bool:
-    """Writes out what is left, so that the interpreter finds nothing to complain about at exit.
+    """Flushes both streams, so that the interpreter reports nothing at exit.
 
     Returns:
-        Whether standard output took all that was printed; if it did not, the user has been told.
+        True if standard output accepted everything; otherwise an error has been printed.
     """
     failure = None
     if isinstance(sys.stdout, _output.Output):
@@ -55,23 +55,23 @@ def finish() -> bool:
         failure = sys.stdout.failure
     if failure is not None:
         talk(f"error: cannot write to standard output: {failure.strerror} (errno {failure.errno})")
-        talk("hint: what was printed is not complete: print it to another place, and run the command again")
+        talk("hint: the output is not complete: write it to another place, and run the command again")
     _write(sys.stderr, "")
     return failure is None
 
 
 def is_terminal() -> bool:
-    """Tells whether what is said goes to a terminal, where a line may be drawn over."""
+    """Returns whether messages go to a terminal, where a line can be redrawn."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def has_utf8() -> bool:
-    """Tells whether standard output takes characters beyond ASCII."""
+    """Returns whether standard output accepts non-ASCII characters."""
     return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
 
 def safe(text: str) -> str:
-    """Escapes what could change how a terminal shows the rest; line ends stay."""
+    """Escapes control characters; line ends stay."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _shoal.escape(char) for char in text)
@@ -85,7 +85,7 @@ def _write(stream: TextIO | None, text: str, *, flush: bool = True) -> None:
         if flush:
             stream.flush()
     except OSError:
-        # Standard error: the terminal is gone. What the stream still holds goes nowhere, now and at exit.
+        # Standard error: the terminal is gone. Discard what the stream has buffered, now and at exit.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -97,7 +97,7 @@ def out(text: str) -> None:
 
 
 def out_rows(rows: Iterable[Iterable[str]]) -> None:
-    """Prints rows of data, a line each, with tabs between the values."""
+    """Prints rows of data, one per line, with tabs between the values."""
     _write(sys.stdout, "".join("\t".join(map(safe, row)) + "\n" for row in rows))
 
 
@@ -107,17 +107,17 @@ def out_json(value: dict[str, Any]) -> None:
 
 
 def json_line(value: dict[str, Any]) -> str:
-    """Returns one line of JSON that no terminal minds: JSON itself would let DEL through."""
+    """Returns one line of JSON without control characters; JSON itself does not escape DEL."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def talk(text: str) -> None:
-    """Says something to the user."""
+    """Prints a message."""
     _write(sys.stderr, safe(text) + "\n")
 
 
 def out_csv(rows: Iterable[Iterable[object]]) -> None:
-    """Prints rows of data as CSV; half a character, which stands for a byte that is not text, as JSON has it."""
+    """Prints rows of data as CSV; a surrogate for a byte that is not UTF-8 is escaped as in JSON."""
     import csv
 
     text = io.StringIO()
@@ -127,9 +127,9 @@ def out_csv(rows: Iterable[Iterable[object]]) -> None:
 
 
 def out_manifest_line(name: str, checksum: str) -> None:
-    """Prints the checksum of an object, in the form that `sha256sum -c` and its like read.
+    """Prints the checksum of an object in the format of `sha256sum`.
 
-    A name is printed byte for byte, as those programs need it; to a terminal, its control characters are escaped.
+    A name is printed byte for byte, as other programs need it. On a terminal, its control characters are escaped.
     """
     if sys.stdout is not None and sys.stdout.isatty():
         shown = _shoal.escape(name)
@@ -144,7 +144,7 @@ def out_manifest_line(name: str, checksum: str) -> None:
 
 
 def failed(kind: str, message: str, hint: str | None, *, as_json: bool) -> None:
-    """Says what ended a command, on the last line of its JSON too."""
+    """Prints the error that ended a command, also as the last line of JSON."""
     message, hint = in_flags(message), hint and in_flags(hint)
     talk(f"error: {message}" + (f"\nhint: {hint}" if hint else ""))
     if as_json:
@@ -152,25 +152,25 @@ def failed(kind: str, message: str, hint: str | None, *, as_json: bool) -> None:
 
 
 def usage_error(message: str, hint: str, *, as_json: bool) -> None:
-    """Says that the command line is wrong."""
+    """Prints that the command line is wrong."""
     failed("usage", message[:1].lower() + message[1:].rstrip("."), hint, as_json=as_json)
 
 
 def defect(*, as_json: bool) -> None:
-    """Says that an exception came up that should not have, with all that helps to find it."""
+    """Prints an unexpected exception with its traceback."""
     talk(traceback.format_exc().rstrip())
-    hint = "report it with the lines above; run the same command again to resume"
-    failed("internal", "this is a defect of shoal", hint, as_json=as_json)
+    hint = "please report it with the lines above; run the same command again to resume"
+    failed("internal", "this is a bug in shoal", hint, as_json=as_json)
 
 
 def interrupted(*, as_json: bool) -> None:
-    """Says that a command that is no run was stopped by a signal; its words would tell nothing new."""
+    """Ends a command without a run that was stopped by a signal; the exception's text has no information."""
     if as_json:
         out_json({"type": "error", **error_fields("interrupted", "stopped", None)})
 
 
 def command_failed(error: ShoalError, *, as_json: bool) -> None:
-    """Says why a command could not do its work."""
+    """Prints why a command failed."""
     failed(error.kind, error.message, error.hint, as_json=as_json)
 
 
@@ -193,18 +193,18 @@ def service_left_out(stats: ServerStats, said: tuple[int, int, int], *, quiet: b
 
 
 def left_out_notes(stats: ServerStats) -> None:
-    """Says what the latest listing lacks, a line for each reason."""
+    """Prints what the latest listing left out, a line for each reason."""
     for count, what in (
         (stats.unlistable_names, "file names left out: not UTF-8, or too long"),
         (stats.unreadable_directories, "directories left out: not readable"),
-        (stats.vanished_directories, "directories left out: gone whenever they were to be read"),
+        (stats.vanished_directories, "directories left out: gone each time shoal tried to read them"),
     ):
         if count:
             talk(f"note: {count:,} {what}")
 
 
 def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
-    """Says what a service has done."""
+    """Prints what a service has done."""
     if not quiet:
         talk(f"answered {count_text(stats.requests, 'request')}, {size_text(stats.bytes)}")
         left_out_notes(stats)
@@ -219,7 +219,7 @@ def service_stopped(stats: ServerStats, *, quiet: bool, as_json: bool) -> None:
 
 
 def _now() -> str:
-    """The time, on the user's own clock, as RFC 3339 has it: `2026-11-23T20:19:30.123+01:00`."""
+    """Returns the local time in RFC 3339 format: `2026-11-23T20:19:30.123+01:00`."""
     return datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
@@ -228,10 +228,10 @@ def _counts(report: Report) -> str:
 
 
 class Display:
-    """What one command says while it works and when it ends."""
+    """The messages of one command, while it works and when it ends."""
 
     def __init__(self, *, as_json: bool, quiet: bool, verbose: bool, log_format: str, progress: str) -> None:
-        """Decides what is drawn: on a terminal everything, elsewhere only what was asked for."""
+        """Decides what to draw: everything on a terminal, elsewhere only what was asked for."""
         self._as_json = as_json
         self._quiet = quiet
         self._verbose = verbose
@@ -248,37 +248,39 @@ class Display:
             self.progress = self._draw if draws else others.get(progress)
 
     def begins(self, source: str, destination: str | None, doing: str = "copying") -> None:
-        """Says what is about to happen."""
+        """Prints what is about to happen."""
         if self._verbose and not self._quiet:
             what = without_secrets(source)
             self._say("start", f"{doing} {what} to {destination}" if destination else f"reading {what}")
 
     def stopping(self) -> None:
-        """Says that a signal has come; called inside the signal's handler."""
+        """Prints that a signal has arrived; called in the signal handler."""
         self._close()
         if not self._quiet:
             self._say("stopping", "stopping (press Ctrl-C again to quit now)")
 
     def finished(
-        self, report: Report, destination: str | None, first: str | None = None, *, anew: str = "--update"
+        self, report: Report, destination: str | None, first: str | None = None, *, again: str = "--update"
     ) -> None:
-        """Says how a run ended that went to its end.
+        """Prints the summary of a run that has finished.
 
         Args:
             report: What it has done.
-            destination: Where to; None for a run that only read.
+            destination: Where the run wrote to; None for a run that only read.
             first: A line before all others.
-            anew: The flag that makes a run that is complete work again.
+            again: The flag that makes a complete run look at the source again.
         """
         self._close()
         if not self._quiet:
-            lines = ([] if first is None else [first]) + summary(report, destination, verbose=self._verbose, anew=anew)
+            lines = ([] if first is None else [first]) + summary(
+                report, destination, verbose=self._verbose, again=again
+            )
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:
             out_json({"type": "report", **report_fields(report)})
 
     def ended(self, lines: list[str], fields: dict[str, Any]) -> None:
-        """Says how a command ended that has words of its own."""
+        """Prints the end of a command that has its own summary."""
         self._close()
         if not self._quiet:
             self._say("summary", "\n".join(lines), fields)
@@ -286,12 +288,12 @@ class Display:
             out_json({"type": "report", **fields})
 
     def failed(self, error: ShoalError) -> None:
-        """Says why a run could not go on, and what it had done."""
+        """Prints why a run could not continue, and what it had done."""
         done = f"until then: {_counts(error.report)}" if error.report else None
         self._ends(f"error: {error.message}", done, error.message, error.kind, error.hint, error.report)
 
     def interrupted(self, report: Report | None, *, resumes: bool = True) -> None:
-        """Says that a run was stopped by a signal, and how to go on."""
+        """Prints that a run was stopped by a signal, and how to resume it."""
         hint = "run the same command again to resume" if resumes else None
         first = "stopped"
         if report and report.total.listed:
@@ -313,7 +315,7 @@ class Display:
             out_json({"type": "error", **fields})
 
     def _say(self, event: str, text: str, fields: dict[str, Any] | None = None) -> None:
-        """Says something: a line of JSON, or words, with the time before the first line where that was asked for."""
+        """Prints a message as text or JSON, with the time before the first line if that was asked for."""
         if self._json_log:
             said = fields if fields is not None else {"message": text}
             _write(sys.stderr, json_line({"type": event, "time": _now(), **said}) + "\n")
@@ -321,7 +323,7 @@ class Display:
             talk(f"{_now()} {text}" if self._stamps else text)
 
     def _wait(self, progress: Progress) -> None:
-        """Says that a run only waits, which could be taken for one that hangs."""
+        """Prints that a run is only waiting, so that it does not seem to hang."""
         if not only_waits(progress) or (self._waited and time.monotonic() < self._next_line):
             return
         self._waited, self._next_line = True, time.monotonic() + LINE_EVERY
@@ -349,7 +351,7 @@ class Display:
         self._say("progress", ", ".join(parts(progress, self._rates)), fields)
 
     def _draw(self, progress: Progress) -> None:
-        """Draws the bar, once the total is known, and the words below it, over the last ones."""
+        """Redraws the bar, once the total is known, and the text below it."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -366,7 +368,7 @@ class Display:
             from rich.console import Console
             from rich.live import Live
 
-            # Drawn by the run's own calls, ten a second: no thread of its own.
+            # Drawn by the run's own calls, ten per second, without a thread.
             self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
             self._live.start()
         return self._live
@@ -377,8 +379,8 @@ class Display:
             try:
                 live.stop()
             except OSError:
-                # The terminal went away (SIGHUP): there is nothing left to tidy.
+                # The terminal is gone (SIGHUP): there is nothing to clean up.
                 self.progress = None
             except IndexError:
-                # A signal came in the midst of its start: rich takes back a step that was not made, and does no more.
+                # A signal arrived while it started: rich undoes a step that was not done, and nothing else.
                 live.console.show_cursor()

@@ -1,11 +1,11 @@
-"""All exit codes, and what a signal does to a command.
+"""The exit codes, and how a command handles signals.
 
 | code | meaning |
 |---|---|
 | 0 | all done; for `serve`, stopped by the user |
 | 1 | some objects failed; the journal lists them |
 | 2 | the command line is wrong |
-| 3 | the run cannot go on: destination full, credentials, source away; or standard output cannot be written |
+| 3 | the run cannot continue: destination full, credentials, source away; or standard output cannot be written |
 | 130 | stopped by Ctrl-C; the same command resumes |
 | 143 | stopped by SIGTERM or SIGHUP; the same command resumes |
 """
@@ -31,26 +31,26 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def code_of(error: ShoalError) -> int:
-    """Returns the exit code of what ended a command."""
-    # What was named and is not there has a class of its own, but is a wrong argument too.
+    """Returns the exit code for the exception that ended a command."""
+    # A path that does not exist has its own class, but is a wrong argument too.
     return USAGE if isinstance(error, ConfigError) or error.kind == "config" else CANNOT_GO_ON
 
 
 def code_of_report(report: Report) -> int:
-    """Returns the exit code of a run that went to its end.
+    """Returns the exit code of a run that has finished.
 
-    What failed in an earlier run and did not arrive since is missing still.
+    An object that failed in an earlier run and has not arrived since is still missing.
     """
     return DONE if report.ok else SOME_FAILED
 
 
 class Signals:
-    """Within it the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; a second one ends the process at once.
+    """Context in which the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt; a second one ends the process.
 
-    A signal that was ignored before stays ignored: `nohup` and background jobs of a shell rely on it.
+    A signal that was ignored stays ignored: `nohup` and background jobs of a shell rely on it.
     """
 
-    code: int | None = None  # the exit code once a signal has come
+    code: int | None = None  # the exit code after a signal
 
     def __init__(self, stopping: Callable[[], None]) -> None:
         """`stopping` is called at the first signal, before the exception is raised."""
@@ -67,7 +67,7 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Puts the former handlers back, unless the process is on its way out."""
+        """Restores the former handlers, unless the process is ending."""
         if self.code is None:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
@@ -75,7 +75,7 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.code = INTERRUPTED if number == signal.SIGINT else TERMINATED
         for other in self._before:
-            # The system's own action needs no interpreter, so it also ends a process that waits for a disk.
+            # The default action needs no interpreter, so it also ends a process that waits for a disk.
             signal.signal(other, signal.SIG_DFL)
         self._stopping()
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What a command knows, as JSON and CSV have it: reports, counts, failures. Not here: words (`_summary.py`)."""
+"""The fields of JSON and CSV output: reports, counts, failures. Not here: text (`_summary.py`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
     from shoal._report import Counts, Failure, Report
 
-FAILURES_IN_JSON = 20  # on one line of the report; the journal has all
+FAILURES_IN_JSON = 20  # at most so many in the report; the journal has all
 COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
 
 
 def count_fields(counts: Counts | Report) -> dict[str, int | None]:
-    """Returns counts as JSON has them."""
+    """Returns counts for JSON."""
     return {name: getattr(counts, name) for name in COUNT_NAMES}
 
 
 def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
-    """Returns failures as JSON has them."""
+    """Returns failures for JSON."""
     return [
         {
             "name": one.name,
@@ -35,7 +35,7 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
 
 
 def report_fields(report: Report) -> dict[str, Any]:
-    """Returns a report as JSON has it."""
+    """Returns a report for JSON."""
     return {
         "ok": report.ok,
         **count_fields(report),
@@ -62,5 +62,5 @@ def report_fields(report: Report) -> dict[str, Any]:
 
 
 def error_fields(kind: str, message: str, hint: str | None) -> dict[str, Any]:
-    """Returns what ended a command as JSON has it."""
+    """Returns the error that ended a command for JSON."""
     return {"kind": kind, "message": message, "hint": hint}

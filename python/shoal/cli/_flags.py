@@ -1,7 +1,7 @@
-"""Writes an option of Python as its flag: what the engine and the API call `resume="update"` is `--update` here.
+"""Rewrites a Python option as a flag: `resume="update"` in a message of the engine becomes `--update`.
 
-The engine writes options in backticks, as a call in Python has them: `max_failures`, `overwrite="always"`, or several
-with a comma between them. Everything else stays as it is. Not here: the flags themselves (`_options.py`).
+The engine writes options in backticks, as in a Python call: `max_failures`, `overwrite="always"`, or several separated
+by commas. Everything else stays as it is. Not here: the flags themselves (`_options.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 import shlex
 from typing import Any
 
-# Values of `resume` that are flags of their own; "auto" is what happens without one.
+# Values of `resume` that have their own flags; "auto" is the default.
 RESUME = {"update": "--update", "failed": "--retry-failed", "relist": "--relist", "restart": "--restart"}
-# Parameters whose flag has another name: one header is one flag.
+# Parameters with another flag name: each header is one flag.
 OTHERS = {"headers": "header"}
 
-# What stands in quotes may be the name of an object, which is never changed; inside backticks quotes are values.
+# Text in quotes may be the name of an object, which is never changed; inside backticks, quotes are values.
 _PARTS = re.compile(r'`[^`\n]+`|"(?:[^"\\\n]|\\.)*"')
 
 
@@ -33,12 +33,12 @@ def all_flags() -> frozenset[str]:
 
 
 def in_flags(text: str) -> str:
-    """Returns the text with every option in backticks written as its flag."""
+    """Returns the text with every option in backticks rewritten as its flag."""
     return _PARTS.sub(lambda found: _flags(found[0]), text) if "`" in text else text
 
 
 def options_in(text: str) -> list[tuple[str, ast.expr | None]] | None:
-    """Returns the options, with their values, that a text in backticks stands for; None where it is something else."""
+    """Parses a text in backticks as options with values; returns None if it is something else."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
     except (SyntaxError, ValueError):

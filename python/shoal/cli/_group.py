@@ -1,6 +1,6 @@
-"""A command that has commands, and knows them before they are loaded: `shoal` and `shoal bench`.
+"""A group of commands that are loaded lazily: `shoal` and `shoal bench`.
 
-Here: the list that `--help` shows, and what is said of a command that is not there. Not here: which commands there are.
+Here: the list in `--help`, and the error for an unknown command. Not here: the commands.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import click
 
 
 class Commands(click.Group):
-    """A group whose commands are modules, imported when they are asked for: `--help` must not wait for them."""
+    """A group that imports a command's module only when it is used, so that `--help` is fast."""
 
     def __init__(
         self, *given: Any, table: dict[str, str], package: str, elsewhere: Mapping[str, str] | None = None, **more: Any
     ) -> None:
-        """Takes the commands with a line for each, the package of their modules, and what others call them."""
+        """Takes the commands with a line of help each, the package of their modules, and names in other programs."""
         super().__init__(*given, **more)
         self._table = table
         self._package = package
         self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click calls it so
-        """Returns the names in the order a newcomer needs them."""
+        """Returns the names in the order in which a newcomer needs them."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -45,9 +45,9 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the command, or says which one was meant."""
+        """Finds the command, or suggests a similar one."""
         if args[0] not in self._table and not args[0].startswith("-"):
             near = self._elsewhere.get(args[0]) or next(iter(get_close_matches(args[0], self._table, n=1)), None)
-            meant = f"did you mean {near!r}?" if near else f"there are {', '.join(self._table)}"
+            meant = f"did you mean {near!r}?" if near else f"the commands are {', '.join(self._table)}"
             raise click.UsageError(f"no such command {args[0]!r}: {meant}", ctx)
         return super().resolve_command(ctx, args)

@@ -1,6 +1,6 @@
-"""The groups in which `--help` shows flags, and what is said of a flag or argument that a command does not have.
+"""Commands with options in groups, and hints for flags of other programs.
 
-Here: the class of the commands, and of their options. Not here: the flags (`_options.py`).
+Here: the classes of commands and options. Not here: the flags (`_options.py`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FIRST_COLUMN = 30  # characters: the longest flag with its value
 
 # Flags of other programs, and what to type here.
 _WORKERS = "use --workers"
-_DIRECTORIES = "directories are copied with all they hold"
+_DIRECTORIES = "directories are always copied with their contents"
 _ARCHIVE = "permissions and modification times are kept without a flag; links and owners are not"
 _COMPARE = "--update compares size and time; `shoal verify` compares checksums"
-_RESUME = "the same command resumes; --update looks at the source again"
+_RESUME = "run the same command again to resume; --update lists the source again"
 _FORCE = "use --overwrite always"
 ELSEWHERE = {
     **dict.fromkeys(("--threads", "--jobs", "--parallel", "--transfers", "-P", "-t"), _WORKERS),
@@ -36,11 +36,11 @@ ELSEWHERE = {
     **dict.fromkeys(("--checksum", "-c"), _COMPARE),
     **dict.fromkeys(("--resume", "--continue"), _RESUME),
     **dict.fromkeys(("--force", "-f"), _FORCE),
-    "--again": "use --update to look at the source again, or --restart to start over",
+    "--again": "use --update to list the source again, or --restart to start over",
     "--delete": "shoal deletes nothing at the destination; rsync can",
     "--bwlimit": "use --limit-rate",
     "-u": "use --update",
-    "-o": "give the destination as the last argument",
+    "-o": "pass the destination as the last argument",
 }
 
 
@@ -48,12 +48,12 @@ class Option(click.Option):
     """An option that knows its group."""
 
     def __init__(self, *given: Any, group: str, **more: Any) -> None:
-        """Takes the group, and what click takes."""
+        """Takes the group, and click's own arguments."""
         super().__init__(*given, **more)
         self.group = group
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Returns flag and help; `--x / --no-x` on few characters."""
+        """Returns flag and help; `--x / --no-x` is shortened."""
         record = super().get_help_record(ctx)
         return record and (re.sub(r"--([a-z-]+) / --no-\1", r"--[no-]\1", record[0]), record[1])
 
@@ -62,7 +62,7 @@ class Command(click.Command):
     """A command that shows its options in groups, some of them only with `--help-all`."""
 
     def __init__(self, *given: Any, later: tuple[str, ...] = (), **more: Any) -> None:
-        """Takes the groups that `--help` leaves out, and what click takes."""
+        """Takes the groups that only `--help-all` shows, and click's own arguments."""
         super().__init__(*given, **more)
         self._later = later
         if later:
@@ -86,7 +86,7 @@ class Command(click.Command):
             ctx.exit()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, a section for each group, with flags in one column for all."""
+        """Writes the options, a section for each group, with all flags in one column."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -98,7 +98,7 @@ class Command(click.Command):
                     formatter.write_dl([(flag.ljust(FIRST_COLUMN), text) for flag, text in groups[group]])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the command line; of a flag that is not known says what to type instead."""
+        """Parses the command line; for a flag of another program, says what to type instead."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -113,6 +113,6 @@ class Usage(click.UsageError):
     """A wrong command line, with what to do."""
 
     def __init__(self, message: str, *, hint: str, ctx: click.Context | None = None) -> None:
-        """Takes what is wrong, and what to do."""
+        """Takes the message and the hint."""
         super().__init__(message, ctx)
         self.hint = hint

@@ -1,6 +1,6 @@
-"""The flags of the commands. Names and defaults are those of `shoal.copy`, `shoal.list_get` and so on; a test compares.
+"""The flags of the commands, with the names and defaults of `shoal.copy`, `shoal.list_get` and so on; a test compares.
 
-Not here: what a value may be (`shoal._options`, which the API shares).
+Not here: validation of values (`shoal._options`, shared with the API).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFAULTS = {
 
 def _size(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
-        _options.parse_size(value, str(param.envvar))  # what is wrong is the variable's
+        _options.parse_size(value, str(param.envvar))  # so that the error names the variable
     return value
 
 
@@ -61,8 +61,8 @@ def _headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     for line in lines:
         name, colon, text = line.partition(":")
         if not colon:
-            # The text is not shown: it may be a secret in the wrong place.
-            raise click.BadParameter('a header is written "Name: value"')
+            # The text is not shown: it may be a secret.
+            raise click.BadParameter('write a header as "Name: value"')
         pairs.append((name.strip(), text.strip()))
     try:
         return _options.header_pairs(pairs)
@@ -74,7 +74,7 @@ Flag = Callable[[F], F]
 
 
 def _option(name: str, help_text: str, *, short: str = "", **extra: Any) -> tuple[str, dict[str, Any]]:
-    """One flag for one parameter of the API, with its default: the parameter's name, and what click takes."""
+    """Returns the name of an API parameter and the arguments of its click option, with its default."""
     flag = "--" + name.replace("_", "-")
     if extra.pop("negatable", False):
         flag += "/--no-" + name.replace("_", "-")
@@ -93,33 +93,33 @@ def _option(name: str, help_text: str, *, short: str = "", **extra: Any) -> tupl
 
 
 def _variable(name: str) -> dict[str, Any]:
-    """What click takes for an option that an environment variable sets too."""
+    """Returns click's arguments for an option that an environment variable also sets."""
     return {"envvar": f"SHOAL_{name.upper()}", "show_envvar": True}
 
 
 # The flag of each way to resume; without one it is "auto".
 RESUME_FLAGS = {
-    "update": ("--update", "Copy what is new or differs at the source."),
-    "failed": ("--retry-failed", "Retry what failed, and nothing else."),
-    "relist": ("--relist", "List the source from the start; skip what is done."),
-    "restart": ("--restart", "Start over; believe nothing that is there."),
+    "update": ("--update", "Copy what is new or has changed at the source."),
+    "failed": ("--retry-failed", "Retry only what failed."),
+    "relist": ("--relist", "List from the start; skip what is done."),
+    "restart": ("--restart", "Start over and copy everything again."),
 }
 
 
 def _resumes(ctx: click.Context, param: click.Parameter, given: bool) -> None:
-    """Sets `resume` to the word of the one flag that was given."""
+    """Sets `resume` to the value of the flag that was given."""
     words = {flag: word for word, (flag, _) in RESUME_FLAGS.items()}
     ctx.params.setdefault("resume", "auto")
     if not given:
         return
     flag, before = param.opts[0], ctx.params["resume"]
     if before != "auto":
-        raise click.UsageError(f"{RESUME_FLAGS[before][0]} and {flag} exclude each other")
+        raise click.UsageError(f"{RESUME_FLAGS[before][0]} and {flag} cannot be used together")
     ctx.params["resume"] = words[flag]
 
 
 def resume_flags(*words: str) -> Flag[Any]:
-    """Returns a flag for each way to resume, of which one at most is given."""
+    """Returns a flag for each way to resume; at most one can be given."""
     return _apply(
         [
             flag(ERRORS, [name], is_flag=True, callback=_resumes, expose_value=False, help=text)
@@ -130,7 +130,7 @@ def resume_flags(*words: str) -> Flag[Any]:
 
 _WORKERS: dict[str, Any] = {"metavar": "N|auto", "callback": _number_or_word, "short": "-j", **_variable("workers")}
 
-# Group -> parameter -> what click takes.
+# Group -> parameter -> arguments of the click option.
 _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     SOURCE: dict(
         [
@@ -142,12 +142,12 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             ),
             _option(
                 "exclude",
-                "No name that matches, nor below such a directory; repeatable.",
+                "Skip names and directories that match; repeatable.",
                 multiple=True,
                 metavar="GLOB",
             ),
             _option("follow_links", "Follow symbolic links; by default they are skipped."),
-            _option("order", "source = in the order of the listing.", type=click.Choice(get_args(_options.Order))),
+            _option("order", "Order of the objects; source = as listed.", type=click.Choice(get_args(_options.Order))),
         ]
     ),
     DESTINATION: dict(
@@ -159,7 +159,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             ),
             _option(
                 "keep_times",
-                "Keep modification times; by default of files and archives.",
+                "Keep modification times; default for files and archives.",
                 is_flag=True,
                 negatable=True,
             ),
@@ -174,7 +174,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                 type=click.Choice(get_args(_options.Durability)),
             ),
             _option("journal", "Keep the journal here, not in DST/.shoal.", type=click.Path(path_type=Path)),
-            _option("dry_run", "Say what would be done, and do nothing.", short="-n"),
+            _option("dry_run", "Print what would be done, and do nothing.", short="-n"),
         ]
     ),
     ERRORS: dict(
@@ -193,9 +193,9 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     ),
     SPEED: dict(
         [
-            _option("workers", "Objects at once.", **_WORKERS),
-            _option("memory", "Most memory for data.", metavar="SIZE", callback=_size, **_variable("memory")),
-            _option("limit_rate", "Most bytes a second, such as 10MB.", metavar="SIZE"),
+            _option("workers", "Objects in progress.", **_WORKERS),
+            _option("memory", "Memory limit for data.", metavar="SIZE", callback=_size, **_variable("memory")),
+            _option("limit_rate", "Bytes per second, at most, such as 10MB.", metavar="SIZE"),
         ]
     ),
     SERVICES: dict(
@@ -206,7 +206,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("name", "Name at the destination, as '{name}.json'.", metavar="PATTERN"),
             _option(
                 "next_field",
-                "Next page's marker, or none.",
+                "Field with the next marker.",
                 metavar="FIELD,...",
                 default=",".join(_DEFAULTS["next_field"]),
                 callback=_fields,
@@ -222,19 +222,19 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                     "help": "Send this header; @FILE reads them from a file, for secrets.",
                 },
             ),
-            _option("expect_type", "Fail objects of another content type; * accepts any.", metavar="GLOB"),
+            _option("expect_type", "Fail objects of other content types; * accepts any.", metavar="GLOB"),
             _option("encode_slash", "Send / inside a name as %2F."),
             _option("ca_file", "Trust these certificates too.", type=click.Path(path_type=Path), metavar="PEM"),
-            _option("insecure", "Trust any certificate: others can read and change all."),
+            _option("insecure", "Accept any certificate: others can read and change data."),
             _option(
                 "allow_host",
-                "Follow redirects to this host too, without the headers.",
+                "Follow redirects to this host, without the headers.",
                 multiple=True,
                 metavar="HOST[:PORT]",
             ),
             _option(
                 "pipeline",
-                "Requests sent ahead on one connection.",
+                "Pipelined requests on a connection.",
                 metavar="auto|off|N",
                 callback=_number_or_word,
             ),
@@ -244,18 +244,18 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     ),
     ARCHIVES: dict(
         [
-            _option("into_subdirectories", "Unpack NAME.zip into NAME/; by default all into one place."),
+            _option("into_subdirectories", "Unpack NAME.zip into NAME/, instead of all into DST."),
             _option("encoding", "Encoding of names not marked as UTF-8.", metavar="NAME"),
             _option(
                 "backslashes",
-                "Refuse \\ in a name, or read it as /.",
+                "Reject \\ in a name, or read it as /.",
                 type=click.Choice(get_args(_options.Backslashes)),
             ),
-            _option("max_size", "Refuse archives that unpack to more bytes.", metavar="SIZE"),
-            _option("max_ratio", "Refuse archives that grow more than this.", type=int, metavar="N"),
-            _option("max_entries", "Refuse archives with more entries.", type=int, metavar="N"),
-            _option("max_depth", "Refuse entries in more directories.", type=int, metavar="N"),
-            _option("allow_overlap", "Read archives whose entries share bytes, as bombs do."),
+            _option("max_size", "Reject archives that unpack to more bytes.", metavar="SIZE"),
+            _option("max_ratio", "Reject archives that grow more than this.", type=int, metavar="N"),
+            _option("max_entries", "Reject archives with more entries.", type=int, metavar="N"),
+            _option("max_depth", "Reject entries in deeper directories.", type=int, metavar="N"),
+            _option("allow_overlap", "Accept entries that share bytes, as in zip bombs."),
         ]
     ),
 }
@@ -271,7 +271,7 @@ _OUTPUT: list[dict[str, Any]] = [
     {
         "param_decls": ["-v", "--verbose"],
         "is_flag": True,
-        "help": "Print workers, durability, notes, failures.",
+        "help": "Print also workers, durability, notes, failures.",
     },
     JSON,
     {
@@ -288,7 +288,7 @@ _OUTPUT: list[dict[str, Any]] = [
         "type": click.Choice(["plain", "text", "json"]),
         "metavar": "plain|text|json",
         "default": "plain",
-        "help": "Form of messages.",
+        "help": "Format of messages.",
         **_variable("log_format"),
     },
 ]
@@ -315,8 +315,8 @@ def _flags(
 
     Args:
         names: The parameters.
-        own: What some of the flags are for this command alone.
-        words: The ways to resume that the command has; all without it.
+        own: Options that replace the shared ones for this command.
+        words: The ways to resume that the command supports; by default all.
     """
     wanted = set(names)
     flags = [resume_flags(*(words or RESUME_FLAGS))] if "resume" in wanted else []
@@ -330,7 +330,7 @@ def _flags(
 
 
 def options_of(function: Callable[..., Any], *sources: Callable[..., Any]) -> Flag[Any]:
-    """Returns the flags of an API function's options and of its sources'; `progress` has flags of its own."""
+    """Returns the flags for the options of an API function and its sources; `progress` has its own flags."""
     return _flags(name for one in (function, *sources) for name in inspect.signature(one).parameters)
 
 
@@ -341,19 +341,19 @@ def some(*names: str) -> Flag[Any]:
 
 SOURCES = (_api.files, _api.list_get, _api.archives)
 
-# `shoal generate` shares the flags, but says in its own words what is called and what is named.
+# `shoal generate` shares the flags, but describes some of them differently.
 _GENERATE = inspect.signature(_generate.generate).parameters
 _GENERATE_OWN = dict(
     [
-        _option("name", "Name of a number's file, a template.", metavar="TEMPLATE"),
+        _option("name", "Template for the names of the files.", metavar="TEMPLATE"),
         _option("workers", "Number of processes.", **_WORKERS),
-        _option("memory", "Most memory for data.", metavar="SIZE", callback=_size, **_variable("memory")),
+        _option("memory", "Memory limit for data.", metavar="SIZE", callback=_size, **_variable("memory")),
     ]
 )
 _GENERATE_OWN["name"] |= {"default": None, "show_default": False, "required": True}
 _TABLES: dict[str, str] = {
-    "header": "Begin a table's .csv with its columns' names.",
-    "final_newline": "End a .csv or .jsonl with a line end.",
+    "header": "Begin a table's .csv with the column names.",
+    "final_newline": "End a .csv or .jsonl file with a newline.",
 }
 
 
@@ -378,7 +378,7 @@ output_options = _apply([flag(OUTPUT, **one) for one in _OUTPUT])
 
 
 def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives:
-    """Takes the options of sources out of `options`, and returns the source that they and the text stand for."""
+    """Removes the options of sources from `options`, and returns the source that the text describes."""
     files, service, archives = (
         {name: options.pop(name) for name in inspect.signature(one).parameters if name in _NAMES} for one in SOURCES
     )

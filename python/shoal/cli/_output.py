@@ -1,7 +1,7 @@
-"""Standard output that does not lose data without a word.
+"""Standard output that reports lost data.
 
-Here: the stream that takes the place of `sys.stdout`, and what it does where a write, a flush or the close fails. All
-that is printed goes through it, also `--help`. Not here: what is printed, and how a failure is told (`_display.py`).
+Here: the stream that replaces `sys.stdout`, and what it does when a write, a flush or the close fails. All output goes
+through it, also `--help`. Not here: what is printed, and the message about a failure (`_display.py`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 
 class OutputError(Exception):
-    """Standard output took no more, so that what a command printed is not whole."""
+    """Writing to standard output failed, so the output of a command is incomplete."""
 
 
 class Output(io.TextIOWrapper):
-    """Standard output. The first write that fails raises `OutputError`, unless the reader went away (`| head`).
+    """Standard output. The first failing write raises `OutputError`, unless the reader has closed the pipe (`| head`).
 
-    Either way what follows goes nowhere, now and when the interpreter ends.
+    Either way, later output is discarded, also when the interpreter ends.
     """
 
-    failure: OSError | None = None  # why something that was printed is lost
+    failure: OSError | None = None  # why output was lost
     _nowhere = False
 
     @classmethod
     def of(cls, stream: Any) -> Output:
-        """Takes the place of a stream; None is what Python has where the descriptor was closed."""
+        """Replaces a stream; Python has None if the descriptor was closed."""
         if stream is None:
             return cls(_Closed(), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[arg-type]
         return cls(
@@ -40,7 +40,7 @@ class Output(io.TextIOWrapper):
         )
 
     def write(self, text: str) -> int:
-        """Writes, if what was written before could be."""
+        """Writes, unless an earlier write has failed."""
         if not self._nowhere:
             try:
                 return super().write(text)
@@ -49,19 +49,19 @@ class Output(io.TextIOWrapper):
         return len(text)
 
     def write_bytes(self, data: bytes) -> None:
-        """Writes bytes as they are; for a command that prints nothing else, since text may still be buffered."""
+        """Writes raw bytes; only for a command that prints nothing else, since text may still be buffered."""
         if not self._nowhere:
             try:
                 while data:
                     taken: object = self.buffer.write(data)
-                    if not isinstance(taken, int):  # None: unbuffered, by PYTHONUNBUFFERED, and told not to wait
+                    if not isinstance(taken, int):  # None: unbuffered (PYTHONUNBUFFERED) and non-blocking
                         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
                     data = data[taken:]
             except OSError as error:
                 self._lost(error)
 
     def flush(self) -> None:
-        """Writes out what is buffered."""
+        """Flushes the buffer."""
         if not self._nowhere:
             try:
                 super().flush()
@@ -69,7 +69,7 @@ class Output(io.TextIOWrapper):
                 self._lost(error)
 
     def finish(self) -> None:
-        """Writes out what is buffered, and closes a copy of the descriptor: NFS and quotas may refuse only then."""
+        """Flushes the buffer and closes a copy of the descriptor: NFS and quotas may report an error only then."""
         self.flush()
         if not self._nowhere and not isinstance(self.buffer, _Closed):
             try:
@@ -79,7 +79,7 @@ class Output(io.TextIOWrapper):
 
     def _lost(self, error: OSError) -> None:
         self._nowhere = True
-        # What the buffer still holds would fail once more when the interpreter ends.
+        # What is still buffered would fail again when the interpreter ends.
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
@@ -90,7 +90,7 @@ class Output(io.TextIOWrapper):
 
 
 class _Closed(io.RawIOBase):
-    """What stands for a standard output that was closed before the program began."""
+    """Replaces a standard output that was closed before the program started."""
 
     def writable(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What a journal says, in words, as JSON and as CSV: what `shoal status` prints. Not here: options (`status.py`)."""
+"""Prints what a journal records as text, JSON or CSV, for `shoal status`. Not here: options (`status.py`)."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ CSV_HEADER = ("state", "name", "kind", "reason", "tries", "source")
 
 
 def failures_as_text(failures: Iterable[Failure]) -> None:
-    """Prints failures, a line each."""
+    """Prints failures, one per line."""
     for line in failure_lines(failures):
         out(line)
 
 
 def failures_as_json(failures: Iterable[Failure]) -> None:
-    """Prints failures, an object each."""
+    """Prints failures as JSON, one object per line."""
     for fields in failure_fields(failures):
         out_json({"type": "failure", **fields})
 
 
 def skipped_fields(run: RunStatus) -> list[dict[str, str]]:
-    """Returns what was left out without being asked for as JSON has it."""
+    """Returns skipped names for JSON."""
     return [{"name": one.name, "reason": one.reason} for one in run.skipped]
 
 
 def skipped_as_text(run: RunStatus, *, counted_only: bool) -> None:
-    """Prints the names that were read of what was left out; `counted_only`: of the others there are no names."""
+    """Prints skipped names; `counted_only`: the journal has only the number of the others."""
     for one in run.skipped:
         out(f"  {shown_name(one.name)}: skipped, {_reason_text(one.reason)}")
     if run.skipped_more and (run.skipped or counted_only):
@@ -49,7 +49,7 @@ def skipped_as_text(run: RunStatus, *, counted_only: bool) -> None:
 
 
 def skipped_as_json(run: RunStatus) -> None:
-    """Prints the names that were read of what was left out, an object each."""
+    """Prints skipped names as JSON, one object per line."""
     for fields in skipped_fields(run):
         out_json({"type": "skipped", **fields})
 
@@ -59,7 +59,7 @@ def _reason_text(reason: str) -> str:
 
 
 def status_as_json(status: Status, *, with_names: bool) -> None:
-    """Prints what a journal says as one line of JSON, `with_names` of what was left out."""
+    """Prints what a journal records as one line of JSON, `with_names` of skipped objects."""
     owner = status.owner
     out_json(
         {
@@ -97,32 +97,32 @@ def failures_as_csv(failures: Iterable[Failure], source: str) -> None:
 
 
 def skipped_as_csv(run: RunStatus) -> None:
-    """Prints the names that were read of what was left out as rows of CSV."""
+    """Prints skipped names as rows of CSV."""
     out_csv(("skipped", one.name, one.reason, _reason_text(one.reason), "", run.source) for one in run.skipped)
 
 
 def run_status(status: Status, run: RunStatus) -> None:
-    """Prints one run of a journal, with the failures that were read."""
+    """Prints one run of a journal with its failures."""
     total, owner = run.total, status.owner
     state = f"complete since {local_time(run.completed)}" if run.completed else "not complete"
     out(f"{run.source} into {status.path}: {state}")
     if owner:
-        out(f"  pid {owner.pid} on {owner.host} works on it since {local_time(owner.since)}")
+        out(f"  running as pid {owner.pid} on {owner.host} since {local_time(owner.since)}")
     elif not run.completed:
-        out("  no process works on it; run the same command again to resume")
+        out("  not running; run the same command again to resume")
     out(f"  {total.written:,} written ({size_text(total.bytes)}), {total.listed:,} listed, {total.skipped:,} skipped")
     if run.skipped_by:
         out("  skipped: " + ", ".join(f"{count:,} {_reason_text(reason)}" for reason, count in run.skipped_by.items()))
     if run.kept:
-        out(f"  {run.kept:,} of those written were there from an earlier session")
+        out(f"  {run.kept:,} of those written were already there from an earlier session")
     if run.deferred:
         out(f"  {count_text(run.deferred)} to be retried later")
     sessions = "1 session" if run.sessions == 1 else f"{run.sessions:,} sessions"
-    out(f"  begun {local_time(run.started)}, {sessions}")
+    out(f"  started {local_time(run.started)}, {sessions}")
     if history := rate_history(run.samples):
-        out(f"  objects a second: {history}")
+        out(f"  objects per second: {history}")
     if run.until_reboot:
-        out("  some of it is in the page cache only; it is done again after a reboot")
+        out("  some objects are only in the page cache; they are copied again after a reboot")
     if total.failed:
         out(f"  {count_text(total.failed)} failed; run the same command again to retry")
         failures_as_text(run.failures)
@@ -131,9 +131,9 @@ def run_status(status: Status, run: RunStatus) -> None:
 
 
 def rate_history(samples: Sequence[Sample]) -> str:
-    """Returns the rate over time as a row of bars with its peak; empty when there is too little to draw.
+    """Returns the rate over time as a row of bars with its peak, or an empty string if there is too little to draw.
 
-    Pauses between sessions take up one bar at most, as the samples do not say when a session ended.
+    A pause between sessions takes at most one bar, because the samples do not record the end of a session.
     """
     steps = [
         ((late.at - early.at).total_seconds(), late.objects - early.objects)

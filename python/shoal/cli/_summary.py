@@ -1,4 +1,4 @@
-"""The words that close a run: one line for what was done and how fast, one for what failed; more with `--verbose`.
+"""The summary of a run: one line for what was done and how fast, one for failures; more with `--verbose`.
 
 Not here: printing (`_display.py`), the same as JSON (`_fields.py`), rates and times in words (`shoal._progress`).
 """
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
     from shoal._report import Failure, Report
 
-# Notes that are about speed, or about what is as it should be: only --verbose shows them. All others concern trust or
-# loss and are always shown, also those that a later version adds. A test looks for each of these in the engine.
+# Notes about speed, or about normal events: only --verbose shows them. All others are about trust or loss and are
+# always shown, also those that a later version adds. A test looks for each of these in the engine.
 ONLY_VERBOSE = (
-    "requests are sent one at a time: ",
-    "requests were sent one at a time: ",
+    "pipelining is off: ",
+    "pipelining was not used: ",
     " objects came encoded as ",
-    " of the objects were at the destination already, ",
-    " lanes could be started: ",
+    " of the objects were already at the destination, ",
+    " worker threads could be started: ",
     'durability is "file" here, not "batch": ',
-    '".shoal" was left out: ',
-    "what was committed is no longer listed in the same way: ",
+    '".shoal" was skipped: ',
+    "the listing has changed before the point where the run stopped: ",
 )
 
 
 def shown_name(name: str) -> str:
-    """Returns a name from a stranger as it is shown: escaped and in quotes."""
+    """Returns a name as it is shown: escaped and in quotes."""
     return f'"{_shoal.escape(name)}"'
 
 
 def failure_text(one: Failure) -> str:
-    """Returns one failure on one line, without the other lines of its reason (a traceback)."""
+    """Returns one failure as one line, without further lines of its reason (a traceback)."""
     why = in_flags(one.reason.partition("\n")[0])
-    return f"{shown_name(one.name)}: {why}" + (f" (after {one.tries} tries)" if one.tries > 1 else "")
+    return f"{shown_name(one.name)}: {why}" + (f" (after {one.tries} attempts)" if one.tries > 1 else "")
 
 
 def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Returns one line for each failure, and below it the others of its reason."""
+    """Returns one line for each failure, followed by further lines of its reason."""
     lines = []
     for one in failures:
         lines.append(f"  {failure_text(one)}")
@@ -52,16 +52,16 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     return lines
 
 
-def summary(report: Report, destination: str | None, *, verbose: bool, anew: str) -> list[str]:
-    """Returns the lines that close a run.
+def summary(report: Report, destination: str | None, *, verbose: bool, again: str) -> list[str]:
+    """Returns the summary of a run, line by line.
 
     Args:
         report: What the run has done.
-        destination: Where to; None for a run that only read.
-        verbose: Say also how it was done.
-        anew: The flag that makes a run that is complete work again.
+        destination: Where the run wrote to; None for a run that only read.
+        verbose: Add how it was done.
+        again: The flag that makes a complete run look at the source again.
     """
-    lines = [_done(report, destination, anew)]
+    lines = [_done(report, destination, again)]
     if verbose:
         lines += _how(report, destination)
     lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
@@ -77,13 +77,13 @@ def _only_verbose(note: str) -> bool:
     return any(part in note for part in ONLY_VERBOSE)
 
 
-def _done(report: Report, destination: str | None, anew: str) -> str:
-    """What was done, and how fast."""
+def _done(report: Report, destination: str | None, again: str) -> str:
+    """Returns what was done, and how fast."""
     if report.completed_before and not report.listed:
         when = local_time(report.completed_before)
         return (
             f"nothing to do: complete since {when}, {count_text(report.total.written + report.unchanged)}; "
-            f"the source was not looked at again ({anew} does that)"
+            f"the source was not listed again (use {again})"
         )
     if report.dry_run:
         left_out = f"; {_skipped(report)}" if report.skipped else ""
@@ -106,14 +106,14 @@ def _done(report: Report, destination: str | None, anew: str) -> str:
 
 
 def _skipped(report: Report) -> str:
-    """How many objects were left out, and the reasons that matter."""
+    """Returns how many objects were skipped, and the reasons that matter."""
     counts = ((report.unchanged, "unchanged"), (report.duplicates, "duplicates"))
     reasons = ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
     return f"{report.skipped:,} skipped" + (f" ({reasons})" if reasons else "")
 
 
 def _how(report: Report, destination: str | None) -> list[str]:
-    """How it was done."""
+    """Returns how it was done."""
     lines = [f"workers: {report.workers} ({report.workers_reason})"]
     if destination:
         lines += [f"durability: {report.durability}", f"published: {report.publish}"]
@@ -121,19 +121,19 @@ def _how(report: Report, destination: str | None) -> list[str]:
     if report.retries:
         said.append(f"{report.retries:,} {'retry' if report.retries == 1 else 'retries'}")
     if report.wasted:
-        said.append(f"{size_text(report.wasted)} received in vain")
+        said.append(f"{size_text(report.wasted)} received and discarded")
     if report.paused >= 1:
         said.append(f"paused for {time_text(report.paused)}: the host did not answer")
     return lines + ([", ".join(said)] if said else [])
 
 
 def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
-    """What failed, and the next command to type."""
+    """Returns what failed, and the next command to type."""
     said = f"{count_text(report.failed)} failed"
     if report.failures and not verbose:
         said += f"{', the first' if report.failed > 1 else ':'} {failure_text(report.failures[0])}"
     if destination not in (None, "null:"):
-        # What a damaged archive holds was never listed, so that trying the archive again would not find it.
+        # The entries of a damaged archive were never listed, so a retry would not find them.
         damaged = any(failure.kind == "archive" for failure in report.failures)
         again = "the same command with --update" if damaged else "the same command"
         them = "it" if report.failed == 1 else "them"
@@ -142,5 +142,5 @@ def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
 
 
 def local_time(moment: datetime) -> str:
-    """Returns a moment on the user's own clock."""
+    """Returns a timestamp in the local time zone."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,6 +1,6 @@
-"""`shoal bench`: the way into the lab, which is a distribution of its own (`shoal-bench`, in the folder `bench/`).
+"""`shoal bench`: runs the lab, which is a separate distribution (`shoal-bench`, in the folder `bench/`).
 
-Here: what the lab can do, so that it is told also where the lab is not installed. Not here: its commands
+Here: the list of its commands, which is printed even if the lab is not installed. Not here: the commands
 (`shoal_bench.cli`).
 """
 
@@ -15,28 +15,28 @@ from shoal._errors import ConfigError
 from shoal._shoal import __version__
 from shoal.cli._group import Commands
 
-# Command of the lab, and the one line that the list shows; a test of the lab compares.
+# Command of the lab, and its line of help; a test of the lab compares.
 COMMANDS = {
     "copy": "Copy from a list/get service into a directory.",
     "save": "Save the files that a Python function makes.",
     "read": "Read files into a program.",
     "unzip": "Unpack archives into a directory.",
-    "records": "Go through a flat file of 16-byte records.",
-    "all": "Measure every job, one after the other; one report.",
+    "records": "Loop over a flat file of 16-byte records.",
+    "all": "Measure every job and make one report.",
     "report": "Make a report of results.",
-    "compare": "Lay two results side by side.",
+    "compare": "Compare two results.",
 }
 
 EXAMPLES = """\b
 Examples:
-  shoal bench copy                              every way to copy from a list/get service
-  shoal bench copy --list                       the contestants, and which cannot run here
+  shoal bench copy                              every strategy for copying from a list/get service
+  shoal bench copy --list                       the programs, and which cannot run here
   shoal bench copy --only shoal,curl --trials 5 --results copy.json
   shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
-  shoal bench save --strategy mine.py:save      a function of your own in the same table
+  shoal bench save --strategy mine.py:save      your own function in the same table
   shoal bench all -o report.html                every job, one report
   shoal bench report copy.json save.json -o report.html
-  shoal bench compare before.json after.json    the same contestants side by side
+  shoal bench compare before.json after.json    the same programs side by side
 """
 
 INSTALL = f"pip install shoal-bench=={__version__}"
@@ -46,7 +46,7 @@ class Lab(Commands):
     """The commands of the lab, if it is installed."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Imports a command, or says how to install the lab."""
+        """Imports a command, or explains how to install the lab."""
         if cmd_name not in COMMANDS:
             return None
         if not is_installed():
@@ -56,7 +56,7 @@ class Lab(Commands):
         return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the examples, and how to install the lab where it is missing."""
+        """Writes the examples, and how to install the lab if it is missing."""
         super().format_epilog(ctx, formatter)
         if not is_installed():
             with formatter.section("The lab is not installed"):
@@ -64,7 +64,7 @@ class Lab(Commands):
 
 
 def is_installed() -> bool:
-    """Tells whether the lab is there."""
+    """Returns whether the lab is installed."""
     return importlib.util.find_spec("shoal_bench") is not None
 
 
@@ -73,12 +73,12 @@ def is_installed() -> bool:
     cls=Lab,
     table=COMMANDS,
     package="shoal_bench.cli",
-    short_help="Measure every strategy for a job on this machine.",
+    short_help="Measure shoal and other programs on this machine.",
     epilog=EXAMPLES,
 )
 def command() -> None:
-    """Measure every strategy for a job on this machine, beside shoal.
+    """Compare every strategy for a job with shoal, on this machine.
 
-    The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared.
-    Each command has a --help.
+    The programs take turns, each in a fresh directory, after a warm-up round. Every byte is compared. Each command has
+    a --help.
     """

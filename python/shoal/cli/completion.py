@@ -1,4 +1,4 @@
-"""`shoal completion SHELL`: the script by which a shell completes commands, flags and paths. click makes it."""
+"""`shoal completion SHELL`: prints click's script with which a shell completes commands, flags and paths."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Examples:
 def command(ctx: click.Context, shell: str) -> None:
     """Print the script that completes commands, flags and their values in SHELL.
 
-    The script asks the command `shoal` for what fits, so it stays right when shoal is updated.
+    The script asks the command `shoal` for completions, so it stays correct when shoal is updated.
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  # click knows these three
-    # The same variable that click looks for when the script calls the command.
+    # The variable that click looks for when the script calls the command.
     _display.out(kind(ctx.find_root().command, {}, "shoal", "_SHOAL_COMPLETE").source().rstrip())

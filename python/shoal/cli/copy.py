@@ -1,4 +1,4 @@
-"""`shoal copy SRC DST`. Not here: flags (`_options.py`), words (`_display.py`)."""
+"""`shoal copy SRC DST`. Not here: flags (`_options.py`), printing (`_display.py`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shoal.cli._groups import ARCHIVES, SERVICES, Command, Usage
 EXAMPLES = """\b
 Examples:
   shoal copy http://files.local:8080 out/              every object, one file each
-  shoal copy http://files.local:8080 out/              again: resumes
+  shoal copy http://files.local:8080 out/              run it again to resume
   shoal copy photos/ backup/                           all files of a directory
   shoal copy photos/ backup/ --include '**/*.jpg'       some of them
-  shoal copy 'zip:downloads/*.zip' out/                 what archives hold; see also shoal unzip
-  shoal copy http://files.local:8080 null:             count and drop: how fast is the source?
+  shoal copy 'zip:downloads/*.zip' out/                 the entries of archives; see also shoal unzip
+  shoal copy http://files.local:8080 null:             discard everything: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
-                                                       a service that speaks a little differently
+                                                       a service with other paths and fields
 """
 
 
@@ -51,9 +51,9 @@ def command(
     """Copy every object of SRC into DST.
 
     SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
-    DST is a directory, which is made if it is missing, or `null:`, which drops everything.
+    DST is a directory, which is created if it does not exist, or `null:`, which discards everything.
 
-    Run the same command again to resume: the journal in DST/.shoal knows what is done. A failed object does not stop
+    Run the same command again to resume: the journal in DST/.shoal records what is done. A failed object does not stop
     the others; it is recorded with its reason, and the exit code is 1.
 
     Do not let other programs change DST during a run, or within 5 seconds after it was killed: shoal cannot tell their
@@ -63,8 +63,8 @@ def command(
     """
     if more:
         raise Usage(
-            f"there is one source and one destination, but {2 + len(more)} were given",
-            hint=f"quote a glob, so that shoal sees it: shoal copy '*.json' {more[-1]}",
+            f"expected one source and one destination, got {2 + len(more)} arguments",
+            hint=f"quote a glob, so that the shell does not expand it: shoal copy '*.json' {more[-1]}",
         )
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:

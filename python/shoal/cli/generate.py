@@ -1,4 +1,4 @@
-"""`shoal generate MODULE:FUNCTION COUNT DST`. Not here: flags (`_options.py`), words (`_display.py`)."""
+"""`shoal generate MODULE:FUNCTION COUNT DST`. Not here: flags (`_options.py`), printing (`_display.py`)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from shoal.cli._groups import Command, Usage
 EXAMPLES = """\b
 Examples:
   shoal generate make:table 2000 tables/ --name '{:05d}.csv'
-                                       what table(0), table(1), ... of make.py return, a file each
+                                       save table(0), table(1), ... of make.py, one file each
   shoal generate make:table 2000 tables/ --name '{:05d}.csv'
-                                       again: resumes
+                                       run it again to resume
   shoal generate make:table 2000 tables/ --name '{:05d}.csv' --restart
-                                       everything anew, after a change of make.py
+                                       start over, after a change of make.py
 """
 
 
 @click.command(
     "generate",
     cls=Command,
-    short_help="Save what a function returns, a file for each id; resumes.",
+    short_help="Save the results of a function, one file per id; resumes.",
     epilog=EXAMPLES,
 )
 @click.argument("function", metavar="MODULE:FUNCTION")
@@ -47,19 +47,19 @@ def command(
     progress: str,
     **options: Any,
 ) -> int:
-    """Call FUNCTION with 0, 1, ... up to COUNT - 1 and save what it returns in DST, one file each.
+    """Call FUNCTION with 0, 1, ... up to COUNT - 1 and save each result as a file in DST.
 
-    MODULE is found as `python -m` finds it: in this directory, or installed. FUNCTION takes a whole number and returns
-    text, bytes, anything with a buffer, or a table or array, which is written as its file's name ends (.csv, .parquet,
-    .arrow, .jsonl, .npy). It is called in a process for each core, and each process writes its own files meanwhile.
+    MODULE is found as by `python -m`: in this directory, or installed. FUNCTION takes a whole number and returns text,
+    bytes, anything with a buffer, or a table or array, which is written in the format of the name's suffix (.csv,
+    .parquet, .arrow, .jsonl, .npy). There is one process per core, and each process writes its own files.
 
-    Run the same command again to resume: the journal in DST/.shoal knows what is done. A number for which FUNCTION
-    raises does not stop the others; it is recorded with the traceback, which `shoal status DST` shows, and the exit
-    code is 1.
+    Run the same command again to resume: the journal in DST/.shoal records what is done. If FUNCTION raises, the other
+    numbers continue; the failure is recorded with the traceback, which `shoal status DST` shows, and the exit code
+    is 1.
 
     SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
-    # As `python -m` does; the worker processes are told.
+    # As `python -m` does; the worker processes get the same path.
     sys.path.insert(0, "")
     found = _function(function)
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
@@ -73,7 +73,7 @@ def command(
         except KeyboardInterrupt as stopped:
             display.interrupted(getattr(stopped, "report", None))
             return signals.code or _exit.INTERRUPTED
-        display.finished(report, destination, anew="--restart")
+        display.finished(report, destination, again="--restart")
     return _exit.code_of_report(report)
 
 
@@ -81,9 +81,9 @@ def _function(text: str) -> Any:
     module, colon, name = text.partition(":")
     if module.endswith(".py") and colon and name:
         meant = module.removesuffix(".py").strip("./").replace("/", ".")
-        raise Usage(f"{module!r} is the name of a file, not of a module", hint=f"write {meant}:{name}")
+        raise Usage(f"{module!r} is the name of a file, not of a module", hint=f"use {meant}:{name}")
     if not colon or not module or not name:
-        raise click.UsageError(f"not MODULE:FUNCTION: {text!r}, such as make:table for table() in make.py")
+        raise click.UsageError(f"not MODULE:FUNCTION: {text!r}; use make:table for table() in make.py")
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # noqa: BLE001  # importing it may raise anything

@@ -1,4 +1,4 @@
-"""`shoal read SRC`. Not here: flags (`_options.py`), words (`_display.py`)."""
+"""`shoal read SRC`. Not here: flags (`_options.py`), printing (`_display.py`)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, Command
 
 EXAMPLES = """\b
 Examples:
-  shoal read photos/                                   read everything: how much is it, how fast does it come?
+  shoal read photos/                                   read everything, count it and measure the speed
   shoal read 'photos/**/*.jpg' --workers 8             only these, eight at a time
   shoal read photos/ --checksum sha256 > SHA256SUMS    a manifest for shoal verify or sha256sum -c
-  shoal read http://files.local:8080 --checksum xxh3   the same of a list/get service
-  shoal read 'zip:downloads/*.zip' --checksum sha256   the same of what archives hold
+  shoal read http://files.local:8080 --checksum xxh3   the same for a list/get service
+  shoal read 'zip:downloads/*.zip' --checksum sha256   the same for the entries of archives
 """
 
 
@@ -28,7 +28,7 @@ Examples:
     "read",
     cls=Command,
     later=(SERVICES, ARCHIVES),
-    short_help="Read everything; count it, and on request its checksums.",
+    short_help="Read everything and count it; print checksums on request.",
     epilog=EXAMPLES,
 )
 @click.argument("source", metavar="SRC", type=click.Path())
@@ -52,13 +52,13 @@ def command(
     progress: str,
     **options: Any,
 ) -> int:
-    """Read every object of SRC and throw it away: what is there, and how fast can it be read?
+    """Read every object of SRC and discard it, to count, to measure, or to make a manifest.
 
     SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
-    Nothing is written. An object that cannot be read does not stop the others: it is named with its reason, and the
-    exit code is 1.
+    Nothing is written. An object that cannot be read does not stop the others: it is printed with its reason, and
+    the exit code is 1.
 
-    With --checksum a line is printed for each object, in the form that `sha256sum -c` and `shoal verify` read.
+    --checksum prints a line for each object, in the format that `sha256sum -c` and `shoal verify` read.
 
     SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """

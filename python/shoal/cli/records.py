@@ -1,4 +1,4 @@
-"""`shoal records FILE...`. Not here: words and where they go (`_display.py`), records themselves (`shoal._records`)."""
+"""`shoal records FILE...`. Not here: printing (`_display.py`), reading records (`shoal._records`)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shoal._records.arguments import Tail
 from shoal.cli import _display, _exit
 from shoal.cli._summary import shown_name
 
-SIZES = (16,)  # bytes of a record in the hex view when nobody says a size
-HEX_RECORDS = 8  # records of each size in the hex view: enough to see which bytes stand still
-HEX_BYTES = 64  # bytes of a record that are shown there: with their characters three lines of a terminal
-ALIGNED = 1000  # records whose widest values set the columns' widths; of those behind, one may stand out
+SIZES = (16,)  # bytes of a record in the hex view without --size
+HEX_RECORDS = 8  # records of each size in the hex view: enough to see which bytes are constant
+HEX_BYTES = 64  # bytes of a record shown there: with their characters, three lines of a terminal
+ALIGNED = 1000  # records that determine the column widths; a later one may be wider
 
 EXAMPLES = """\b
 Examples:
-  shoal records index.bin                                     bytes in hex: what may it be?
-  shoal records index.bin --format '<QII'                     the first records, how many there are
+  shoal records index.bin                                     the bytes in hex, to find the format
+  shoal records index.bin --format '<QII'                     the first records, and their number
   shoal records index.bin --format '<QII' --names ts,id,len --where 'len>100 and id in (7, 8)'
   shoal records index.bin --format '<QII' --names ts,id,len --count --sum len --max ts
   shoal records 'day-*.bin' --format '<QII' --sum f2 --by f1 --head all
@@ -42,21 +42,19 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     return int(value)
 
 
-@click.command("records", short_help="Look into flat files of fixed-size records.", epilog=EXAMPLES)
+@click.command("records", short_help="Show, filter and sum fixed-size records in flat files.", epilog=EXAMPLES)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
-    "--format", "layout", metavar="FORMAT", help="Of one record, as Python's struct module has it, such as '<QII'."
+    "--format", "layout", metavar="FORMAT", help="Format of a record, as in Python's struct module, such as '<QII'."
 )
 @click.option("--names", metavar="NAME,...", callback=_split, help="Names of the fields; by default f0, f1, f2.")
-@click.option(
-    "--offset", type=int, default=0, show_default=True, metavar="N", help="Bytes in front of the first record."
-)
+@click.option("--offset", type=int, default=0, show_default=True, metavar="N", help="Bytes before the first record.")
 @click.option(
     "--tail",
     type=click.Choice(get_args(Tail)),
     default="error",
     show_default=True,
-    help="What to do with bytes behind the last whole record; drop = leave them out.",
+    help="Bytes after the last whole record: fail, or ignore them.",
 )
 @click.option(
     "--size",
@@ -64,21 +62,26 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     type=int,
     multiple=True,
     metavar="N",
-    help="Without --format: show records of N bytes; again for others.",
+    help="Without --format: show records of N bytes; repeatable.",
 )
-@click.option("--where", metavar="CONDITION", help="Only records for which it holds, such as 'len > 100 and id == 7'.")
+@click.option("--where", metavar="CONDITION", help="Only records that match, such as 'len > 100 and id == 7'.")
 @click.option("--columns", metavar="NAME,...", callback=_split, help="Only these fields.")
 @click.option(
-    "--head", default="10", show_default=True, metavar="N|all", callback=_how_many, help="Records or groups shown."
+    "--head",
+    default="10",
+    show_default=True,
+    metavar="N|all",
+    callback=_how_many,
+    help="Number of records or groups to show.",
 )
-@click.option("--count", "count", is_flag=True, help="Print how many there are.")
-@click.option("--sum", "sums", multiple=True, metavar="NAME", help="Print the sum of a field; again for others.")
-@click.option("--min", "mins", multiple=True, metavar="NAME", help="Print the least value of a field.")
-@click.option("--max", "maxs", multiple=True, metavar="NAME", help="Print the greatest value of a field.")
+@click.option("--count", "count", is_flag=True, help="Print the number of records.")
+@click.option("--sum", "sums", multiple=True, metavar="NAME", help="Print the sum of a field; repeatable.")
+@click.option("--min", "mins", multiple=True, metavar="NAME", help="Print the minimum of a field.")
+@click.option("--max", "maxs", multiple=True, metavar="NAME", help="Print the maximum of a field.")
 @click.option("--mean", "means", multiple=True, metavar="NAME", help="Print the mean of a field.")
-@click.option("--by", metavar="NAME", help="Do so for each value of this field, a whole number.")
-@click.option("--to", "target", metavar="OUT", help="Write them to OUT.parquet, .csv, .arrow, .jsonl or .npy.")
-@click.option("-j", "--workers", type=int, metavar="N", help="How many threads work; by default one for each core.")
+@click.option("--by", metavar="NAME", help="Group by this field, a whole number.")
+@click.option("--to", "target", metavar="OUT", help="Write records to OUT.parquet, .csv, .arrow, .jsonl or .npy.")
+@click.option("-j", "--workers", type=int, metavar="N", help="Number of threads; by default one per core.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 def command(
     files: tuple[str, ...],
@@ -100,17 +103,17 @@ def command(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    """Look into flat FILEs of fixed-size records: show them, count them, add them up.
+    """Show, count, filter and sum fixed-size records in flat FILEs.
 
-    FILE is a file or a glob (in quotes, so that shoal sees it); many are one table, in order. FORMAT is what Python's
-    struct module calls a format: < or > for the byte order, then a letter for each field: B H I Q whole numbers of
-    1 2 4 8 bytes, b h i q the same with a sign, e f d floats, ? a truth value, 16s bytes, x padding.
+    FILE is a file or a glob in quotes; several files form one table, in order. FORMAT is a format of Python's struct
+    module: < or > for the byte order, then a letter for each field: B H I Q for unsigned integers of 1 2 4 8 bytes,
+    b h i q for signed ones, e f d for floats, ? for a boolean, 16s for bytes, x for padding.
 
-    Without --format nothing is guessed: the bytes of the first records are shown, for every --size.
+    Without --format, the bytes of the first records are shown, for every --size.
 
-    A CONDITION has field names, numbers, b"bytes", == != < <= > >=, in (...), + - *, and, or, not and parentheses.
-    Counts, sums and the like are printed a line each: name, tab, value; with --by a line for each group, behind one of
-    names. With --to the records, all of them unless --head says how many, become a table file instead.
+    A CONDITION may use field names, numbers, b"bytes", == != < <= > >=, in (...), + - *, and, or, not and parentheses.
+    Each count or sum is printed as a line with name, tab and value. With --by there is a line for each group, after a
+    line of names. --to writes the records to a table file instead: all of them, or the first --head.
     """
     functions = {"sum": sums, "min": mins, "max": maxs, "mean": means}
     asked = ["count"] * count + [f"{function}({field})" for function, fields in functions.items() for field in fields]
@@ -150,23 +153,23 @@ def _check(
     other: object,
     target: str | None,
 ) -> None:
-    """Refuses options that mean nothing together."""
+    """Rejects options that do not work together."""
     if layout is None and (asked or by or columns or other):
-        raise click.UsageError("say what a record is made of with --format, such as --format '<QII'")
+        raise click.UsageError("pass the format of a record, such as --format '<QII'")
     if layout is not None and sizes:
-        raise click.UsageError("--size is for when there is no --format, which says the size itself")
+        raise click.UsageError("--size works only without --format, which defines the size")
     if any(size < 1 for size in sizes):
-        raise click.UsageError("a record has at least 1 byte: --size is 1 or more")
+        raise click.UsageError("--size must be 1 or more")
     if by is not None and not asked:
-        raise click.UsageError("say what to print of each group: --count, --sum, --min, --max or --mean")
+        raise click.UsageError("--by needs one of --count, --sum, --min, --max or --mean")
     if target is not None and asked:
-        raise click.UsageError("--to writes records: leave counts and sums out, or print those without --to")
+        raise click.UsageError("--to writes records: it does not work with counts and sums")
     if columns is not None and asked:
-        raise click.UsageError("--columns is for records that are shown, not for counts and sums")
+        raise click.UsageError("--columns does not work with counts and sums")
 
 
 def _text(value: object) -> str:
-    """A value as a table has it."""
+    """Returns a value for a cell of a table."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "-" if value is None else str(value)
@@ -203,12 +206,12 @@ def _summary(records: shoal.Records) -> dict[str, Any]:
 
 
 def _report(fields: dict[str, Any]) -> None:
-    """The last line of JSON."""
+    """Prints the last line of JSON."""
     _display.out_json({"type": "report", "ok": True, **fields})
 
 
 def _pages(scan: shoal.Scan) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a scan, some at a time."""
+    """Yields the rows of a scan in blocks."""
     for batch in scan:
         for start in range(0, len(batch), ALIGNED):
             yield batch.rows(start, ALIGNED)
@@ -262,7 +265,7 @@ def _write(scan: shoal.Scan, target: str, *, as_json: bool) -> None:
 
 
 def _show_hex(files: Sequence[str], sizes: Sequence[int], offset: int, *, as_json: bool) -> None:
-    """Prints the bytes of the first records of each size, and how many fit."""
+    """Prints the bytes of the first records for each size, and the number of records."""
     summaries = []
     for size in sizes:
         records = shoal.Records(files, f"{size}s", offset=offset, tail="drop")
@@ -281,4 +284,4 @@ def _show_hex(files: Sequence[str], sizes: Sequence[int], offset: int, *, as_jso
     if as_json:
         _report({"sizes": summaries})
     else:
-        _display.talk("hint: give their fields with --format, such as '<QII': see shoal records --help")
+        _display.talk("hint: pass their fields with --format, such as '<QII': see shoal records --help")

@@ -1,4 +1,4 @@
-"""`shoal status DST`. Not here: what it prints (`_status.py`)."""
+"""`shoal status DST`. Not here: printing (`_status.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = """\b
 Examples:
   shoal status out/                      counts, rate, the first failures
   shoal status out/ --failures all       every failure with its reason
-  shoal status out/ --skipped all        what was left out without being asked for
+  shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
   shoal status out/ --json | jq .        for programs
 """
@@ -29,7 +29,7 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     return int(value)
 
 
-@click.command("status", short_help="Say what is done, what failed and why.", epilog=EXAMPLES)
+@click.command("status", short_help="Show what is done, what failed and why.", epilog=EXAMPLES)
 @click.argument("path", metavar="DST", type=click.Path(path_type=Path))
 @click.option(
     "--failures", default="5", show_default=True, metavar="N|all", callback=_how_many, help="Number of failures shown."
@@ -50,13 +50,13 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
 def command(
     ctx: click.Context, path: Path, failures: int | None, skipped: int | None, as_csv: bool, as_json: bool
 ) -> int:
-    """Say what the journal of DST holds: what is done, what failed and why, how fast it went, who works on it.
+    """Show what the journal of DST records: what is done, what failed and why, the rate, and the running process.
 
-    DST is the destination of a run, or the file given with --journal. Nothing is changed, and a run may be at work
-    meanwhile. The exit code is 0 whatever the journal says.
+    DST is the destination of a run, or the file given with --journal. Nothing is changed, and a run may be in progress.
+    The exit code is 0 whatever the journal says.
     """
     if as_csv and as_json:
-        raise click.UsageError("give either --csv or --json")
+        raise click.UsageError("pass either --csv or --json")
     if as_csv and ctx.get_parameter_source("failures") is click.core.ParameterSource.DEFAULT:
         failures = None
     with _exit.Signals(lambda: None) as signals:
@@ -75,7 +75,7 @@ def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool
     status = shoal.status(path, failures=failures or 0, skipped=skipped)
     if as_csv:
         _display.out_csv([_status.CSV_HEADER])
-    # All failures may be millions: they are printed as they are read, never held.
+    # There may be millions of failures: they are printed as they are read, and never held in memory.
     for index, run in enumerate(status.runs):
         if as_csv:
             _status.failures_as_csv(run.failures, run.source)
@@ -90,7 +90,7 @@ def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
     elif not status.runs and not as_csv:
-        _display.out(f"{path}: a run was begun a moment ago, and nothing is committed yet")
+        _display.out(f"{path}: a run has just started, and nothing is committed yet")
 
 
 def _printer(source: str, *, as_csv: bool, as_json: bool) -> _status.Printer:

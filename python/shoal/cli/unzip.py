@@ -1,4 +1,4 @@
-"""`shoal unzip ARCHIVE... -d DIR`. Not here: flags (`_options.py`), words (`_display.py`)."""
+"""`shoal unzip ARCHIVE... -d DIR`. Not here: flags (`_options.py`), printing (`_display.py`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shoal.cli._summary import failure_text, local_time
 EXAMPLES = """\b
 Examples:
   shoal unzip photos.zip -d photos/                    one archive
-  shoal unzip 'downloads/*.zip' -d out/                all of them as one job; again: resumes
-  shoal unzip *.tar.gz -d out/ --into-subdirectories   each in a directory of its own
+  shoal unzip 'downloads/*.zip' -d out/                all of them as one job; run it again to resume
+  shoal unzip *.tar.gz -d out/ --into-subdirectories   each into its own directory
   shoal unzip big.zip -d out/ --include '**/*.csv'      some of its entries
   shoal unzip --test downloads/*.zip                   check every entry, write nothing
   shoal unzip --list photos.zip                        size, time, archive and name of every entry
@@ -34,7 +34,7 @@ Examples:
     ["-d", "--directory", "directory"],
     metavar="DIR",
     type=click.Path(),
-    help="Unpack into this directory; it is made if it is not there.",
+    help="Unpack into this directory; it is created if missing.",
 )
 @_options.flag(DESTINATION, ["--test"], is_flag=True, help="Check every entry and write nothing.")
 @_options.flag(DESTINATION, ["-l", "--list", "listed"], is_flag=True, help="List the entries and write nothing.")
@@ -55,17 +55,17 @@ def command(
     """Unpack zip and tar archives into DIR, all as one job.
 
     ARCHIVE is a file or a glob: zip or tar, plain or compressed by gzip, zstd, xz or bzip2. Nothing is written outside
-    DIR, no links or devices are made, and every checksum is verified.
+    DIR, no links or devices are created, and every checksum is verified.
 
-    Run the same command again to resume: the journal in DIR/.shoal knows what is done. A bad entry or archive does not
-    stop the others; it is recorded with its reason, and the exit code is 1. So is a name that two archives have: the
-    first one stays.
+    Run the same command again to resume: the journal in DIR/.shoal records what is done. A bad entry or archive does
+    not stop the others; it is recorded with its reason, and the exit code is 1. If two archives have the same name, the
+    first one stays and the second is a failure.
 
     SIZE is a number of bytes, or text such as 10M, 64MiB or 1.5GB.
     """
     if (given := (directory is not None) + test + listed) != 1:
-        which = "only one of the three" if given else "one of the three is needed"
-        raise click.UsageError(f"say where to with -d DIR, or --test or --list to write nothing: {which}")
+        which = "pass only one of them" if given else "pass one of them"
+        raise click.UsageError(f"use -d DIR to unpack, --test to check, or --list to list: {which}")
     if listed:
         return _list(archives, options, as_json=as_json)
     target = "null:" if directory is None else directory
@@ -86,7 +86,7 @@ def command(
 
 
 def _list(archives: tuple[str, ...], options: dict[str, Any], *, as_json: bool) -> int:
-    """Prints a line for every entry, and an error for what cannot be listed."""
+    """Prints a line for every entry, and an error for each that cannot be listed."""
     of_archives = inspect.signature(shoal.archives).parameters
     objects = failed = 0
     with _exit.Signals(lambda: None) as signals:

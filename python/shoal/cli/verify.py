@@ -1,4 +1,4 @@
-"""`shoal verify DIR SHA256SUMS`. Not here: reading the list (`shoal._manifest`), where words go (`_display.py`)."""
+"""`shoal verify DIR SHA256SUMS`. Not here: reading the manifest (`shoal._manifest`), printing (`_display.py`)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  shoal read photos/ --checksum sha256 > SHA256SUMS    make the list
-  shoal verify backup/ SHA256SUMS                      check another copy against it
-  shoal verify backup/ SHA256SUMS --strict             files that are not in the list are failures too
+  shoal read photos/ --checksum sha256 > SHA256SUMS    make the manifest
+  shoal verify backup/ SHA256SUMS                      verify another copy with it
+  shoal verify backup/ SHA256SUMS --strict             fail also for files that are not in the manifest
 """
 
-FAILED = ("different", "missing", "unreadable")  # a file is one of these, or good, or extra
+FAILED = ("different", "missing", "unreadable")  # a file is in one of these states, or good, or extra
 
 
 @click.command(
     "verify",
     cls=Command,
-    short_help="Check the files of a directory against a list of checksums.",
+    short_help="Verify the files of a directory against a manifest.",
     epilog=EXAMPLES,
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -44,9 +44,9 @@ FAILED = ("different", "missing", "unreadable")  # a file is one of these, or go
     ["--checksum"],
     type=click.Choice(get_args(options_of_python.Checksum)),
     metavar="|".join(get_args(options_of_python.Checksum)),
-    help="Expect these checksums; by default their length says.",
+    help="Type of the checksums; by default told by their length.",
 )
-@_options.flag(ERRORS, ["--strict"], is_flag=True, help="Fail when there are files that are not in the list.")
+@_options.flag(ERRORS, ["--strict"], is_flag=True, help="Fail if there are files that are not in the manifest.")
 @_options.some("follow_links", "workers", "memory")
 @_options.output_options
 def command(
@@ -62,11 +62,11 @@ def command(
     progress: str,
     **options: Any,
 ) -> int:
-    """Check every file of DIR against the list SHA256SUMS, and name those that are missing or different.
+    """Verify every file of DIR against the manifest SHA256SUMS, and print those that are missing or different.
 
-    The list is what `shoal read DIR --checksum sha256`, or `sha256sum` in DIR, has printed; xxh3 and crc32 are told by
-    their length. A list that is empty, malformed or ends within a line is an error. Files that are not in it are named,
-    and no failure without --strict. The exit code is 1 when a file is missing, different or cannot be read.
+    The manifest is the output of `shoal read DIR --checksum sha256`, or of `sha256sum` in DIR; xxh3 and crc32 are told
+    by their length. A manifest that is empty, malformed or ends within a line is an error. Files that are not in it are
+    printed, but are a failure only with --strict. The exit code is 1 if a file is missing, different or unreadable.
     """
     from shoal._manifest import Manifest
 
@@ -75,7 +75,7 @@ def command(
         try:
             wanted = Manifest(manifest, checksum)
             if not directory.is_dir():
-                raise shoal.ConfigError(f"there is no directory {str(directory)!r}")
+                raise shoal.ConfigError(f"no such directory: {str(directory)!r}")
             display.begins(str(directory), None)
             found, report = _compare(directory, wanted, follow_links, as_json, display, options)
         except shoal.ShoalError as error:
@@ -84,7 +84,7 @@ def command(
         except KeyboardInterrupt as stopped:
             display.interrupted(getattr(stopped, "report", None), resumes=False)
             return signals.code or _exit.INTERRUPTED
-        # Of a name that no line has a failure is told too: what is in the directory could not be looked at.
+        # A failure for a name that is not in the manifest counts too: a directory could not be read.
         ok = not any(found[state] for state in FAILED) and report.ok and not (strict and found["extra"])
         fields = {
             "ok": ok,
@@ -102,7 +102,7 @@ def command(
 def _compare(
     directory: Path, wanted: Manifest, follow_links: bool, as_json: bool, display: Display, options: dict[str, Any]
 ) -> tuple[Counter[str], Report]:
-    """Reads every file and names what is not good; returns how many files there are of each state."""
+    """Reads every file and prints those that are not good; returns the number of files in each state."""
     found: Counter[str] = Counter()
 
     def tell(state: str, name: str, reason: str = "") -> None:
@@ -126,12 +126,12 @@ def _compare(
     for name, state in wanted.rest(directory):
         tell(state, name, reasons.pop(name, ""))
     for name, reason in reasons.items():
-        tell("unreadable", name, reason)  # not in the list; what is wrong with it is not known
+        tell("unreadable", name, reason)  # not in the manifest; its state is unknown
     return found, report
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Tells whether a file is the list itself, which may lie in the directory."""
+    """Returns whether a file is the manifest itself, which may be in the directory."""
     try:
         return one.samefile(other)
     except OSError:
@@ -146,7 +146,7 @@ def _words(report: Report, wanted: Manifest, found: Counter[str]) -> list[str]:
     ]
     bad = [f"{found[state]:,} {state}" for state in FAILED if found[state]]
     if bad:
-        lines.append(f"of {count_text(wanted.listed, 'file')} in the list: {', '.join(bad)}")
+        lines.append(f"of {count_text(wanted.listed, 'file')} in the manifest: {', '.join(bad)}")
     if found["extra"]:
-        lines.append(f"note: {count_text(found['extra'], 'file')} not in the list")
+        lines.append(f"note: {count_text(found['extra'], 'file')} not in the manifest")
     return lines

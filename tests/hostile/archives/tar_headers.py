@@ -109,7 +109,7 @@ def good_ends() -> list[Case]:
     hidden = build([Member(b"hidden", b"hidden")])
     once = Expected(BEFORE)
     cut_off = Expected(BEFORE, refused=DAMAGED)
-    goes_on = Expected(BEFORE, said=["goes on behind its end"])
+    goes_on = Expected(BEFORE, said=["has data after its end"])
     return [
         unpacked("two-blocks", build(members), BEFORE, file=FILE),
         unpacked("many-blocks", build(members, end=bytes(40 * BLOCK)), BEFORE, file=FILE),

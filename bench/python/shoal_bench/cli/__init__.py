@@ -1,7 +1,7 @@
 """The commands of `shoal bench`: those of the jobs (`job.py`), and a file for each of the others, such as `compare.py`.
 
-Here: how they are found. Not here: what they share (`options.py`), the group itself (`shoal.cli.bench`), how it
-measures (`shoal_bench`).
+Here: loading them. Not here: shared options (`options.py`), the group itself (`shoal.cli.bench`), the measurements
+(`shoal_bench`).
 """
 
 from __future__ import annotations

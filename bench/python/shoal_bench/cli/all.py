@@ -17,55 +17,55 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  shoal bench all                                 report.html, and report.json beside it
+  shoal bench all                                 writes report.html and report.json
   shoal bench all -o monday.html --dir /mnt/disk
   shoal bench all -o results.md                   as Markdown, for an issue or a README file
   shoal bench all --of save,unzip --trials 7 --minutes 30
-  shoal bench all --scale 0.05 --minutes 2        a look at what it does; the figures say little
+  shoal bench all --scale 0.05 --minutes 2        a quick look; the figures mean little
 """
 
 # Written out, so that --help need not load the lab; a test compares.
 MINUTES = 9.5
 
 
-@click.command("all", short_help="Measure every job, one after the other; one report.", epilog=EXAMPLES)
+@click.command("all", short_help="Measure every job and make one report.", epilog=EXAMPLES)
 @click.option(
     "-o",
     "--output",
     default="report.html",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="The report, .html or .md; the results are written beside it as JSON.",
+    help="The report, .html or .md; the results are next to it as JSON.",
 )
 @click.option("--of", default="", metavar="JOB,...", callback=keys, help="Only these jobs.")
 @only
 @skip
-@click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Rounds that count, at most.")
+@click.option("--trials", default=3, show_default=True, type=click.IntRange(1), help="Most measured rounds.")
 @click.option(
     "--minutes",
     default=MINUTES,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="For all jobs; where time is short, fewer rounds are run, but one of each.",
+    help="Time for all jobs; if it is short, there are fewer rounds, but at least one.",
 )
 @click.option(
     "--scale",
     default=1.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
-    help="Part of the objects of each job that is worked on.",
+    help="Fraction of the objects of each job.",
 )
 @plot
 @directory
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the tables.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the tables.")
 @as_json
 @stoppable
 def command(output: Path, plot: Path | None, quiet: bool, as_json: bool, **given: Any) -> int:
-    """Measure every job of the lab, one after the other, and make one report of all.
+    """Measure every job of the lab, one after the other, and make one report.
 
-    Every job runs with its defaults, and its results are written when it ends. One that fails does not stop the
-    others; the report says so, and the exit code is then 1, as it is where a row fails that should not. What is written
-    besides is removed at the very end: about 20 GB must be free.
+    Every job runs with its defaults, and its results are written when it ends. A failed job does not stop the others;
+    the report names it, and the exit code is 1. The same holds for a row that fails unexpectedly. All other files are
+    removed at the very end: about 20 GB must be free.
 
     Close other programs, and do not run it within two minutes of deleting many files.
     """
@@ -86,7 +86,7 @@ def command(output: Path, plot: Path | None, quiet: bool, as_json: bool, **given
 
     began = time.monotonic()
     if output.suffix.lower() == ".json":
-        raise shoal.ConfigError(f"{str(output)!r} is where the results go", hint="name the report .html or .md")
+        raise shoal.ConfigError(f"{str(output)!r} is the file of the results", hint="name the report .html or .md")
     reports.check(json_file, plot, output)
     found = every(progress=(lambda _: None) if quiet else printing.talk, finished=finished, **given)
     for job, why in found.failed.items():

@@ -13,24 +13,24 @@ from shoal_bench.cli.options import as_json
 EXAMPLES = """\b
 Examples:
   shoal bench compare monday.json tuesday.json    do the ratios agree within 10 %?
-  shoal bench compare laptop.json server.json     on which machine is what the faster one?
+  shoal bench compare laptop.json server.json     which machine is faster at what?
   shoal bench compare before.json after.json --json
 """
 
 
-@click.command("compare", short_help="Lay two results side by side.", epilog=EXAMPLES)
+@click.command("compare", short_help="Compare two results.", epilog=EXAMPLES)
 @click.argument("first", metavar="A.json", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B.json", type=click.Path(path_type=Path))
 @as_json
 def command(first: Path, second: Path, as_json: bool) -> int:
-    """Lay two results of `shoal bench` side by side, which --results has written.
+    """Compare two results of `shoal bench` that --results has written.
 
-    The same contestants are compared: their rates, and their ratios to the base row, which hold better from one machine
-    to another. It is said what differs in machine, settings and versions, and where the trials of both overlap, so that
-    a difference says nothing. Results of the same bench on the same machine should have ratios that agree within 10 %;
-    where they do not, the machine is too noisy, and it says so.
+    It compares the programs that are in both: their rates, and their ratios to the base row, which transfer better
+    between machines. It prints differences in machine, settings and versions, and marks rows with overlapping trials,
+    where a difference means nothing. Two results of the same machine should have ratios that agree within 10 %. If they
+    do not, the machine is too noisy, and it says so.
 
-    The exit code is 0 whatever the figures are, and 2 where the files cannot be compared.
+    The exit code is 0 whatever the figures are, and 2 if the files cannot be compared.
     """
     from shoal_bench import compare, load, table
 

@@ -19,118 +19,118 @@ if TYPE_CHECKING:
 JOBS = {
     "copy": (
         "Copy from a list/get service into a directory.",
-        "Copy from a list/get service (`shoal serve`, started for it) into a directory, by every strategy.",
+        "Copy from a list/get service (a `shoal serve` of its own) into a directory, with every strategy.",
     ),
     "save": (
         "Save the files that a Python function makes.",
-        "Save the files that a Python function makes into a directory, by every strategy.",
+        "Save the files that a Python function makes into a directory, with every strategy.",
     ),
-    "read": ("Read files into a program.", "Read files, made for it, into a program, by every strategy."),
+    "read": ("Read files into a program.", "Read generated files into a program, with every strategy."),
     "unzip": (
         "Unpack archives into a directory.",
-        "Unpack archives, made of this machine's files, into a directory, by every strategy.",
+        "Unpack archives of this machine's files into a directory, with every strategy.",
     ),
     "records": (
-        "Go through a flat file of 16-byte records.",
-        "Go through a flat file of 16-byte records in a loop, by every strategy.",
+        "Loop over a flat file of 16-byte records.",
+        "Loop over a flat file of 16-byte records, with every strategy.",
     ),
 }
 
 HELP = """
 
-The contestants take turns, each into a fresh directory, after a round that does not count; every byte is compared. One
-that fails or is wrong loses its row, and the exit code is then 1. Nothing is deleted before the end, since a file
-system that has just freed files is slow to make new ones.
+The programs take turns, each in a fresh directory, after a warm-up round. Every byte is compared. A program that fails
+or is wrong loses its row, and the exit code is 1. Nothing is deleted before the end, because a file system that has
+just freed files is slow to create new ones.
 
-With --workers or --sizes it is a scan: a table for each size has the workers across, the best of each line is marked,
-and --only names programs without their number (threads, not threads-8).
+--workers and --sizes make a scan: a table for each size with a column per number of workers and the best of each line
+marked. --only then names programs without their number (threads, not threads-8).
 
 Close other programs, and do not run it within two minutes of deleting many files.
 """
 
 EXAMPLES = """
-shoal bench copy                              every way to copy from a list/get service
-shoal bench copy --list                       the contestants, and which cannot run here
+shoal bench copy                              every strategy for copying from a list/get service
+shoal bench copy --list                       the programs, and which cannot run here
 shoal bench copy --only shoal,curl,combo --trials 5 --results copy.json
-shoal bench save --durable --dir /mnt/disk    a final sync inside the time of each
+shoal bench save --durable --dir /mnt/disk    with a final sync in each time
 shoal bench save --workers 1,2x10,4x10        processes, and processes with 10 threads each
-shoal bench save --full                       as many files as the study has
-shoal bench save --strategy mine.py:save      a function of your own in the same table
+shoal bench save --full                       as many files as in the study
+shoal bench save --strategy mine.py:save      your own function in the same table
 shoal bench save --plot save.svg --report save.html
-shoal bench unzip --into null --cold          every entry checked, the archives not in the page cache
-shoal bench records --case sum                one field added up
+shoal bench unzip --into null --cold          every entry verified, from a cold cache
+shoal bench records --case sum                the sum of one field
 shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoal
 """
 
 # Written out, so that `shoal --help` need not load the lab; a test compares.
 DEFAULTS = "60000 for copy, 1000 for save, 50000 for read, 7500 for unzip, 10000000 for records"
-SIZES = "100 for copy, 10kB for read; save, unzip and records have objects of their own size"
+SIZES = "100 for copy, 10kB for read; save, unzip and records have their own sizes"
 CASES = ("many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
 
 OPTIONS = [
     click.option(
-        "--count", type=click.IntRange(1), show_default=DEFAULTS, help="Number of objects for the fastest contestants."
+        "--count", type=click.IntRange(1), show_default=DEFAULTS, help="Number of objects for the fastest programs."
     ),
     click.option("--size", metavar="SIZE", show_default=SIZES, help="Bytes of each object, such as 100 or 1MB."),
     click.option(
         "--trials",
         type=click.IntRange(1),
         show_default="3; of read --full 20 for small files",
-        help="Rounds that count.",
+        help="Measured rounds.",
     ),
     click.option(
         "--into",
         type=click.Choice(["files", "null"]),
         default="files",
         show_default=True,
-        help="null = nothing is written; of copy, each gets 10 or 50 times the objects.",
+        help="null: write nothing; in copy, with 10 or 50 times the objects.",
     ),
-    click.option("--durable", is_flag=True, help="A final sync is inside the time of each."),
+    click.option("--durable", is_flag=True, help="Include a final sync in each time."),
     click.option(
         "--case",
         type=click.Choice(CASES),
-        help="Of unzip: many archives (the default), one entry of 1 GB, tiny entries, 99 small archives and a giant. "
-        "Of records: touch each (the default), sum, filter, group, convert to Parquet.",
+        help="For unzip: many archives (the default), one entry of 1 GB, tiny entries, or 99 small archives and a "
+        "giant. For records: touch each (the default), sum, filter, group, or convert to Parquet.",
     ),
-    click.option("--cold", is_flag=True, help="Of unzip and records: what is read is not in the page cache."),
+    click.option("--cold", is_flag=True, help="For unzip and records: read from a cold cache."),
     click.option(
         "--full",
         is_flag=True,
-        help="The sizes of the study; each contestant gets about a second's worth of them, of read and records all.",
+        help="Use the study's sizes. Each program runs for about one second, or over all data for read and records.",
     ),
     click.option(
         "--workers",
         metavar="N,...|N..M|NxT",
-        help="A curve over numbers of workers for each program that takes one: 1,2,8 or 1..64, which doubles "
-        "(1, 2, 4, ... 64), or a grid such as 2x10 or 1..4x10: processes with threads in each. "
+        help="Measure each program with these numbers of workers: 1,2,8, or 1..64, which doubles (1, 2, 4, ... 64), "
+        "or a grid such as 2x10 or 1..4x10 (processes with threads in each). "
         "One worker is always measured too.",
     ),
     click.option(
         "--sizes",
         metavar="SIZE,...",
-        help="Of copy and read: a contest for each of these sizes, such as 10KB,1MB; of 200 MB each without --count.",
+        help="For copy and read: measure each of these sizes, such as 10KB,1MB; 200 MB each without --count.",
     ),
     click.option(
         "--strategy",
         "strategies",
         multiple=True,
         metavar="MODULE:FUNCTION",
-        help="A function of your own takes part, of a module or as FILE.py:FUNCTION; may be given several times.",
+        help="Add your own function, of a module or as FILE.py:FUNCTION; repeatable.",
     ),
     only,
     skip,
     click.option(
-        "--list", "as_list", is_flag=True, help="List the contestants, and what is missing for those that cannot run."
+        "--list", "as_list", is_flag=True, help="List the programs, and what is missing for those that cannot run."
     ),
     directory,
-    click.option("--keep", is_flag=True, help="Leave the files that were written."),
+    click.option("--keep", is_flag=True, help="Keep the files that were written."),
     click.option(
         "--results", "results_file", type=click.Path(path_type=Path), help="Write every trial to this file (JSON)."
     ),
     plot,
     click.option("--report", type=click.Path(path_type=Path), help="Write a report to this file: .html or .md."),
     as_json,
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but the table."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only the table."),
 ]
 
 
@@ -171,9 +171,9 @@ def _measure(
     results: Results | scans.Scan
     study = sizing.study(job) if full else None
     if study is not None and (given["count"] is not None or size is not None or sizes is not None):
-        raise shoal.ConfigError("--full says how many and how large", hint="leave out --count, --size and --sizes")
+        raise shoal.ConfigError("--full sets the number and the size", hint="leave out --count, --size and --sizes")
     if size is not None and sizes is not None:
-        raise shoal.ConfigError("--sizes names all sizes", hint="leave out --size")
+        raise shoal.ConfigError("--sizes sets the sizes", hint="leave out --size")
     counted = given["count"] is not None or full
     trials = given["trials"]
     given |= {"count": study.count} if study else {}

@@ -1,4 +1,4 @@
-"""What the lab's commands share: options, and how a signal ends them. Not here: what a job alone has (`job.py`)."""
+"""Shared by the lab's commands: options, and signal handling. Not here: the options of a job (`job.py`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stoppable(command: Callable[..., int]) -> Callable[..., int]:
                 signal.signal(other, signal.SIG_DFL)  # a second one ends it at once
             raise KeyboardInterrupt
 
-        # One that was ignored before stays so: `nohup` and background jobs of a shell rely on it.
+        # An ignored signal stays ignored: `nohup` and background jobs of a shell rely on it.
         before = {one: signal.getsignal(one) for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN}
         for one in before:
             signal.signal(one, stop)
@@ -54,13 +54,13 @@ def keys(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str,
 
 
 # Options that `all` has, too.
-only = click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these contestants.")
-skip = click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these contestants.")
+only = click.option("--only", default="", metavar="KEY,...", callback=keys, help="Only these programs.")
+skip = click.option("--skip", default="", metavar="KEY,...", callback=keys, help="All but these programs.")
 directory = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where files are written, in a new directory that is removed at the end; by default here.",
+    help="Write files here, in a new directory that is removed at the end; by default the current directory.",
 )
 plot = click.option("--plot", type=click.Path(path_type=Path), help="Draw the rates to this file: .png or .svg.")
 as_json = click.option(

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def safe(text: str) -> str:
-    """Escapes what could change how a terminal shows the rest; line ends stay."""
+    """Escapes control characters; line ends stay."""
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
@@ -23,5 +23,5 @@ def out_json(value: dict[str, Any]) -> None:
 
 
 def talk(text: str) -> None:
-    """Says something to the user."""
+    """Prints a message."""
     print(safe(text), file=sys.stderr)

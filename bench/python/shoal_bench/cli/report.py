@@ -27,9 +27,9 @@ Examples:
 def command(files: tuple[Path, ...], output: Path, plot: Path | None, title: str | None, as_json: bool) -> int:
     """Make one report of results that `shoal bench JOB --results` or `shoal bench all` has written.
 
-    It has charts, tables, what to use on that machine and why, the machine and the method. As HTML, all of it is in one
-    file: it needs no network, runs no script, can be read on a phone, and is light or dark as the reader's system is.
-    As Markdown, its charts are SVG files beside it; without Matplotlib its tables have bars of signs instead.
+    The report has charts, tables, what to use on that machine and why, the machine and the method. HTML is one file,
+    without network access or scripts, readable on a phone, in light and dark. The charts of Markdown are SVG files next
+    to it; without Matplotlib, its tables have text bars instead.
     """
     from shoal_bench import Collection, load, report, reports
 

@@ -15,7 +15,7 @@ def named(name: str) -> Job:
     """Returns a job by its name.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such job.
     """
     if name not in JOBS:
         raise ConfigError(f"there is no job {name!r}", hint=f"there are {', '.join(JOBS)}")
@@ -26,7 +26,7 @@ def settings(job: str, **given: Any) -> Settings:
     """Returns settings of a job from what a caller gives: sizes may be text, keys any sequence; None is the default.
 
     Raises:
-        ConfigError: There is no such job or setting, or a size is none.
+        ConfigError: There is no such job or setting, or a size is invalid.
     """
     chosen = named(job)
     known = {one.name for one in fields(Settings)} - {"job"}

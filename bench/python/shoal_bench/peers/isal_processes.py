@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from isal import isal_zlib  # type: ignore[import-not-found,unused-ignore]
 
-LOCAL = struct.Struct("<26xHH")  # of an entry's own header, which lies before its bytes: the lengths of what follows
+LOCAL = struct.Struct("<26xHH")  # of an entry's own header, before its bytes: the lengths of what follows
 WHOLE = 64 << 20  # bytes that are inflated in one call
 PIECE = 1 << 20  # bytes that are read at once of what is larger
 

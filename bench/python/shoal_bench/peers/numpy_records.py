@@ -23,7 +23,7 @@ def load(path: str, how: str) -> Any:
 
 
 def table(records: Any) -> Any:
-    """Makes an Arrow table, whose columns cannot lie apart as those of a structured array do."""
+    """Makes an Arrow table, whose columns must be contiguous, unlike those of a structured array."""
     import pyarrow as pa  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     return pa.table({name: np.ascontiguousarray(records[name]) for name in records.dtype.names})

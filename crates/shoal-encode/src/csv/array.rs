@@ -38,7 +38,7 @@ pub(crate) fn write_array(array: &NdArray<'_>, options: &Options, out: &mut Vec<
         }
         _ => {
             return Err(Error::unsupported(format!(
-                "an array of dtype {:?} has no text that a cell of .csv would hold: name the file .npy, or make it a \
+                "an array of dtype {:?} has no text form for a cell of .csv: name the file .npy, or make it a \
                  table, for example with pyarrow.table or polars.DataFrame",
                 array.descr()
             )));
@@ -65,7 +65,7 @@ impl<'a> Grid<'a> {
             ([rows, columns], [down, right]) => (*rows, *columns, (*down, *right)),
             (shape, _) => {
                 return Err(Error::unsupported(format!(
-                    "an array of {} dimensions has no lines for .csv, which takes two at most: reshape it, or name the \
+                    "an array of {} dimensions does not fit .csv, which has at most two: reshape it, or name the \
                      file .npy",
                     shape.len()
                 )));
@@ -114,7 +114,10 @@ fn decode(item: &[u8], swapped: bool, text: &mut String) -> Result<(), Error> {
         let unit = u32::from_ne_bytes([unit[0], unit[1], unit[2], unit[3]]);
         let unit = if swapped { unit.swap_bytes() } else { unit };
         let character = char::from_u32(unit).ok_or_else(|| {
-            Error::unsupported(format!("a text of the array holds {unit:#x}, which no UTF-8 file can: replace it"))
+            Error::unsupported(format!(
+                "a text of the array holds {unit:#x}, which a UTF-8 file cannot hold: replace \
+            it"
+            ))
         })?;
         text.push(character);
     }

@@ -70,7 +70,7 @@ impl<'a> Column<'a> {
             T::Utf8View => Values::Utf8View(array.as_string_view()),
             T::Dictionary(..) => {
                 let dictionary = array.as_any_dictionary();
-                let empty = dictionary.values().is_empty(); // then every key is null, and there is none to normalise
+                let empty = dictionary.values().is_empty(); // then every key is null
                 let keys = if empty { Vec::new() } else { dictionary.normalized_keys() };
                 Values::Dictionary { keys, values: Box::new(Column::new(dictionary.values().as_ref())?) }
             }

@@ -33,7 +33,7 @@ pub(crate) fn write_table(
     Ok(())
 }
 
-/// Appends what stands in front of the first row, if a cell can hold what the columns do.
+/// Appends the header line. An error if a cell cannot hold the type of a column.
 pub(crate) fn begin(schema: &Schema, options: &Options, out: &mut Vec<u8>) -> Result<(), Error> {
     refuse_nested(schema)?;
     refuse_extensions(schema, "csv")?;

@@ -11,7 +11,7 @@ pub(super) struct PythonForm {
 }
 
 impl PythonForm {
-    /// Lays out anew what another formatter printed of a finite float that is not 0.
+    /// Reformats the output of another formatter for a finite float that is not 0.
     #[cold]
     pub(super) fn of(printed: &[u8]) -> Self {
         let mut form = Self { bytes: [0; LONGEST], length: 0 };

@@ -27,7 +27,7 @@ impl Cancel {
 
     /// Stops the run because the caller wants it.
     pub fn interrupt(&self) {
-        self.fail(Error::new(Kind::Interrupted, "interrupted; the same command goes on where this one stopped"));
+        self.fail(Error::new(Kind::Interrupted, "interrupted; run the same command again to resume"));
     }
 
     /// The reason, once the run has ended.

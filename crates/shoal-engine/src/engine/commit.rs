@@ -113,7 +113,7 @@ impl Committer {
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.shared.cancel.fail(error),
-            Err(panic) => self.shared.cancel.fail(super::panicked("the committer", panic.as_ref())),
+            Err(panic) => self.shared.cancel.fail(super::panicked("the thread that commits", panic.as_ref())),
         }
     }
 
@@ -224,7 +224,7 @@ impl Committer {
             through.extend(self.held.remove(&seq));
         }
         if last && !self.held.is_empty() {
-            return Err(Error::new(Kind::Internal, "the sink held partitions back at the last barrier"));
+            return Err(Error::new(Kind::Internal, "the last sync did not cover all partitions"));
         }
         let durable = match settled.reach {
             Reach::PageCache => Durable::No,

@@ -90,7 +90,7 @@ impl Concurrency {
         let (wanted, growing, mut reason) = match (workers, reach) {
             (Workers::Fixed(count), _) => (count.max(1), false, "as asked".to_owned()),
             (Workers::Auto, Reach::Network) => (START, true, "still growing".to_owned()),
-            (Workers::Auto, Reach::Blocking { cores }) => (cores, true, "one for each core; still growing".to_owned()),
+            (Workers::Auto, Reach::Blocking { cores }) => (cores, true, "one per core; still growing".to_owned()),
         };
         let mut ceiling = match (growing, reach) {
             (false, _) => wanted,

@@ -94,7 +94,7 @@ impl Patterns {
         let (mut names, mut directories, mut whole) = (Vec::new(), Vec::new(), Vec::new());
         for (number, text) in texts.iter().enumerate() {
             let refused = |why: &str| {
-                let why = format!("not a pattern that `{option}` understands: {why}");
+                let why = format!("not a valid `{option}` pattern: {why}");
                 Error::new(Kind::Config, why).on(&escape(text.as_bytes()))
             };
             let Rule { glob, directory } = Rule::of(text).ok_or_else(|| refused("it is empty"))?;

@@ -70,7 +70,7 @@ fn list(shared: &Arc<Shared>, known: Known) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| Error::new(Kind::Internal, format!("no event loop for the listing: {e}")))?;
+        .map_err(|e| Error::new(Kind::Internal, format!("cannot start the event loop for the listing: {e}")))?;
     let result = list_on(&runtime, shared, known);
     // Not dropped: that would wait for a name that is being looked up, for as long as its server takes.
     runtime.shutdown_background();
@@ -86,7 +86,8 @@ fn list_on(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()> 
         Ok(()) => return Ok(()),
     }
     shared.note(
-        "what was committed is no longer listed in the same way: everything is listed anew, and what is at the destination already is not fetched again where its size and time prove it",
+        "the listing has changed before the point where the run stopped: everything is listed again, and a file at \
+        the destination is fetched again only if its size and time do not prove it unchanged",
     );
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     shared.tell_committer(Message::Reset(sender));
@@ -147,9 +148,9 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
         return Ok(());
     }
     if known.had_objects && !lists && shared.source.behind() != Behind::Trusted {
-        let why = "the source lists nothing now, but objects of it were listed before: it may not be mounted";
+        let why = "the source is empty now, but had objects before: it may not be mounted";
         return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("see to it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
+            .hint("check it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
             .into());
     }
     if known.compare && chain != known.chain {
@@ -224,14 +225,14 @@ impl Pages<'_> {
 
 fn gave_up(error: &Error, tries: u32, time: Duration) -> Error {
     let (kind, hint) = match error.kind() {
-        Kind::Timeout => (Kind::Unreachable, "if the service takes so long to list, a longer `timeout` waits for it"),
+        Kind::Timeout => (Kind::Unreachable, "if the service needs this long to list, use a longer `timeout`"),
         Kind::Connect | Kind::Disconnected => (Kind::Unreachable, "is the server running and the address right?"),
-        _ => (Kind::Listing, "the service answers, but with no page"),
+        _ => (Kind::Listing, "the service answers, but sends no page"),
     };
-    let gave_up = Error::new(kind, format!("no page of the listing could be had: {}", error.why()))
+    let gave_up = Error::new(kind, format!("could not fetch the listing: {}", error.why()))
         .after(tries, time)
         .errno(error.os_error())
-        .hint(format!("{hint}; what is done is kept: the same command goes on from there"));
+        .hint(format!("{hint}; finished work is kept: run the same command again to resume"));
     match error.subject() {
         Some(subject) => gave_up.on(subject),
         None => gave_up,

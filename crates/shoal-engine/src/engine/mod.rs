@@ -1,5 +1,5 @@
-//! The engine: moves a source's partitions into a sink. It knows `Source`, `Sink` and `Partition`;
-//! not HTTP, archives, paths or Python.
+//! The engine: copies a source's partitions into a sink. It knows `Source`, `Sink` and `Partition`,
+//! but not HTTP, archives, paths or Python.
 //!
 //! ```text
 //! source ──partitions──▶ queue ──▶ lane: fetch ▸ fetch ▸ fetch ──▶ writer ──┐ sealed partitions
@@ -7,10 +7,10 @@
 //!   └──────────── on restart: continue after the last committed page ◀──────┘
 //! ```
 //!
-//! The life of a partition: listed (`listing.rs`) → waits in the queue, at most to the high-water mark (`queue.rs`) →
-//! handed out to a lane, or in parts to several (`open.rs`, `lane.rs`, `slot.rs`) → every object written, skipped, failed or
-//! deferred → sealed → barrier → journal (`commit.rs`) → behind the frontier (`frontier.rs`), where one row stands for all.
-//! How the states of a partition, an object and a file meet after a kill is the table in ARCHITECTURE.md.
+//! The states of a partition: listed (`listing.rs`) → queued, up to the high-water mark (`queue.rs`) → open on a lane,
+//! or in parts on several (`open.rs`, `lane/`, `slot.rs`) → every object written, skipped, failed or deferred → sealed
+//! → synced → in the journal (`commit.rs`) → below the frontier (`frontier.rs`), where one row represents all
+//! partitions. ARCHITECTURE.md has the table of the states of a partition, an object and a file after a kill.
 
 mod budget;
 mod cancel;
@@ -163,10 +163,10 @@ impl Shared {
         let Some(most) = self.options.max_failures else { return false };
         let too_many = self.counters.sums().failed > most;
         if too_many {
-            let why = format!("more than {most} objects failed; the last: {}", last.line());
+            let why = format!("more than {most} objects failed; the last one: {}", last.line());
             self.cancel.fail(
                 Error::new(Kind::TooManyFailures, why)
-                    .hint("raise `max_failures`, or mend the cause and run the same command again"),
+                    .hint("fix the cause and run the same command again, or raise `max_failures`"),
             );
         }
         too_many
@@ -266,17 +266,17 @@ impl Run {
         let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if *repeated > 0 {
             let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
-            report.notes.push(format!("{objects} failed since another of the same name came first: {advice}"));
+            report.notes.push(format!("{objects} failed because another object has the same name: {advice}"));
         }
         let kept = shared.counters.sums().kept;
         if kept > 0 {
             report
                 .notes
-                .push(format!("{kept} of the objects were at the destination already, from an earlier session"));
+                .push(format!("{kept} of the objects were already at the destination, from an earlier session"));
         }
         report.workers_reason = match shared.source.depth() {
             1 => concurrency.reason().to_owned(),
-            depth => format!("{}; up to {depth} ahead on one connection", concurrency.reason()),
+            depth => format!("{}; up to {depth} requests pipelined on each connection", concurrency.reason()),
         };
         let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
         report.complete = lists && error.is_none() && shared.source.is_whole() && report.total.unfinished == 0;
@@ -285,7 +285,8 @@ impl Run {
             report.notes.extend(shared.filter.notes(report.run.listed));
         }
         if !lists && error.is_none() {
-            report.notes.push("the listing of this run is not finished: the same command goes on with it".into());
+            let note = "the listing of this run is not finished: run again without `resume=\"failed\"` to continue it";
+            report.notes.push(note.into());
         }
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
@@ -351,7 +352,10 @@ impl Threads {
                     self.refused = true;
                     match index {
                         0 => shared.cancel.fail(error),
-                        _ => shared.note(&format!("only {index} of {wanted} lanes could be started: {}", error.why())),
+                        _ => {
+                            let why = error.why();
+                            shared.note(&format!("only {index} of {wanted} worker threads could be started: {why}"));
+                        }
                     }
                 }
             }
@@ -426,14 +430,14 @@ fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'stati
 }
 
 /// A panic is a defect of shoal; it ends the run like any other error.
-fn panicked(whose: &str, panic: &(dyn Any + Send)) -> Error {
+fn panicked(part: &str, panic: &(dyn Any + Send)) -> Error {
     let text = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    Error::new(Kind::Internal, format!("{whose} panicked: {}", crate::display::escape(text.as_bytes())))
-        .hint("this is a defect of shoal, please report it; what is committed is kept and the same command goes on")
+    Error::new(Kind::Internal, format!("{part} panicked: {}", crate::display::escape(text.as_bytes())))
+        .hint("this is a bug in shoal, please report it; committed work is kept, and the same command resumes")
 }
 
 fn cores() -> usize {
@@ -513,6 +517,6 @@ fn unbalanced(report: &Report) -> Option<Error> {
     let fine = report.run.balanced() && report.total.balanced() && report.run.unfinished == 0;
     (!fine).then(|| {
         let why = format!("the counts do not balance: this run {:?}, in all {:?}", report.run, report.total);
-        Error::new(Kind::Internal, why).hint("this is a defect of shoal, please report it")
+        Error::new(Kind::Internal, why).hint("this is a bug in shoal, please report it")
     })
 }

@@ -244,7 +244,7 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        let hint = "what is done is kept: run the same command again later (`retry_timeout` sets how long to wait)";
+        let hint = "finished work is kept: run the same command again later (`retry_timeout` sets how long to wait)";
         for host in hosts.values() {
             let last = &host.last_error;
             let patience = self.patience();
@@ -254,14 +254,16 @@ impl Retry {
                 .map(|since| now.duration_since(since))
                 .filter(|away| *away > patience);
             if let Some(away) = away {
-                let why = format!("the server gave no good answer for {:.0} s; the last: {last}", away.as_secs_f64());
+                let why = format!(
+                    "no successful answer from the server for {:.0} s; the last one: {last}",
+                    away.as_secs_f64()
+                );
                 return Some(Error::new(Kind::Unreachable, why).hint(hint));
             }
             let wait =
                 host.cool_until.map(|until| until.saturating_duration_since(now)).filter(|wait| *wait > patience);
             if let Some(wait) = wait {
-                let why =
-                    format!("the server asks to wait for {:.0} s, longer than is allowed; {last}", wait.as_secs_f64());
+                let why = format!("the server asks to wait {:.0} s, longer than allowed; {last}", wait.as_secs_f64());
                 return Some(Error::new(Kind::Unreachable, why).hint(hint));
             }
         }

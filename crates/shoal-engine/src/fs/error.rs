@@ -45,11 +45,11 @@ impl Doing {
     fn words(self) -> &'static str {
         match self {
             Doing::Open => "cannot open",
-            Doing::MakeDirectory => "cannot make the directory",
+            Doing::MakeDirectory => "cannot create the directory",
             Doing::Create => "cannot create",
             Doing::Look => "cannot look at",
             Doing::Write => "cannot write",
-            Doing::SetTime => "cannot set the time of",
+            Doing::SetTime => "cannot set the modification time of",
             Doing::Close => "cannot finish writing",
             Doing::Sync => "cannot make durable",
             Doing::Rename => "cannot put in place",
@@ -113,19 +113,21 @@ impl Trouble {
 
     fn words(self) -> String {
         match self.errno {
-            Errno::ROFS => "the file system can only be read".into(),
+            Errno::ROFS => "the file system is read-only".into(),
             Errno::FBIG | Errno::OVERFLOW => {
                 "the file is larger than the file system or a limit of this process permits".into()
             }
-            Errno::MFILE => "this process has no file descriptor left".into(),
-            Errno::NFILE => "this machine has no file descriptor left".into(),
-            Errno::NAMETOOLONG => "the file system takes no name of this length".into(),
-            Errno::NOTDIR => "a file or a symbolic link stands where a directory should be".into(),
-            Errno::ISDIR => "a directory stands in its place".into(),
-            Errno::LOOP => "a symbolic link stands in its place".into(),
-            Errno::XDEV => "it leads to another file system".into(),
-            Errno::NOENT => "its directory is gone".into(),
-            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => "the file system takes no such name".into(),
+            Errno::MFILE => "this process has no file descriptors left".into(),
+            Errno::NFILE => "this machine has no file descriptors left".into(),
+            Errno::NAMETOOLONG => "the name is too long for the file system".into(),
+            Errno::NOTDIR => "a file or a symbolic link is where a directory should be".into(),
+            Errno::ISDIR => "a directory has this name".into(),
+            Errno::LOOP => "a symbolic link has this name".into(),
+            Errno::XDEV => "it is on another file system".into(),
+            Errno::NOENT => "its directory no longer exists".into(),
+            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => "the file system does not allow this \
+            name"
+                .into(),
             errno => plain(errno),
         }
     }
@@ -133,9 +135,9 @@ impl Trouble {
     fn advice(self) -> Option<String> {
         match self.errno {
             Errno::MFILE => Some("raise the limit with ulimit -n, or use fewer workers".into()),
-            Errno::IO | Errno::ROFS => Some("look at the kernel's log (dmesg), then run the same command again".into()),
+            Errno::IO | Errno::ROFS => Some("check the kernel log (dmesg), then run the same command again".into()),
             Errno::NOENT => Some("was the destination removed or unmounted?".into()),
-            Errno::FBIG => Some("look at ulimit -f".into()),
+            Errno::FBIG => Some("check ulimit -f".into()),
             _ => None,
         }
     }
@@ -151,7 +153,7 @@ impl Trouble {
             return (format!("no space left{needed}"), resume);
         };
         let why = match self.errno {
-            Errno::DQUOT => format!("the disk quota is used up{needed}"),
+            Errno::DQUOT => format!("the disk quota is exceeded{needed}"),
             _ if free.bytes == 0 || free.bytes < need => {
                 format!("no space left: {} bytes free{needed}", free.bytes)
             }
@@ -163,9 +165,9 @@ impl Trouble {
                     Some(count) => format!(" and {count} inodes"),
                     None => String::new(),
                 };
-                let why = format!("its directory takes no more names, though {} bytes{inodes} are free", free.bytes);
-                let hint = "many names in one directory fill its index: layout=\"partition\" \
-                            spreads them over directories (in another destination)";
+                let why = format!("its directory is full, though {} bytes{inodes} are free", free.bytes);
+                let hint = "too many names in one directory fill its index: copy to another destination with \
+                layout=\"partition\", which uses many directories";
                 return (why, Some(hint.into()));
             }
             _ => format!("no space left, though {} bytes seem free{needed}", free.bytes),

@@ -22,7 +22,7 @@ pub(crate) fn open_files_left() -> Result<usize> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(16, |entries| entries.count()) as u64;
     match most.saturating_sub(open + SPARE) {
         0 => {
-            let why = format!("the limit of open files, {most}, leaves no room to work ({open} are open)");
+            let why = format!("the limit of {most} open files is too low ({open} are open)");
             Err(Error::new(Kind::Config, why).hint("raise it: ulimit -n 1024"))
         }
         left => Ok(usize::try_from(left).unwrap_or(usize::MAX)),

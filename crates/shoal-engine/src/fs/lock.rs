@@ -144,16 +144,17 @@ fn refusal(dir: &PrivateDir, owner: &Owner) -> Error {
     let error = Error::new(
         Kind::JournalLocked,
         match owner.pid {
-            0 => "another run is working here".to_owned(),
-            pid => format!("another run is working here: pid {pid} on host \"{}\"", owner.host),
+            0 => "another run is active here".to_owned(),
+            pid => format!("another run is active here: pid {pid} on host \"{}\"", owner.host),
         },
     )
     .on(&on);
     match owner.is_gone() {
         true => error.hint(format!(
-            "process {} cannot be seen from here: it runs in another container, or a process forked from it still holds the lock",
+            "process {} is not visible here: it runs in another container, or a process forked from it still holds \
+            the lock",
             owner.pid
         )),
-        false => error.hint("wait until it is done, or stop it and run the same command again"),
+        false => error.hint("wait until it ends, or stop it and run the same command again"),
     }
 }

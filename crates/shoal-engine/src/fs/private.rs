@@ -42,7 +42,7 @@ impl PrivateDir {
     /// [`Kind::Journal`] if `.shoal` is a link or no directory; the kinds of a full or read-only file system.
     pub fn create(destination: &Path) -> Result<PrivateDir> {
         std::fs::create_dir_all(destination)
-            .map_err(|error| io_fault("the destination cannot be made", destination, &error))?;
+            .map_err(|error| io_fault("the destination cannot be created", destination, &error))?;
         let parent = Self::around(destination)?;
         match rustix::fs::mkdirat(&parent.fd, SHOAL_DIR, DIR_MODE) {
             // The entry must survive a power cut, or the journal would be lost as a whole.

@@ -77,19 +77,19 @@ fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, O
         let shown = escape(path.as_os_str().as_bytes());
         Error::new(Kind::Config, format!("cannot write \"{shown}\": {why}"))
     };
-    let name = target.file_name().ok_or_else(|| refuse("it does not end in the name of a file"))?;
+    let name = target.file_name().ok_or_else(|| refuse("the path does not end in a file name"))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = Dir::root(parent).map_err(|errno| match errno {
-        Errno::NOENT => refuse("its directory does not exist").hint("make the directory first"),
-        Errno::NOTDIR => refuse("what should be its directory is a file"),
+        Errno::NOENT => refuse("its directory does not exist").hint("create the directory first"),
+        Errno::NOTDIR => refuse("its parent is a file, not a directory"),
         errno => refuse(&format!("its directory cannot be opened: {}", super::error::plain(errno))),
     })?;
     let mode = match directory.look(name.as_bytes()) {
         Ok(look) if look.kind.is_file() => Some(look.mode & 0o777),
-        Ok(look) if look.kind.is_dir() => return Err(refuse("a directory stands in its place")),
+        Ok(look) if look.kind.is_dir() => return Err(refuse("a directory has this name")),
         // Links have been followed: this one leads nowhere, or to what is no file.
-        Ok(look) if look.kind.is_symlink() => return Err(refuse("a link that leads to no file stands in its place")),
-        Ok(_) => return Err(refuse("what stands in its place is no regular file")),
+        Ok(look) if look.kind.is_symlink() => return Err(refuse("a dangling symbolic link has this name")),
+        Ok(_) => return Err(refuse("it exists and is not a regular file")),
         Err(_) => None, // nothing there; whatever else is wrong shows when it is made
     };
     let (file, hidden) = match create(&directory, name.as_bytes()) {
@@ -145,7 +145,7 @@ fn told(trouble: Trouble, path: &Path, directory: &Dir) -> Error {
     match error.kind() {
         Kind::DestinationFull => {
             let told = Error::new(error.kind(), error.why()).errno(error.os_error());
-            told.hint("free some space, or write it elsewhere; what was there before is as it was")
+            told.hint("free some space, or write to another place; an existing file is unchanged")
         }
         _ => error,
     }

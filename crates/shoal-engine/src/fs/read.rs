@@ -232,18 +232,16 @@ pub(crate) fn unreadable(errno: Errno, from: Option<u64>) -> Error {
     let at = from.map_or_else(String::new, |byte| format!(" at byte {byte}"));
     let error = |kind, why: String| Error::new(kind, why).errno(Some(errno.raw_os_error()));
     match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::STALE => error(Kind::Vanished, "listed, but not there any more".into()),
-        Errno::ACCESS | Errno::PERM => {
-            error(Kind::Denied, format!("the source does not permit reading it{at}: {}", plain(errno)))
-        }
-        Errno::LOOP => error(Kind::BadAnswer, "not a regular file: a symbolic link stands in its place".into()),
-        Errno::ISDIR => error(Kind::BadAnswer, "not a regular file: a directory stands in its place".into()),
+        Errno::NOENT | Errno::NOTDIR | Errno::STALE => error(Kind::Vanished, "listed, but it no longer exists".into()),
+        Errno::ACCESS | Errno::PERM => error(Kind::Denied, format!("cannot read it{at}: {}", plain(errno))),
+        Errno::LOOP => error(Kind::BadAnswer, "not a regular file: it is a symbolic link".into()),
+        Errno::ISDIR => error(Kind::BadAnswer, "not a regular file: it is a directory".into()),
         Errno::NXIO | Errno::NODEV => error(Kind::BadAnswer, "not a regular file".into()),
-        Errno::MFILE => error(Kind::OutOfFiles, "this process has no file descriptor left".into())
+        Errno::MFILE => error(Kind::OutOfFiles, "this process has no file descriptors left".into())
             .hint("raise the limit with ulimit -n, or use fewer workers"),
-        Errno::NFILE => error(Kind::OutOfFiles, "this machine has no file descriptor left".into()),
+        Errno::NFILE => error(Kind::OutOfFiles, "this machine has no file descriptors left".into()),
         Errno::IO => error(Kind::ReadFailed, format!("cannot read it{at}: {}", plain(errno)))
-            .hint("look at the kernel's log (dmesg)"),
+            .hint("check the kernel log (dmesg)"),
         _ => error(Kind::ReadFailed, format!("cannot read it{at}: {}", plain(errno))),
     }
 }
@@ -252,7 +250,7 @@ pub(crate) fn unreadable(errno: Errno, from: Option<u64>) -> Error {
 pub(crate) fn unusable(errno: Errno, path: &Path) -> Error {
     use std::os::unix::ffi::OsStrExt;
     let why = match errno {
-        Errno::NOENT => "there is no such file or directory".into(),
+        Errno::NOENT => "no such file or directory".into(),
         errno => format!("the source cannot be opened: {}", plain(errno)),
     };
     Error::new(Kind::Config, why).on(&escape(path.as_os_str().as_bytes())).errno(Some(errno.raw_os_error()))

@@ -94,7 +94,7 @@ pub(super) async fn compare<E: Exchange>(client: &Client, exchange: &E, seen: &[
     let same = pipelined(client, exchange, seen, &received).await;
     exchange.wasted(received.get());
     if let Err(error) = &same {
-        exchange.note(&format!("requests are sent one at a time: pipelined, the service {}", error.why()));
+        exchange.note(&format!("pipelining is off: with pipelined requests, the service {}", error.why()));
     }
     client.pipelining.compared(same.is_ok());
 }
@@ -132,7 +132,7 @@ async fn pipelined<E: Exchange>(client: &Client, exchange: &E, seen: &[Seen], re
 }
 
 fn differs() -> Error {
-    Error::new(Kind::Integrity, "answered otherwise than one at a time")
+    Error::new(Kind::Integrity, "answered differently")
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
     let host = (client.address.host.as_str(), client.address.port);
     let lookup = timeout(client.connect_timeout, tokio::net::lookup_host(host)).await;
     let addresses: Vec<_> = match lookup {
-        Err(_) => return Err(failed(client, Kind::Connect, "the name was not resolved in time".into())),
-        Ok(Err(e)) => return Err(failed(client, kind(&e), format!("the name could not be resolved: {e}"))),
+        Err(_) => return Err(failed(client, Kind::Connect, "the host name was not resolved in time".into())),
+        Ok(Err(e)) => return Err(failed(client, kind(&e), format!("the host name could not be resolved: {e}"))),
         Ok(Ok(addresses)) => addresses.collect(),
     };
     // Here and not earlier: a name may stand for another address each time it is asked for.
@@ -29,9 +29,12 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
         && let Some(bad) = addresses.iter().find(|address| is_inside(address.ip()))
     {
         let why = format!("{} is an address inside this machine's own network", bad.ip());
-        return Err(failed(client, Kind::BadAnswer, why).hint("no option allows that: no server may lead there"));
+        return Err(failed(client, Kind::BadAnswer, why).hint(
+            "no option allows that: a server must not redirect \
+        there",
+        ));
     }
-    let mut last = failed(client, Kind::Connect, "the name has no address".into());
+    let mut last = failed(client, Kind::Connect, "the host name has no address".into());
     for address in addresses {
         let began = Instant::now();
         match timeout(client.connect_timeout, connect_to(client, address)).await {
@@ -100,7 +103,7 @@ fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset while connecting".to_owned(),
-        _ => format!("no connection: {error}"),
+        _ => format!("cannot connect: {error}"),
     }
 }
 

@@ -100,7 +100,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
             // The parser passes over empty lines, which behind another answer are bytes that it did not announce.
             if number > 0 && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
-                return Err(Error::new(Kind::Protocol, "an empty line stands where an answer should begin"));
+                return Err(Error::new(Kind::Protocol, "there is an empty line where an answer should begin"));
             }
             match if parse { head::parse(unread, self.wants_type, id)? } else { None } {
                 Some((head, length)) => {
@@ -114,7 +114,7 @@ impl<C: Fn() -> Duration> Connection<C> {
                     }
                     (interim, seen) = (interim + 1, 0);
                     if interim > INTERIM_MAX {
-                        return Err(Error::new(Kind::Protocol, "one interim answer after the other"));
+                        return Err(Error::new(Kind::Protocol, "too many interim answers (1xx)"));
                     }
                 }
                 None if unread.len() >= HEAD_MAX => {
@@ -310,7 +310,7 @@ impl<C: Fn() -> Duration> Connection<C> {
     pub fn surplus(&self, head: &Head) -> Option<Error> {
         let bytes = self.end - self.start;
         (bytes > 0 && !matches!(head.framing, Framing::Close))
-            .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more came than were announced")))
+            .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more than announced")))
     }
 
     /// What stands behind the last answer.
@@ -455,7 +455,7 @@ fn disconnected(error: &io::Error, place: &str) -> Error {
         io::ErrorKind::UnexpectedEof => "the connection was cut (no TLS close_notify)".to_owned(),
         io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
         io::ErrorKind::BrokenPipe => "the connection was closed".to_owned(),
-        _ => format!("the connection broke ({error})"),
+        _ => format!("the connection failed ({error})"),
     };
     Error::new(broken_at(place), format!("{what} {place}")).errno(error.raw_os_error())
 }

@@ -143,9 +143,7 @@ impl Check<'_> {
             }
             (Check::Sample(_), _) => {
                 client.pipelining.stop();
-                exchange.note(
-                    "requests are sent one at a time now: an answer was not the same when it was asked for alone",
-                );
+                exchange.note("pipelining was turned off: an answer was different when it was requested alone");
                 Some(samples.differs())
             }
             _ => None,
@@ -207,7 +205,7 @@ pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
                     let behind = if exchange.is_doubted(&job) { open.linger().await } else { Behind::Nothing };
                     let body = open.gathered(&whole);
                     let wrong = match behind {
-                        Behind::Bytes => Some(Error::new(Kind::ShortBody, "more bytes came than were announced")),
+                        Behind::Bytes => Some(Error::new(Kind::ShortBody, "the answer is longer than announced")),
                         _ => check.look(client, exchange, &job, Some(body)),
                     };
                     let written = match wrong {

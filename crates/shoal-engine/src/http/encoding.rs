@@ -49,7 +49,10 @@ impl Decoding {
             "gzip" | "x-gzip" => Form::Gzip,
             "deflate" => Form::Deflate,
             _ => {
-                let why = format!("it came encoded as \"{encoding}\", which was not asked for and cannot be undone");
+                let why = format!(
+                    "the answer has Content-Encoding \"{encoding}\", which shoal did not request and \
+                cannot decode"
+                );
                 return Err(Error::new(Kind::Unsupported, why));
             }
         };
@@ -74,7 +77,12 @@ impl Decoding {
         let mut rest = piece;
         while !rest.is_empty() {
             let first = match (&self.stream, self.form, self.first.take()) {
-                (None, Form::Deflate, _) if self.members > 0 => return Err(self.broken("bytes stand behind its end")),
+                (None, Form::Deflate, _) if self.members > 0 => {
+                    return Err(self.broken(
+                        "there are bytes after its \
+                end",
+                    ));
+                }
                 (None, Form::Deflate, None) => {
                     self.first = Some(rest[0]);
                     rest = &rest[1..];
@@ -109,7 +117,7 @@ impl Decoding {
             let before = stream.total_in();
             let status = stream.decompress_vec(&input[used..], &mut self.out, FlushDecompress::None);
             let taken = (stream.total_in() - before) as usize;
-            let Ok(status) = status else { return Err(self.broken("its bytes or their checksum are wrong")) };
+            let Ok(status) = status else { return Err(self.broken("its bytes or checksum are wrong")) };
             used += taken;
             self.given += self.out.len() as u64;
             if self.given > GROWN_MAX && self.given > self.taken.saturating_mul(RATIO) {
@@ -144,7 +152,13 @@ impl Decoding {
 
     fn broken(&self, why: &str) -> Error {
         let name = self.name();
-        Error::new(Kind::Integrity, format!("it came encoded as {name}, which was not asked for, and {why}"))
+        Error::new(
+            Kind::Integrity,
+            format!(
+                "the answer has Content-Encoding {name}, which shoal did not request, and \
+        {why}"
+            ),
+        )
     }
 }
 

@@ -92,7 +92,7 @@ impl Head {
 
     /// What is wrong with an answer of 3xx: `kind` is whose failure it is.
     pub fn misled(&self, kind: Kind) -> Error {
-        let why = self.refusal.as_ref().map_or("that has no place here", |refusal| &refusal.why);
+        let why = self.refusal.as_ref().map_or("which is not allowed here", |refusal| &refusal.why);
         let error = Error::new(kind, format!("the answer is a redirect ({}) {why}", self.status));
         match self.refusal.as_ref().and_then(|refusal| refusal.hint.as_ref()) {
             Some(hint) => error.hint(hint),

@@ -95,7 +95,7 @@ impl<E: Exchange> Large<'_, E> {
     fn take(&mut self, piece: &[u8]) -> Result<()> {
         let have = self.have + piece.len() as u64;
         if self.length.is_some_and(|length| have > length) {
-            return Err(Error::new(Kind::Protocol, "more bytes came than were announced"));
+            return Err(Error::new(Kind::Protocol, "the answer is longer than announced"));
         }
         let Some(body) = &mut self.body else { return Ok(()) };
         match &mut self.decoding {
@@ -124,7 +124,7 @@ impl<E: Exchange> Large<'_, E> {
         };
         self.is_over = behind != Behind::Nothing;
         if behind == Behind::Bytes {
-            return Err(Error::new(Kind::ShortBody, "more bytes came than were announced"));
+            return Err(Error::new(Kind::ShortBody, "the answer is longer than announced"));
         }
         if let Some(length) = self.length
             && length != self.have
@@ -187,7 +187,7 @@ impl<E: Exchange> Large<'_, E> {
             Plan::Keep => {}
             Plan::Refuse(error) => return Err(error),
             Plan::Unchanged => {
-                let why = "the answer is 304, and the request was without a condition";
+                let why = "the answer is 304, but the request was not conditional";
                 return Err(Error::new(Kind::BadAnswer, why));
             }
         }

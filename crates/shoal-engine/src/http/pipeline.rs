@@ -356,7 +356,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
             self.exchange.wasted(open.unread_len() as u64);
         }
         if self.client.pipelining.wrong(self.answers) {
-            self.exchange.note(&format!("requests are sent one at a time now: {}", error.why()));
+            self.exchange.note(&format!("pipelining was turned off: {}", error.why()));
         }
         // Without ids nothing but the order says which answer is which.
         let doubt = self.samples.is_some();
@@ -368,7 +368,7 @@ impl<E: Exchange, C: Fn() -> Duration + Clone> Line<'_, E, C> {
                     .client
                     .pipelining
                     .samples
-                    .disorder(&format!("requests were sent ahead, and then {}", error.why())),
+                    .disorder(&format!("requests were pipelined, and then {}", error.why())),
                 false => error,
             };
             self.exchange.failed(first, error);

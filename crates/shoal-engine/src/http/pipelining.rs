@@ -233,7 +233,8 @@ impl Pipelining {
         let asked = matches!(self.wanted, Pipeline::Depth(_)) && !self.works.load(Relaxed);
         let compared = matches!(self.comparison.load(Relaxed), 1 | 2);
         (asked && !compared && self.known.load(Relaxed)).then_some(
-            "requests were sent one at a time: too few different small objects came to compare whether the service answers in order",
+            "pipelining was not used: there were too few different small objects to check that the service answers in \
+            order",
         )
     }
 

@@ -74,7 +74,7 @@ impl Reader {
         loop {
             let rest = &unread[at..];
             if !may_begin(rest) {
-                return Err(Error::new(Kind::Protocol, "what stands where an answer should begin is none"));
+                return Err(Error::new(Kind::Protocol, "there is no answer where one should begin"));
             }
             // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete.
             let parse = self.seen <= at || head::may_end(unread, self.seen);
@@ -89,7 +89,7 @@ impl Reader {
             if head.status / 100 == 1 {
                 interim += 1;
                 if interim > INTERIM_MAX {
-                    return Err(Error::new(Kind::Protocol, "one interim answer after the other"));
+                    return Err(Error::new(Kind::Protocol, "too many interim answers (1xx)"));
                 }
                 at += length;
                 continue;
@@ -111,7 +111,7 @@ impl Reader {
                 }
                 let behind = &unread[end..];
                 if if more { !may_begin(behind) } else { !behind.is_empty() } {
-                    let why = format!("{} bytes more came than were announced", behind.len());
+                    let why = format!("{} bytes more than announced", behind.len());
                     return Err(Error::new(Kind::ShortBody, why));
                 }
                 Ok(Answer::Whole { head, body: from..end })

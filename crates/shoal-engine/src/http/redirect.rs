@@ -39,9 +39,9 @@ impl AllowedHost {
             return Ok(AllowedHost { host: text.to_owned(), port: None });
         }
         let (host, port) = split_port(text).ok_or_else(|| {
-            Error::new(Kind::Config, "not a host that redirects may lead to")
+            Error::new(Kind::Config, "not a valid host")
                 .on(&escape(text.as_bytes()))
-                .hint("it is written host or host:port, without a scheme or path")
+                .hint("use HOST or HOST:PORT, without a scheme or path")
         })?;
         Ok(AllowedHost { host, port })
     }
@@ -65,7 +65,7 @@ impl Refusal {
     }
 
     pub(super) fn too_many() -> Refusal {
-        Refusal::new(format!("the last of {} in a row: they lead nowhere", REDIRECTS_MAX + 1))
+        Refusal::new(format!("the last of {} in a row", REDIRECTS_MAX + 1))
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn follow(
     target: &[u8],
     location: Option<&Location>,
 ) -> Result<Place, Refusal> {
-    let location = location.ok_or_else(|| Refusal::new("that does not say where to"))?;
+    let location = location.ok_or_else(|| Refusal::new("without a Location"))?;
     let place = resolve(from, target, &location.0)?;
     let to = &place.address;
     if from.is_same_origin(to) {
@@ -94,7 +94,7 @@ pub(super) fn follow(
     }
     let shown = escape(to.origin().as_bytes());
     if from.secure && !to.secure {
-        let hint = "what comes from there can be read and changed by whoever is in between; no option allows that";
+        let hint = "without TLS, others on the network can read and change the data; no option allows that";
         return Err(Refusal { why: format!("from https to \"{shown}\""), hint: Some(hint.to_owned()) });
     }
     if !service.is_same_origin(to) && !allowed.iter().any(|allowed| allowed.allows(to)) {
@@ -109,7 +109,7 @@ pub(super) fn follow(
 /// A reference (RFC 3986, 5.2) relative to the target it came from.
 fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<Place, Refusal> {
     if location.iter().any(u8::is_ascii_control) {
-        return Err(Refusal::new("to somewhere with control characters in it"));
+        return Err(Refusal::new("to an address with control characters"));
     }
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     let (scheme, rest) = match scheme(location) {
@@ -120,14 +120,14 @@ fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<Place, Refu
         None => from.secure,
         Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => true,
         Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
-        Some(scheme) => return Err(Refusal::new(format!("to a place of the kind \"{}:\"", escape(scheme)))),
+        Some(scheme) => return Err(Refusal::new(format!("to an address with the scheme \"{}:\"", escape(scheme)))),
     };
     let (address, path) = match (scheme, rest.strip_prefix(b"//")) {
         (_, Some(rest)) => {
             let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
             (authority(secure, &rest[..end])?, &rest[end..])
         }
-        (Some(_), None) => return Err(Refusal::new("to a place without a host")),
+        (Some(_), None) => return Err(Refusal::new("to an address without a host")),
         (None, None) => (Address { base: String::new(), authorization: None, ..from.clone() }, rest),
     };
     let stays = scheme.is_none() && !rest.starts_with(b"//");
@@ -163,10 +163,10 @@ fn scheme(location: &[u8]) -> Option<&[u8]> {
 
 fn authority(secure: bool, authority: &[u8]) -> Result<Address, Refusal> {
     if authority.contains(&b'@') {
-        return Err(Refusal::new("to a place with a user or password in it"));
+        return Err(Refusal::new("to an address with a user or password"));
     }
     let text = std::str::from_utf8(authority).ok();
-    let (host, port) = text.and_then(split_port).ok_or_else(|| Refusal::new("to what is no host"))?;
+    let (host, port) = text.and_then(split_port).ok_or_else(|| Refusal::new("to an invalid host"))?;
     Ok(Address::new(secure, host.to_ascii_lowercase(), port))
 }
 

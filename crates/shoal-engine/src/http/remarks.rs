@@ -17,7 +17,7 @@ impl Remarks {
     pub fn notes(&self) -> Vec<String> {
         let note = |(encoding, count): (&&str, &u64)| {
             format!(
-                "{count} objects came encoded as {encoding}, which shoal does not ask for; they were decoded and checked"
+                "{count} objects came encoded as {encoding}, which shoal did not request; they were decoded and checked"
             )
         };
         self.told().iter().map(note).collect()

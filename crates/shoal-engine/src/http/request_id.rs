@@ -30,8 +30,14 @@ impl RequestIds {
                 Ok(count) => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => {
-                    return Err(Error::new(Kind::Internal, format!("the system has no random numbers: {errno}"))
-                        .errno(Some(errno.raw_os_error())));
+                    return Err(Error::new(
+                        Kind::Internal,
+                        format!(
+                            "the operating system returns no random numbers: \
+                    {errno}"
+                        ),
+                    )
+                    .errno(Some(errno.raw_os_error())));
                 }
             }
         }

@@ -152,17 +152,23 @@ impl Resume {
 
     fn check_part(&self, have: u64, head: &Head) -> Result<()> {
         let wrong = |why: String| Err(Error::new(Kind::Protocol, why));
-        let Some(version) = &head.version else { return wrong("a part that does not say which".to_owned()) };
+        let Some(version) = &head.version else {
+            return wrong(
+                "a partial answer without a valid \
+        Content-Range"
+                    .to_owned(),
+            );
+        };
         let range = || escape(version.range.as_deref().unwrap_or_default());
         if version.part() != Some((have, self.length - 1, self.length)) {
             let wanted = format!("bytes {have}-{}/{}", self.length - 1, self.length);
-            return wrong(format!("another part came than was asked for: \"{}\", not \"{wanted}\"", range()));
+            return wrong(format!("the server sent another range than requested: \"{}\", not \"{wanted}\"", range()));
         }
         if !version.has(&self.validator) {
-            return wrong("a part came of another version of the object".to_owned());
+            return wrong("the partial answer is from another version of the object".to_owned());
         }
         if head.encoding.is_some() {
-            return wrong("a part came in another encoding than what is before it".to_owned());
+            return wrong("the partial answer has another Content-Encoding than the first part".to_owned());
         }
         match head.framing {
             Framing::Length(length) if length != self.length - have => {

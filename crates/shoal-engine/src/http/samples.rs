@@ -59,13 +59,16 @@ impl Samples {
 
     /// It is not the same: the failure of the object. No other is taken; nothing is sent ahead any more.
     pub fn differs(&self) -> Error {
-        self.disorder("asked for alone, its bytes are not those that came pipelined: the service answers out of order, or the object has changed")
+        self.disorder(
+            "its bytes differ when it is requested alone, without pipelining: the service answers out of \
+        order, or the object has changed",
+        )
     }
 
     /// The failure that stands for all objects that may be others. Trying it alone again mends none of them.
     pub fn disorder(&self, why: &str) -> Error {
         let since = self.good().map_or_else(String::new, |time| format!(" since {}", httpdate::fmt_http_date(time)));
-        let what = format!("objects written{since} may hold the bytes of others");
+        let what = format!("objects written{since} may contain the bytes of other objects");
         let why = format!("{why}; {what}: fetch all of them again with `resume=\"restart\"` and `pipeline=\"off\"`");
         Error::new(Kind::OutOfOrder, why)
     }

@@ -75,13 +75,13 @@ impl Tls {
             let config = |why: String| {
                 Error::new(Kind::Config, why)
                     .on(&escape(path.as_os_str().as_encoded_bytes()))
-                    .hint("`ca_file` is a file of certificates in PEM: -----BEGIN CERTIFICATE-----")
+                    .hint("`ca_file` must be a file of PEM certificates: -----BEGIN CERTIFICATE-----")
             };
             if let Some(error) = found.errors.first() {
-                return Err(config(format!("the certificates to trust cannot be read: {error}")));
+                return Err(config(format!("cannot read the trusted certificates: {error}")));
             }
             if roots.add_parsable_certificates(found.certs).0 == 0 {
-                return Err(config("there is no certificate in the file".to_owned()));
+                return Err(config("the file contains no certificate".to_owned()));
             }
         }
         if self.insecure {
@@ -102,10 +102,16 @@ impl Tls {
     /// Shakes hands.
     ///
     /// # Errors
-    /// [`Kind::Tls`] where the peer is not to be trusted; [`Kind::Connect`] where the connection broke.
+    /// [`Kind::Tls`] where the peer is not to be trusted; [`Kind::Connect`] where the connection failed.
     pub(super) async fn shake_hands(&self, address: &Address, stream: TcpStream) -> Result<Stream> {
-        let name = ServerName::try_from(address.host.clone())
-            .map_err(|_| Error::new(Kind::Tls, "no certificate can be for a host of this name").on(&address.shown()))?;
+        let name = ServerName::try_from(address.host.clone()).map_err(|_| {
+            Error::new(
+                Kind::Tls,
+                "a certificate cannot be issued for this host \
+            name",
+            )
+            .on(&address.shown())
+        })?;
         match TlsConnector::from(self.prepare()?).connect(name, stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
             Err(error) => Err(failed(address, &error)),
@@ -120,7 +126,7 @@ fn failed(address: &Address, error: &io::Error) -> Error {
         Some(cause) => refused(cause, &address.host).unwrap_or_else(|| {
             Error::new(Kind::Connect, format!("the TLS handshake failed: {}", escape(cause.to_string().as_bytes())))
         }),
-        None => Error::new(Kind::Connect, format!("the connection broke in the TLS handshake: {error}"))
+        None => Error::new(Kind::Connect, format!("the connection failed in the TLS handshake: {error}"))
             .errno(error.raw_os_error()),
     }
     .on(&on)
@@ -145,10 +151,10 @@ fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
     let (why, hint) = match cause {
         Tls::InvalidCertificate(why) => bad_certificate(why, host),
         Tls::AlertReceived(AlertDescription::ProtocolVersion) | Tls::PeerIncompatible(_) => {
-            (format!("the server speaks no TLS that is safe, 1.2 or 1.3 ({cause})"), "only the server can change that")
+            (format!("the server supports neither TLS 1.2 nor TLS 1.3 ({cause})"), "this must be changed on the server")
         }
         Tls::AlertReceived(AlertDescription::CertificateRequired) => {
-            ("the server asks for a client's certificate (mutual TLS), and shoal has none to show".to_owned(), "")
+            ("the server requires a client certificate (mutual TLS), which shoal does not support".to_owned(), "")
         }
         // What a server says in a moment of weakness.
         Tls::AlertReceived(
@@ -156,7 +162,7 @@ fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
         ) => return None,
         Tls::AlertReceived(alert) => (format!("the server refuses this client ({alert:?})"), ""),
         Tls::InvalidMessage(_) => ("the server's answer is not TLS".to_owned(), "does it speak http:// on this port?"),
-        Tls::NoApplicationProtocol | Tls::PeerMisbehaved(_) => (format!("no TLS with this server: {cause}"), ""),
+        Tls::NoApplicationProtocol | Tls::PeerMisbehaved(_) => (format!("TLS with this server failed: {cause}"), ""),
         _ => return None,
     };
     let error = Error::new(Kind::Tls, escape(why.as_bytes()));
@@ -165,10 +171,10 @@ fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
 
 fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str) {
     const RENEW: &str =
-        "the server needs a new certificate, or this machine's clock is wrong; `insecure=True` trusts it all the same";
-    const TRUST: &str =
-        "if it is yours, name the certificate that signed it with `ca_file`; `insecure=True` trusts any certificate";
-    const NAME: &str = "give the address under a name that the certificate has; `insecure=True` trusts it all the same";
+        "the server needs a new certificate, or this machine's clock is wrong; `insecure=True` trusts it anyway";
+    const TRUST: &str = "if the server is yours, pass the certificate that signed it with `ca_file`; `insecure=True` trusts any \
+        certificate";
+    const NAME: &str = "use a host name that the certificate has; `insecure=True` trusts it anyway";
     let date = |time: &UnixTime| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     match why {
         CertificateError::Expired => ("the server's certificate has expired".to_owned(), RENEW),
@@ -186,14 +192,18 @@ fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str)
             let presented = presented.join(", ");
             (format!("the server's certificate is for another host than \"{host}\": {presented}"), NAME)
         }
-        CertificateError::UnknownIssuer => {
-            ("the server's certificate is signed by nobody that this machine trusts (unknown issuer)".to_owned(), TRUST)
-        }
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
-            "the server's certificate is self-signed, and one for signing others, which no server may show".to_owned(),
-            "sign a certificate for the server with it, and name it with `ca_file`; `insecure=True` trusts any certificate",
+        CertificateError::UnknownIssuer => (
+            "the server's certificate is not signed by an authority that this machine trusts (unknown \
+            issuer)"
+                .to_owned(),
+            TRUST,
         ),
-        other => (format!("the server's certificate cannot be trusted: {other}"), TRUST),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            "the server's certificate is a self-signed CA certificate, which a server must not use".to_owned(),
+            "sign a certificate for the server with it, and pass the CA certificate with `ca_file`; `insecure=True` \
+            trusts any certificate",
+        ),
+        other => (format!("the server's certificate is not trusted: {other}"), TRUST),
     }
 }
 

@@ -77,8 +77,8 @@ impl Address {
         let (host, port) = split_port(host_port).ok_or_else(|| refused(text, "its host or port is not valid"))?;
         let authorization = match user {
             Some(user) => {
-                let plain =
-                    decode(user).ok_or_else(|| refused(text, "its user or password is not percent-encoded well"))?;
+                let plain = decode(user)
+                    .ok_or_else(|| refused(text, "its user or password is not percent-encoded correctly"))?;
                 Some(Secret::new(format!("Basic {}", base64(&plain))))
             }
             None => None,
@@ -125,9 +125,9 @@ impl Address {
 fn refused(text: &str, why: &str) -> Error {
     let text = without_password(text);
     let shown = text.split(['?', '#']).next().unwrap_or_default();
-    Error::new(Kind::Config, format!("not the address of a service: {why}"))
+    Error::new(Kind::Config, format!("not a valid service URL: {why}"))
         .on(&escape(shown.as_bytes()))
-        .hint("it is written http://host:port or https://host:port/base")
+        .hint("use http://host:port or https://host:port/base")
 }
 
 /// A text that may be an address, for messages: without what stands before its last '@', which may be a password.

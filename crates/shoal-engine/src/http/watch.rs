@@ -118,11 +118,11 @@ impl<C: Fn() -> Duration> Watch<C> {
             }
             Phase::Body { window, window_bytes } => {
                 if now >= self.last_byte + self.timeout {
-                    return Err(format!("nothing came for {seconds} s in the middle of the body"));
+                    return Err(format!("no data for {seconds} s in the middle of the body"));
                 }
                 if now >= *window + self.timeout {
                     if (*window_bytes as f64) < LEAST as f64 * seconds {
-                        return Err(format!("only {window_bytes} bytes came in {seconds} s"));
+                        return Err(format!("only {window_bytes} bytes in {seconds} s"));
                     }
                     (*window, *window_bytes) = (now, 0);
                 }

@@ -41,7 +41,7 @@ struct Rows<'c> {
     names: Names<'c>,
 }
 
-/// What a commit has settled, as the journal counts it: an object that failed in two partitions is settled in both.
+/// What a commit has added to the counts. An object that failed in two partitions counts in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credited {
     /// Objects written.
@@ -52,25 +52,26 @@ pub struct Credited {
     pub failed: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Failures for good that a later try has settled once more, together with a deferred object of the same locator.
+    /// Failures for good that a later retry has settled together with a deferred object of the same locator.
     pub again: u64,
-    /// Deferred objects of partitions that were redone whole: they are listed with those.
+    /// Deferred objects of partitions that were copied again whole, which list them.
     pub superseded: u64,
     /// Objects that were written, and are failures now.
     pub withdrawn: u64,
-    /// The same of objects that were skipped.
+    /// Objects that were skipped, and are failures now.
     pub withdrawn_skipped: u64,
-    /// Bytes of those that were written.
+    /// Bytes of the withdrawn objects that were written.
     pub withdrawn_bytes: u64,
 }
 
 impl Journal {
-    /// Records what a barrier made durable: durable itself when this returns. A partition that was committed before is
-    /// replaced together with its failures; what counts is its last commit.
+    /// Records what a sync made durable. The record is durable when this returns. If a partition was committed before,
+    /// its counts and failures are replaced; the last commit counts.
     ///
     /// # Errors
-    /// [`Kind::DestinationFull`] even without the ballast, [`Kind::Journal`] for anything else the disk does, and
-    /// [`Kind::Internal`] for a commit that does not balance or leaves a gap; nothing of it is recorded then.
+    /// [`Kind::DestinationFull`] if there is no space even without the ballast, [`Kind::Journal`] for other disk
+    /// errors, and [`Kind::Internal`] for a commit that does not balance or leaves a gap. Then nothing of it is
+    /// recorded.
     pub fn commit(&mut self, commit: &Commit, durable: Durable) -> Result<Credited> {
         for done in &commit.done {
             self.check(done)?;
@@ -93,8 +94,9 @@ impl Journal {
         Ok(staged.credited)
     }
 
-    /// Forgets all that is committed, for a listing from the start, and puts the mark above all of it: what earlier sessions
-    /// wrote may lie anywhere. Both in one transaction, so that no kill comes between.
+    /// Deletes all committed partitions, for a listing from the start, and sets the mark above all of them, because
+    /// earlier sessions may have written any of them. Both happen in one transaction, so that a kill cannot separate
+    /// them.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -104,7 +106,7 @@ impl Journal {
         self.reset(pass, before_pass)
     }
 
-    /// The same, for a new pass over the source.
+    /// Does the same as `reset_listing`, for a new pass over the source.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -150,7 +152,7 @@ impl Journal {
             return Err(Error::new(Kind::Internal, why));
         }
         if done.seq < self.progress.frontier {
-            let why = format!("partition {} lies behind the frontier {}", done.seq, self.progress.frontier);
+            let why = format!("partition {} is below the frontier {}", done.seq, self.progress.frontier);
             return Err(Error::new(Kind::Internal, why));
         }
         Ok(())
@@ -361,7 +363,7 @@ impl Journal {
         let less = counted.written.checked_sub(written).zip(counted.bytes.checked_sub(bytes));
         let fits = reason.is_none_or(|reason| counted.skips.of(reason) > 0);
         let Some((left, left_bytes)) = less.filter(|_| fits) else {
-            return Err(Trouble::internal(format!("partition {seq} has nothing written that could be withdrawn")));
+            return Err(Trouble::internal(format!("partition {seq} has no written object to withdraw")));
         };
         (*counted.written, *counted.bytes) = (left, left_bytes);
         if let Some(reason) = reason {
@@ -390,7 +392,7 @@ impl Journal {
     /// Moves the frontier: what lies below it goes into the prefix.
     fn fold(&self, staged: &mut Staged, fold: &Fold) -> Result<(), Trouble> {
         if fold.frontier < staged.progress.frontier {
-            let why = format!("the frontier cannot go back from {} to {}", staged.progress.frontier, fold.frontier);
+            let why = format!("the frontier cannot move back from {} to {}", staged.progress.frontier, fold.frontier);
             return Err(Trouble::internal(why));
         }
         for seq in staged.progress.frontier..fold.frontier {
@@ -423,7 +425,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The key under which a partition at or above the frontier is committed.
+    /// Returns the key with which a partition at or above the frontier is committed.
     pub fn committed(&self, seq: u64) -> Option<Key> {
         self.window.get(&seq).map(|entry| entry.key)
     }

@@ -19,18 +19,18 @@ const AHEAD_MAX: u64 = 150_000;
 /// Rows that [`Failures`] reads at a time.
 const PAGE: usize = 256;
 
-/// What became of an object that failed.
+/// The state of an object that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Not tried again.
+    /// Not retried.
     Failed,
-    /// Waits for a later try.
+    /// Waits for a later retry.
     Deferred,
 }
 
 impl Journal {
-    /// Deferred objects whose time has come, the longest waiting first, at most `limit`. Each is handed out once until a
-    /// commit answers it; after a crash all are due again.
+    /// Returns at most `limit` deferred objects that are due, the longest waiting first. It returns each only once
+    /// until a commit answers it; after a crash all are due again.
     ///
     /// # Errors
     /// [`crate::Kind::Journal`] if they cannot be read.
@@ -40,7 +40,7 @@ impl Journal {
         Ok(taken.into_iter().map(|(due, _)| due).collect())
     }
 
-    /// When the next deferred object that is not handed out is due, in Unix milliseconds.
+    /// Returns when the next deferred object is due that `take_due` has not returned, in Unix milliseconds.
     ///
     /// # Errors
     /// As [`Journal::take_due`].
@@ -49,12 +49,12 @@ impl Journal {
         Ok(next.first().map(|(_, due_ms)| *due_ms))
     }
 
-    /// How many objects wait for a later try, handed out or not.
+    /// Returns how many objects wait for a later retry, including those that `take_due` has returned.
     pub fn deferred(&self) -> u64 {
         self.deferred
     }
 
-    /// Makes every object that failed for good a deferred one, due at once and with all its tries.
+    /// Makes every object that failed for good a deferred one, due at once and with its attempts reset.
     ///
     /// # Errors
     /// As [`Journal::commit`]. What was changed before the error stays changed.
@@ -85,7 +85,7 @@ impl Journal {
         }
     }
 
-    /// The objects that failed for good, at most `limit`, in the order in which they did.
+    /// Returns at most `limit` objects that failed for good, in the order in which they failed.
     pub fn failures(&self, limit: usize) -> Failures<'_> {
         Failures::new(self.made(), (self.run, self.progress.epoch), self.of_archives, Fate::Failed, limit)
     }
@@ -157,7 +157,7 @@ impl Journal {
     }
 }
 
-/// Failures, read some at a time: as many as there are, in the memory of a few.
+/// An iterator over failures, which reads a few at a time to keep memory flat.
 pub struct Failures<'a> {
     /// None: there are no failures.
     connection: Option<&'a Connection>,

@@ -59,7 +59,7 @@ impl Files {
     fn beside(path: &Path) -> Result<Files> {
         let shown = escape(path.as_os_str().as_bytes());
         let Some(name) = path.file_name() else {
-            return Err(Error::new(Kind::Config, "is not the name of a file for a journal").on(&shown));
+            return Err(Error::new(Kind::Config, "is not a valid file name for a journal").on(&shown));
         };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let with = |suffix: &str| {
@@ -83,7 +83,7 @@ impl Files {
 
     /// What to do about a journal that cannot be used.
     pub(super) fn advice(&self) -> String {
-        format!("move \"{}\" away and run again with `overwrite=\"always\"`: everything is fetched anew", self.whole)
+        format!("move \"{}\" away and run again with `overwrite=\"always\"`: everything is fetched again", self.whole)
     }
 
     pub(super) fn dir(&self) -> &PrivateDir {

@@ -1,12 +1,13 @@
-//! What has been committed, and what failed: the journal of a run, in SQLite.
+//! The journal of a run, in SQLite: what is committed, and what failed.
 //!
-//! Here: the types, [`Journal`] and its small methods; `files.rs` knows where it is, `open.rs` checks and resumes, `commit.rs` writes, `failures.rs`
-//! hands out deferred objects, `skipped.rs` has the names of what was left out, `status.rs` looks on from outside, `dry.rs` for a run that writes nothing, `rows.rs` has the rows and their checksums, `schema.rs` the SQL
-//! and the format version, `trouble.rs` SQLite's errors as ours.
-//! Not here: names of objects that succeeded or were to be left out (partitions only), barriers (`engine/commit.rs` calls us after one).
+//! Here: the types, [`Journal`] and its small methods. `files.rs` has its paths, `open.rs` checks and resumes,
+//! `commit.rs` writes, `failures.rs` returns deferred objects, `skipped.rs` has names of skipped objects, `status.rs`
+//! reads a journal from outside, `dry.rs` is for a dry run, `rows.rs` has the rows and their checksums, `schema.rs` the
+//! SQL and the format version, `trouble.rs` converts SQLite's errors. Not here: names of objects that were written or
+//! excluded (only counts of partitions), and the sync that `engine/commit.rs` does before each commit.
 //!
-//! What a row says was durable before the row was: `commit` comes after the barrier and is itself durable when it returns.
-//! Counts balance at every commit: listed = written + skipped + failed + deferred.
+//! The files of a row are durable before the row is: `commit` follows the sync, and is durable when it returns. Counts
+//! balance at every commit: listed = written + skipped + failed + deferred.
 
 mod commit;
 mod dry;
@@ -54,15 +55,15 @@ const SPACING_MS: u64 = 1000;
 /// Rows of the rate history that wait for the next commit to be written with it.
 const PENDING_MAX: usize = 64;
 
-/// A mark above every partition: when a listing starts over, what earlier sessions wrote may lie anywhere in it.
+/// A mark above every partition: when a listing starts over, earlier sessions may have written any part of it.
 pub const MARK_ALL: u64 = i64::MAX as u64;
 
-/// Where a journal is kept.
+/// Where a journal is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: gone with the process, for a sink that cannot be resumed.
+    /// In memory, for a sink that cannot be resumed. It is lost when the process ends.
     Memory,
-    /// In `.shoal/` of this destination, which is made if it is missing: `journal.db`, `lock`, `ballast`.
+    /// In `.shoal/` of this destination, which is created if missing: `journal.db`, `lock`, `ballast`.
     Directory(PathBuf),
     /// This file (`journal=PATH`), with `PATH.lock` and `PATH.ballast` beside it.
     File(PathBuf),
@@ -71,76 +72,77 @@ pub enum Place {
 /// How a journal is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// What is done about what earlier sessions have done. With `Relist`, `Standing::cursor` is `None`, and so is
-    /// `completed_at`; failures that are tried again become deferred objects, due at once.
+    /// How to treat the work of earlier sessions. With `Relist`, `Standing::cursor` and `completed_at` are `None`.
+    /// Failures that are retried become deferred objects, due at once.
     pub resume: Resume,
-    /// For tests: what this machine says of itself.
+    /// For tests: facts about this machine.
     #[doc(hidden)]
     pub machine: Machine,
 }
 
-/// What a journal asks of the machine, for tests to answer.
+/// Facts about the machine, which tests can set.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Instead of the kernel's boot id.
     pub boot_id: Option<String>,
-    /// As on a file system through which memory cannot be shared.
+    /// The file system does not support shared memory.
     pub shares_no_memory: bool,
 }
 
 /// Which bytes are durable before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// None: what is committed is done again after a reboot.
+    /// None: committed partitions are copied again after a reboot.
     No,
     /// Those of the commit itself (each file was synced).
     These,
-    /// All written before, by earlier processes too (`syncfs`): lifts what `No` left behind in this boot.
+    /// All written before, by earlier processes too (`syncfs`), and so those that were committed with `No` in this
+    /// boot.
     All,
 }
 
-/// The option of [`RunKey::options`] that says where a run writes, if its journal lies elsewhere.
+/// The option of [`RunKey::options`] with the destination of a run, if its journal is elsewhere.
 pub const DESTINATION: &str = "destination";
 
-/// What binds a run: the same source and the same options continue it.
+/// Identifies a run: the same source and the same options continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunKey {
     /// `Source::identity`.
     pub source: String,
     /// Options that change the result, by name, in a fixed order.
     pub options: Vec<(String, String)>,
-    /// Values of the source that must not be stored (of parameters in addresses): the journal keeps a hash of them.
+    /// Values of the source that must not be stored (those of query parameters). The journal stores a hash of them.
     pub secrets: Vec<u8>,
 }
 
-/// Where an opened run stands.
+/// The state of a run when its journal is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// Every partition below this `seq` is committed.
     pub frontier: u64,
-    /// Where a listing continues so that its first partition is the one numbered `frontier`; `None`: from the start.
+    /// Where the listing continues: its first partition is then number `frontier`. `None`: from the start.
     pub cursor: Option<Cursor>,
     /// Chained keys of all partitions below the frontier.
     pub chain: Key,
     /// Committed partitions at or above the frontier.
     pub done: BTreeMap<u64, Key>,
-    /// Partitions below this `seq` may have been handed out; a reset puts it above all.
+    /// Lanes may have begun partitions below this `seq`; a reset sets it above all.
     pub mark: u64,
     /// What is committed so far (`failed` and `unfinished` = deferred included).
     pub totals: Counts,
     /// Unix seconds at which the run was complete, if it is. With `deferred` above 0 the listing is finished and only
-    /// those are left: failures that are tried again.
+    /// those objects are left: failures that are retried.
     pub completed_at: Option<u64>,
-    /// What the listing was begun as.
+    /// Which pass over the source the listing belongs to.
     pub pass: Pass,
     /// An earlier pass over the source has found objects, or may have.
     pub had_objects: bool,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
-    /// Objects waiting for a later try.
+    /// Objects that wait for a later retry.
     pub deferred: u64,
-    /// Remarks for the user (bad rows discarded, redone after a reboot).
+    /// Notes for the report (damaged rows discarded, objects copied again after a reboot).
     pub notes: Vec<String>,
 }
 
@@ -151,7 +153,7 @@ pub struct Done {
     pub seq: u64,
     /// `Partition::key`.
     pub key: Key,
-    /// Objects in it. Less written, skipped and the failures below = 0.
+    /// Objects in it: the sum of those written, skipped and in `failures`.
     pub listed: u64,
     /// Objects written.
     pub written: u64,
@@ -161,45 +163,45 @@ pub struct Done {
     pub bytes: u64,
     /// Objects failed for good or deferred.
     pub failures: Vec<Failed>,
-    /// Of those skipped: what was left out without being asked for.
+    /// Of the skipped objects, those that no option excluded.
     pub left_out: Vec<Skipped>,
 }
 
-/// An object that failed, or is deferred.
+/// An object that failed or is deferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// What `Source::select` needs.
     pub locator: Box<[u8]>,
-    /// The raw name.
+    /// The name, unchanged from the source.
     pub name: Box<[u8]>,
     /// `Kind::as_str`.
     pub kind: &'static str,
     /// Why.
     pub reason: String,
-    /// Tries so far.
+    /// Attempts so far.
     pub tries: u32,
     /// Milliseconds spent trying so far.
     pub tried_ms: u64,
-    /// Unix milliseconds of the next try; `None`: failed for good.
+    /// Unix milliseconds of the next attempt; `None`: failed for good.
     pub due_ms: Option<u64>,
 }
 
-/// An object whose later try has come.
+/// A deferred object whose retry is due.
 #[derive(Clone, Debug)]
 pub struct Due {
     /// What `Source::select` needs.
     pub locator: Box<[u8]>,
-    /// Why it failed last, as `Kind::as_str` has it.
+    /// Why it failed last (`Kind::as_str`).
     pub kind: Box<str>,
-    /// Tries so far.
+    /// Attempts so far.
     pub tries: u32,
     /// Milliseconds spent trying so far.
     pub tried_ms: u64,
-    /// The partition that it is counted in.
+    /// The partition that counts it.
     pub seq: u64,
 }
 
-/// The outcome of a later try.
+/// The outcome of a later retry.
 #[derive(Clone, Debug)]
 pub struct Retried {
     /// Which object.
@@ -208,38 +210,38 @@ pub struct Retried {
     pub outcome: Result<Settled, Failed>,
 }
 
-/// An object that was committed as written, and is a failure after all.
+/// An object that was committed as written, and is now a failure.
 #[derive(Clone, Debug)]
 pub struct Withdrawn {
-    /// The partition that it is counted in.
+    /// The partition that counts it.
     pub seq: u64,
-    /// As it was counted.
+    /// How it was counted.
     pub was: Settled,
-    /// What becomes of it.
+    /// How it is recorded now.
     pub failed: Failed,
 }
 
 /// How far the frontier moves with a commit.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    /// New frontier; rows below it are folded into the prefix.
+    /// The new frontier. Rows below it are added up in one row.
     pub frontier: u64,
-    /// Where a listing continues from it.
+    /// Where a listing continues from there.
     pub cursor: Cursor,
-    /// Chained keys up to it.
+    /// Chained keys of all partitions below it.
     pub chain: Key,
 }
 
-/// One transaction, after its barrier.
+/// One transaction, after its sync.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
-    /// Partitions made durable by the barrier.
+    /// Partitions that the sync made durable.
     pub done: Vec<Done>,
-    /// Later tries whose bytes the barrier made durable.
+    /// Later retries whose bytes the sync made durable.
     pub retried: Vec<Retried>,
-    /// Failures of objects that are committed, here or before.
+    /// Failures of objects that are committed, in this commit or an earlier one.
     pub withdrawn: Vec<Withdrawn>,
-    /// Frontier movement.
+    /// How far the frontier moves.
     pub fold: Option<Fold>,
 }
 
@@ -320,16 +322,16 @@ impl Default for Rate {
 }
 
 impl Journal {
-    /// Opens the journal of a run, or begins one.
+    /// Opens the journal of a run, or starts a run.
     ///
     /// # Errors
-    /// [`Kind::JournalLocked`] while another process has it, [`Kind::JournalMismatch`] for other options or another format,
-    /// [`Kind::Journal`] with advice for what cannot be read.
+    /// [`Kind::JournalLocked`] while another process uses it, [`Kind::JournalMismatch`] for other options or another
+    /// format, [`Kind::Journal`] with a hint if it cannot be read.
     pub fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
         open::open(place, key, options)
     }
 
-    /// Partitions below `seq` may be handed out as soon as this returns.
+    /// Records that lanes may begin partitions below `seq`, which they may as soon as this returns.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -340,7 +342,7 @@ impl Journal {
         self.put_progress(Progress { mark: seq, ..self.progress.clone() })
     }
 
-    /// The listing has ended and all of it is committed.
+    /// Records that the listing has ended and all of it is committed.
     ///
     /// # Errors
     /// As [`Journal::commit`]; [`Kind::Internal`] while objects are deferred.
@@ -352,7 +354,7 @@ impl Journal {
         self.put_progress(Progress { completed: Some(now_s), ..self.progress.clone() })
     }
 
-    /// Notes what is done so far for the rate history; written with the next commit.
+    /// Adds the counts so far to the rate history. The next commit writes it.
     pub fn sample(&mut self, now_ms: u64, objects: u64, bytes: u64) {
         let sample = Sample { at_ms: now_ms, objects, bytes };
         // A clock that was set back begins a new stretch.
@@ -367,7 +369,7 @@ impl Journal {
         self.rate.pending.push(sample);
     }
 
-    /// What is committed: `unfinished` counts the deferred.
+    /// Returns the committed counts; `unfinished` counts the deferred objects.
     pub fn totals(&self) -> Counts {
         let prefix = &self.progress;
         let mut counts = Counts {
@@ -387,7 +389,7 @@ impl Journal {
         counts
     }
 
-    /// What is committed as skipped, by reason.
+    /// Returns the committed counts of skipped objects, by reason.
     pub fn skips(&self) -> Skips {
         let mut skips = self.progress.skips;
         self.window.values().for_each(|entry| skips.join(&entry.skips));
@@ -408,7 +410,7 @@ impl Journal {
         self.store.connection.get()
     }
 
-    /// Whether nothing that is committed is only in the page cache.
+    /// Whether everything that is committed is durable.
     pub fn is_durable(&self) -> bool {
         self.progress.boot.is_none()
     }
@@ -424,7 +426,7 @@ impl Journal {
     /// One transaction, durable when this returns, and the pending rate history with it. Where the disk is full, the ballast is thrown off and it is tried once more.
     fn write<T>(&mut self, work: impl Fn(&Journal, &Transaction<'_>) -> Result<T, Trouble>) -> Result<T> {
         if self.broken {
-            let why = "the journal is not written any more: an earlier write failed";
+            let why = "the journal is closed: an earlier write failed";
             return Err(Trouble::Ours(Error::new(Kind::Journal, why)).explain(self.files.as_ref(), None));
         }
         let mut outcome = self.transact(&work);

@@ -88,7 +88,7 @@ fn prepare(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Res
         Ok(()) => {}
         // The journal itself may still fit; a commit that does not says so.
         Err(error) if error.kind() == Kind::DestinationFull => {
-            notes.push("the disk is full: no room could be kept for the last commit".to_owned());
+            notes.push("the disk is full: cannot reserve space for the last commit".to_owned());
         }
         Err(error) => return Err(error),
     }
@@ -143,12 +143,15 @@ impl Journal {
             Some(pass) => drop(self.begin_pass(pass)?),
             None if rebooted => drop(self.reset_listing()?),
             None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
-                "an update that was stopped goes on; what it had compared already is not compared again before the next `resume=\"update\"`".to_owned(),
+                "an interrupted update continues; what it has compared is not compared again until the next \
+                `resume=\"update\"`"
+                    .to_owned(),
             ),
             None => {}
         }
         if rebooted {
-            notes.push("the machine was restarted after a run without barriers: everything is done again".to_owned());
+            let note = "the machine was rebooted after a run that did not sync its files: everything is copied again";
+            notes.push(note.to_owned());
         }
         if !differences.is_empty() {
             notes.push(format!("options differ from those of earlier sessions: {differences}"));
@@ -166,7 +169,7 @@ impl Journal {
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {
         let progress =
             self.connection().and_then(|store| Ok(Progress::load(store, run)?)).map_err(|error| self.explain(error))?;
-        progress.ok_or_else(|| self.explain(Trouble::damaged("the row that says what is done is damaged")))
+        progress.ok_or_else(|| self.explain(Trouble::damaged("the row with the run's progress is damaged")))
     }
 
     /// The run of this source, and of this destination where the journal does not lie in it. What it was begun with must be
@@ -183,14 +186,14 @@ impl Journal {
             Err(Trouble::Ours(error).explain(self.files.as_ref(), None))
         };
         if !differences.is_empty() && options.resume.pass().is_none() {
-            let why = format!("a run from this source was begun with other options: {differences}");
-            return refused(why, "use the same options, or `resume=\"update\"` to go on with the new ones");
+            let why = format!("a run from this source was started with other options: {differences}");
+            return refused(why, "use the same options, or `resume=\"update\"` to continue with the new ones");
         }
         let other_secrets = !header.secrets.are(&key.secrets);
         if other_secrets && options.resume.pass().is_none() && options.resume != Resume::Relist {
-            let why = "a parameter in the address of the source has another value than when this run began";
+            let why = "a query parameter of the source has another value than when this run started";
             let hint =
-                "use the same value, or `resume=\"relist\"` to list anew with the new one and skip what is committed";
+                "use the same value, or `resume=\"relist\"` to list again with the new one and skip what is committed";
             return refused(why.to_owned(), hint);
         }
         Ok(Some(Known { header, differences, other_secrets }))
@@ -232,11 +235,11 @@ impl Journal {
             prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skips.total()));
         if expected != Some(found.prefix.total()) {
             let why = format!(
-                "{} records of failed objects are damaged or missing, so that it is not known which objects they were",
+                "{} records of failed objects are damaged or missing, so the failed objects are not known",
                 expected.unwrap_or(0).abs_diff(found.prefix.total())
             );
             let error = Trouble::damaged(&why).explain(self.files.as_ref(), None);
-            return Err(error.hint("`resume=\"restart\"` lists everything anew"));
+            return Err(error.hint("`resume=\"restart\"` lists everything again"));
         }
         let unbalanced: Vec<u64> = found
             .window
@@ -256,7 +259,7 @@ impl Journal {
         }
         if found.damaged + unbalanced.len() > 0 {
             notes.push(format!(
-                "{} damaged rows of the journal were discarded; what they stood for is done again",
+                "{} damaged rows of the journal were discarded; their objects are copied again",
                 found.damaged + unbalanced.len()
             ));
         }

@@ -447,7 +447,7 @@ impl<'a> Fault<'a> {
     }
 }
 
-/// What had been done at a moment.
+/// A sample of the rate history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Unix milliseconds.

@@ -145,13 +145,16 @@ pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
 pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     if number("application_id")? != APPLICATION {
-        return Err(Error::new(Kind::Journal, "is a database, but not a journal of shoal").into());
+        return Err(Error::new(Kind::Journal, "is an SQLite database, but not a journal of shoal").into());
     }
     let format = number("user_version")?;
     if format != FORMAT {
         let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
         return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the destination) and run again with `overwrite=\"always\"`: everything is fetched anew")
+            .hint(
+                "finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the \
+            destination) and run again with `overwrite=\"always\"`: everything is fetched again",
+            )
             .into());
     }
     let mut statement = connection
@@ -163,7 +166,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
             (None, None) => return Ok(()),
             (Some(row), Some((name, sql)))
                 if row.get_ref(0)?.as_str() == Ok(*name) && row.get_ref(1)?.as_str() == Ok(*sql) => {}
-            _ => return Err(Trouble::damaged("its tables are not as shoal made them")),
+            _ => return Err(Trouble::damaged("its tables are not those of a journal of shoal")),
         }
     }
 }

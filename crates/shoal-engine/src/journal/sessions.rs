@@ -14,9 +14,9 @@ use crate::session::{Interval, LEASE};
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In order, whether complete or stopped.
+    /// Normally, whether complete or interrupted.
     Sound,
-    /// A barrier failed: what was written since the last one may be lost.
+    /// A sync failed: objects written since the last one may be lost.
     BarrierFailed,
 }
 
@@ -135,7 +135,7 @@ impl Current {
 }
 
 impl Journal {
-    /// A session begins. `clock`: the destination's, if it has one; `volatile`: it has no barrier that could fail.
+    /// Begins a session. `clock` is that of the destination, if it has one; with `volatile`, it does not sync.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -176,9 +176,9 @@ impl Journal {
         read().map_err(|error| self.explain(Trouble::Sql(error)))
     }
 
-    /// The destination's clock was seen to show this: the next transaction extends the lease. Where the lease had ended
-    /// before (the clock went far ahead, or the machine slept), nothing was written in between, and another part of the
-    /// session begins: what others made then is not its own.
+    /// Notes the destination's clock: the next transaction extends the lease. If the lease had already ended (the clock
+    /// went far ahead, or the machine slept), the session wrote nothing in between, and another part of it begins.
+    /// Files that other programs created in between are not its own.
     pub fn saw(&mut self, clock: i64) {
         if let Some(session) = &mut self.current.next {
             if clock > session.high && session.id % PARTS < PARTS - 1 {
@@ -193,14 +193,14 @@ impl Journal {
         }
     }
 
-    /// A durable barrier began when the clock showed this: the next transaction says so.
+    /// Notes the clock at which a durable sync began, for the next transaction.
     pub fn passed_barrier(&mut self, clock: i64) {
         if let Some(session) = &mut self.current.next {
             session.barrier = Some(clock);
         }
     }
 
-    /// Extends the lease by a transaction of its own.
+    /// Extends the lease in a separate transaction.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -209,7 +209,7 @@ impl Journal {
         self.put_progress(self.progress.clone())
     }
 
-    /// The lowest clock and the end of the lease, as the journal holds them.
+    /// Returns the lowest clock and the end of the lease, as in the journal.
     pub fn lease(&self) -> Option<(i64, i64)> {
         let stored = match self.made().is_some() {
             true => self.current.stored.as_ref(),
@@ -218,7 +218,7 @@ impl Journal {
         stored.map(|session| (session.low, session.high))
     }
 
-    /// The session has ended and nothing writes any more. `clock`: the destination's, where it can still be read.
+    /// Ends the session; nothing writes any more. `clock` is that of the destination, if it can still be read.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -257,7 +257,8 @@ impl Journal {
         }
         if damaged > 0 {
             notes.push(format!(
-                "{damaged} damaged rows of the journal say when earlier sessions ran: their files count as another program's"
+                "{damaged} damaged rows of the journal describe earlier sessions: the files of these sessions count \
+                as another program's"
             ));
         }
         Ok(earlier)

@@ -9,7 +9,7 @@ use super::rows::{Sum, bytes, int, text};
 use super::trouble::Trouble;
 use crate::report::{Reason, Skipped};
 
-/// Most names of one run.
+/// Most names of skipped objects that the journal stores for a run.
 pub const NAMES_MAX: u64 = 100_000;
 
 /// Writes rows for one transaction.

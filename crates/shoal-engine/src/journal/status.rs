@@ -1,4 +1,4 @@
-//! `status`: what a journal says, looked at from outside while a run may be going on. Takes no lock and changes nothing.
+//! `status`: reads a journal from outside, also while a run is active. Takes no lock and changes nothing.
 //!
 //! Not here: formatting.
 
@@ -18,9 +18,9 @@ use crate::fs::lock::Owner;
 use crate::options::Pass;
 use crate::report::{Counts, Skipped, Skips, is_of_archives};
 
-/// A look at a journal.
+/// The contents of a journal.
 pub struct Status {
-    /// Who works with it right now.
+    /// The process that uses it now.
     pub owner: Option<Owner>,
     /// Its runs, the oldest first.
     pub runs: Vec<RunStatus>,
@@ -36,31 +36,31 @@ pub struct RunStatus {
     pub options: Vec<(String, String)>,
     /// Unix seconds of the first session.
     pub started: u64,
-    /// How often it was begun or resumed.
+    /// How often it was started or resumed.
     pub sessions: u64,
     /// Unix seconds at which it was complete, if it is.
     pub completed_at: Option<u64>,
-    /// What the listing was begun as.
+    /// Which pass over the source the listing belongs to.
     pub pass: Pass,
-    /// What is committed; `unfinished` counts the deferred.
+    /// The committed counts; `unfinished` counts the deferred objects.
     pub totals: Counts,
-    /// What is committed as skipped, and what was kept, by reason.
+    /// Committed counts of skipped and kept objects, by reason.
     pub skips: Skips,
-    /// Objects waiting for a later try.
+    /// Objects that wait for a later retry.
     pub deferred: u64,
-    /// Something is committed that a reboot would lose, and that is done again after one.
+    /// A reboot can lose committed objects; they are copied again after one.
     pub until_reboot: bool,
-    /// Objects and bytes over time, at most about 1,000 moments.
+    /// Objects and bytes over time, at most about 1,000 samples.
     pub samples: Vec<Sample>,
     id: i64,
     epoch: i64,
 }
 
-/// Looks at the journal of a destination, or at a journal file.
+/// Reads the journal of a destination, or a journal file.
 ///
 /// # Errors
-/// [`Kind::Config`] if there is none; [`Kind::JournalLocked`] where the file system lets only the run itself read it; else as
-/// [`super::Journal::open`].
+/// [`Kind::Config`] if there is no journal; [`Kind::JournalLocked`] if the file system lets only the run itself read
+/// it; else as [`super::Journal::open`].
 pub fn status(path: &Path) -> Result<Status> {
     let Some(files) = Files::find(path)? else {
         return Err(Error::new(Kind::Config, "there is no journal here")
@@ -73,8 +73,8 @@ pub fn status(path: &Path) -> Result<Status> {
         Ok(seen) => seen,
         Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
             let pid = owner.map_or(0, |owner| owner.pid);
-            let why = format!("pid {pid} works with the journal, which only one process can read on this file system");
-            return Err(Error::new(Kind::JournalLocked, why).on(&files.shown()).hint("try again when it is done"));
+            let why = format!("pid {pid} uses the journal, which only one process can read on this file system");
+            return Err(Error::new(Kind::JournalLocked, why).on(&files.shown()).hint("try again when it has ended"));
         }
         Err(trouble) => return Err(trouble.explain(Some(&files), None)),
     };
@@ -82,13 +82,13 @@ pub fn status(path: &Path) -> Result<Status> {
 }
 
 impl Status {
-    /// The objects of a run that failed, at most `limit`, in the order in which they did.
+    /// Returns at most `limit` failed objects of a run, in the order in which they failed.
     pub fn failures(&self, run: &RunStatus, fate: Fate, limit: usize) -> Failures<'_> {
         Failures::new(Some(&self.connection), (run.id, run.epoch), is_of_archives(&run.source), fate, limit)
     }
 
-    /// The objects of a run that were left out without being asked for, at most `limit`. The journal has the names of
-    /// [`super::NAMES_MAX`] at the most.
+    /// Returns at most `limit` objects of a run that were skipped, although no option excluded them. The journal has at
+    /// most [`super::NAMES_MAX`] names.
     ///
     /// # Errors
     /// [`Kind::Journal`] if they cannot be read.
@@ -133,7 +133,7 @@ fn look(connection: &Connection) -> Result<Vec<RunStatus>, Trouble> {
 
 fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble> {
     let progress = Progress::load(connection, header.id)?
-        .ok_or_else(|| Trouble::damaged("the row that says what is done is damaged"))?;
+        .ok_or_else(|| Trouble::damaged("the row with the run's progress is damaged"))?;
     let (failed, deferred) = connection.query_row(
         "SELECT count(*) - count(due_ms), count(due_ms) FROM failure WHERE run = ?1",
         [header.id],

@@ -89,9 +89,7 @@ fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
     }
     let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
     match error.sqlite_error_code() {
-        Some(ErrorCode::ReadOnly) => {
-            Error::new(Kind::DestinationReadOnly, "the journal can only be read").errno(number)
-        }
+        Some(ErrorCode::ReadOnly) => Error::new(Kind::DestinationReadOnly, "the journal is read-only").errno(number),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             Error::new(Kind::Journal, format!("the journal cannot be used: it is damaged ({error})"))
         }
@@ -99,13 +97,13 @@ fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
             Error::new(Kind::Journal, "another program is using the journal").hint("close it and try again")
         }
         Some(ErrorCode::CannotOpen) if extended == ffi::SQLITE_CANTOPEN_SYMLINK => {
-            Error::new(Kind::Journal, "is a symbolic link, which the journal must not be").hint("remove it")
+            Error::new(Kind::Journal, "is a symbolic link, but the journal must be a regular file").hint("remove it")
         }
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::FileLockingProtocolFailed) => {
             let system = errno.map_or(String::new(), |errno| format!(": {}", plain(&errno.into())));
             let why = format!("the journal cannot be read or written: {error}{system}");
             Error::new(Kind::Journal, why)
-                .hint("see to the disk, then run the same command again: it resumes")
+                .hint("check the disk, then run the same command again: it resumes")
                 .errno(number)
         }
         _ => Error::new(Kind::Journal, format!("the journal cannot be used: {error}")),

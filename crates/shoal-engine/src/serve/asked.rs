@@ -12,10 +12,10 @@ use std::borrow::Cow;
 
 const FOREIGN: Refusal = (
     StatusCode::FORBIDDEN,
-    "the host of this request is none of this service: ask by address, or allow the name: `allow_host=NAME`",
+    "this service does not answer for this host name: use its address, or allow the name with `allow_host=NAME`",
 );
 const CROSS_SITE: Refusal =
-    (StatusCode::FORBIDDEN, "a browser sent this request for a page of another site, which may not read what is here");
+    (StatusCode::FORBIDDEN, "a browser sent this request for a page of another site, which must not read these files");
 
 /// What is asked for, once the request has been let in.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ fn admit<B: Body>(hosts: &HostRule, request: &Request<B>) -> Result<(), Refusal>
         (Some(host), None) if hosts.allows(host.as_bytes()) => {}
         (Some(_), None) => return Err(FOREIGN),
         (None, _) if request.version() == Version::HTTP_10 => {}
-        _ => return Err((StatusCode::BAD_REQUEST, "a request names its host, once")),
+        _ => return Err((StatusCode::BAD_REQUEST, "a request must have exactly one Host header")),
     }
     if let Some(authority) = request.uri().authority()
         && !hosts.allows(authority.as_str().as_bytes())
@@ -59,10 +59,10 @@ fn admit<B: Body>(hosts: &HostRule, request: &Request<B>) -> Result<(), Refusal>
         return Err(CROSS_SITE);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered"));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported"));
     }
     if !request.body().is_end_stream() {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, "a request carries no body here"));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "a request must not have a body"));
     }
     Ok(())
 }

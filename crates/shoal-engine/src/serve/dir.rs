@@ -71,7 +71,13 @@ impl Directory {
         let mut path = Vec::with_capacity(name.len() + 1);
         path.extend_from_slice(name);
         path.push(0);
-        let path = CStr::from_bytes_with_nul(&path).map_err(|_| (StatusCode::BAD_REQUEST, "a name holds no NUL"))?;
+        let path = CStr::from_bytes_with_nul(&path).map_err(|_| {
+            (
+                StatusCode::BAD_REQUEST,
+                "a name cannot contain \
+        NUL",
+            )
+        })?;
         let opened = read::coarse_now();
         // Looked at before it is opened: opening a device can have effects of its own (a tape is wound back, a watchdog
         // armed). Where links on the way lead this look elsewhere, opening fails.
@@ -300,11 +306,11 @@ fn kind(directory: &OwnedFd, told: FileType, name: &CStr) -> io::Result<Option<F
 /// Why a name can be no object's, whatever the disk holds.
 pub(super) fn unsafe_name(name: &[u8]) -> Option<&'static str> {
     if name.contains(&0) {
-        return Some("a name holds no NUL");
+        return Some("a name cannot contain NUL");
     }
     name.split(|byte| *byte == b'/')
         .any(|part| matches!(part, b"" | b"." | b".."))
-        .then_some("a name is a relative path without empty, \".\" or \"..\" parts")
+        .then_some("a name must be a relative path without empty, \".\" or \"..\" parts")
 }
 
 /// Whether the first component is `.shoal`, where the engine keeps its own files.

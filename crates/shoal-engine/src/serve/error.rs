@@ -49,14 +49,14 @@ impl fmt::Display for ServeError {
                     Some(libc::ENOTDIR) => "give the directory that holds the file",
                     Some(libc::EACCES) => "give a directory that this user may read and enter",
                     Some(libc::ENOSYS) => "the service needs openat2, which Linux has since 5.6",
-                    _ => "see that the directory can be listed with `ls`",
+                    _ => "check that `ls` can list the directory",
                 })
             }
             Self::Bind { address, cause } => {
                 write!(f, "cannot listen on {address}: {}: ", reason(cause))?;
                 f.write_str(match cause.kind() {
                     io::ErrorKind::AddrInUse => {
-                        "another program listens there; choose another port, or port 0 for any free one"
+                        "another program is listening there; choose another port, or port 0 for any free one"
                     }
                     io::ErrorKind::AddrNotAvailable => {
                         "give an address of this machine, 127.0.0.1 for this machine alone"
@@ -72,7 +72,8 @@ impl fmt::Display for ServeError {
             ),
             Self::Thread(cause) => write!(
                 f,
-                "cannot start the threads of the service: {}: raise the limit of processes or open files (`ulimit -u`, `ulimit -n`)",
+                "cannot start the threads of the service: {}: raise the limit of processes or open files (`ulimit \
+                -u`, `ulimit -n`)",
                 reason(cause)
             ),
         }

@@ -16,7 +16,11 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use std::sync::Arc;
 
-const BAD_MARKER: Refusal = (StatusCode::BAD_REQUEST, "this marker is none of this service; list again from the start");
+const BAD_MARKER: Refusal = (
+    StatusCode::BAD_REQUEST,
+    "this marker is not from this service; list again from the \
+start",
+);
 const OTHER_DIRECTORY: Refusal = (
     StatusCode::GONE,
     "this marker is of another directory than the one that is served now; list again from the start",

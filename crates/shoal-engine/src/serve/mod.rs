@@ -92,12 +92,11 @@ impl Content {
             if digits { part.parse::<u64>().ok() } else { None }
         };
         text.split_once(':')
-            .and_then(|(count, size)| {
-                Some(Self::Synthetic { count: number(count)?, size: number(size)? })
-            })
+            .and_then(|(count, size)| Some(Self::Synthetic { count: number(count)?, size: number(size)? }))
             .ok_or_else(|| {
                 ServeError::Option(format!(
-                    "synthetic objects are given as COUNT:SIZE, and {text:?} is not that: write two whole numbers, as in 1000000:100"
+                    "synthetic objects are given as COUNT:SIZE, and {text:?} is not that: write two whole numbers, as \
+                    in 1000000:100"
                 ))
             })
     }
@@ -185,17 +184,18 @@ impl Options {
     fn check(&self) -> Result<(), ServeError> {
         let wrong = |text: String| Err(ServeError::Option(text));
         if self.page_size == 0 {
-            return wrong("a page of 0 names leads nowhere: set page_size to 1 or more".to_owned());
+            return wrong("a page needs at least one name: set page_size to 1 or more".to_owned());
         }
         if self.threads == Some(0) {
-            return wrong("0 threads serve nobody: set threads to 1 or more".to_owned());
+            return wrong("threads must be 1 or more".to_owned());
         }
         if self.max_connections == 0 {
-            return wrong("0 connections serve nobody: set max_connections to 1 or more".to_owned());
+            return wrong("max_connections must be 1 or more".to_owned());
         }
         if let Some(name) = self.allow_hosts.iter().find(|name| !hosts::is_host_name(name)) {
             return wrong(format!(
-                "{name:?} is not the name of a host: give it without a scheme, a port or a path, as in \"files.example\""
+                "{name:?} is not the name of a host: give it without a scheme, a port or a path, as in \
+                \"files.example\""
             ));
         }
         if !self.list_path.starts_with('/') {
@@ -209,7 +209,8 @@ impl Options {
         if self.list_path.starts_with(&self.get_path) {
             let (list, get) = (&self.list_path, &self.get_path);
             return wrong(format!(
-                "the list path {list:?} lies below the get path {get:?} and could not be told from an object: choose another one"
+                "the list path {list:?} is below the get path {get:?} and could not be told from an object: choose \
+                another one"
             ));
         }
         Ok(())

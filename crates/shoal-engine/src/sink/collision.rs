@@ -91,12 +91,12 @@ impl Rules {
     pub(crate) fn second(self) -> Error {
         match self.twice {
             Twice::Repeated => {
-                Error::new(Kind::Repeated, "an object of this name was written before in this run; the first stays")
-                    .hint("`into_subdirectories=True` gives each archive a directory of its own")
+                Error::new(Kind::Repeated, "this run has already written an object of this name; the first one stays")
+                    .hint("`into_subdirectories=True` gives each archive its own directory")
             }
             _ => Error::new(
                 Kind::NameConflict,
-                "this run has written another object of this name, with other contents; the first stays",
+                "this run has written another object of this name, with other contents; the first one stays",
             ),
         }
     }

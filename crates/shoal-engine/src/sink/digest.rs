@@ -1,4 +1,4 @@
-//! `DigestSink`: passes on each object's checksum in place of its bytes. For manifests: hashing is done on the lanes.
+//! `DigestSink`: passes on each object's checksum instead of its bytes. For manifests: the lanes compute the hashes.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -12,22 +12,22 @@ use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
-/// How the bytes of an object become a few.
+/// A hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// 64 bits, as fast as memory; not against forgery.
+    /// 64 bits, as fast as memory; does not protect against forgery.
     Xxh3,
-    /// 256 bits, against forgery too.
+    /// 256 bits; protects against forgery too.
     Sha256,
-    /// 32 bits, as zip and gzip have it.
+    /// 32 bits, as in zip and gzip.
     Crc32,
 }
 
 impl Checksum {
-    /// Every one.
+    /// All hash functions.
     pub const ALL: [Checksum; 3] = [Checksum::Xxh3, Checksum::Sha256, Checksum::Crc32];
 
-    /// The word a user types.
+    /// The value of the option.
     pub fn as_str(self) -> &'static str {
         match self {
             Checksum::Xxh3 => "xxh3",
@@ -70,14 +70,14 @@ impl Hasher {
     }
 }
 
-/// Hands checksums to another sink: eight bytes of the object's size (the least significant first), then the checksum.
+/// Passes checksums to another sink: the object's size in eight bytes (the least significant first), then the checksum.
 pub struct DigestSink {
     inner: Arc<dyn Sink>,
     checksum: Checksum,
 }
 
 impl DigestSink {
-    /// In front of `inner`.
+    /// Returns a sink that passes checksums to `inner`.
     pub fn new(inner: Arc<dyn Sink>, checksum: Checksum) -> DigestSink {
         DigestSink { inner, checksum }
     }
@@ -207,7 +207,7 @@ impl ObjectWriter for Pieces {
         let Pieces { inner, slot, index, name, wanted, size, hasher } = *self;
         match wanted {
             Some(wanted) if wanted != size => {
-                let why = format!("{size} bytes arrived, {wanted} were announced");
+                let why = format!("{size} bytes arrived, expected {wanted}");
                 Err(Error::new(Kind::ShortBody, why).on(&name.to_string()))
             }
             _ => hand_on(&inner, slot, index, &name, size, hasher),

@@ -1,7 +1,7 @@
 //! `MemorySink`: objects kept in memory, for tests and for trying things out.
 //!
-//! A clone is another handle on the same objects, so a test can look at them after the run, and a second run over a
-//! clone finds what the first one left. Nothing is durable; no journal of its own.
+//! Clones share the objects, so a test can look at them after the run, and a second run into a clone finds those of the
+//! first. Nothing is durable, and it has no journal.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -42,18 +42,18 @@ struct Stored {
 }
 
 impl MemorySink {
-    /// An empty one.
+    /// Returns an empty sink.
     pub fn new() -> MemorySink {
         MemorySink::default()
     }
 
-    /// What it holds: names and bytes.
+    /// Returns its objects: names and bytes.
     pub fn objects(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let store = self.store();
         store.objects.iter().map(|(name, stored)| (name.clone(), stored.bytes.clone())).collect()
     }
 
-    /// Puts an object there that no run wrote.
+    /// Adds an object as if another program had written it.
     pub fn plant(&self, name: &[u8], bytes: &[u8]) {
         self.store().objects.insert(name.to_vec(), Stored { born: STRANGER, bytes: bytes.to_vec() });
     }

@@ -1,13 +1,15 @@
 //! The traits `Sink` and `Writer` and their contract. Not here: any concrete sink, sources, the journal.
 //!
 //! The contract, checked by `testing::sink_contract` for every sink:
-//! - `start` is called once, before anything else; `writer` once per lane, on that lane's thread, and the writer stays there.
-//! - A **slot** is one open partition (or a part of one: a partition may be open on several lanes at once, each with its
-//!   own share of the objects). `open` … `put`/`begin` … then `seal` or `discard`, exactly once.
+//! - The engine calls `start` once, before anything else, and `writer` once per lane, on that lane's thread. The writer
+//!   stays on this thread.
+//! - A **slot** is one open partition or a part of one: several lanes may have a partition open at once, each with its
+//!   own share of the objects. The calls are `open`, then `put` or `begin`, then `seal` or `discard`, exactly once.
 //! - After `put` or `ObjectWriter::finish` returns `Ok(Put::Written)`, a reader sees the whole object or (at the latest
-//!   until `sync` names its partition) nothing; after an error it sees nothing of it. An error of class `Run` ends the run.
-//! - `sync` is called from one thread, never again after it returned an error. What it names as durable survives a power
-//!   cut at the level the sink was made with. What it does not name stays sealed until a later call.
+//!   until `sync` names its partition) nothing; after an error it sees nothing of it. An error of class `Run` ends the
+//!   run.
+//! - `sync` is called from one thread, and never again after an error. The partitions that it names as durable survive
+//!   a power failure, at the sink's durability. The others stay sealed until a later call.
 
 pub(crate) mod collision;
 pub mod deliver;
@@ -27,27 +29,27 @@ pub use crate::object::{ObjectWriter, Put};
 use crate::partition::Partition;
 use crate::session::{Interval, Lease, Twice};
 
-/// Whether leftovers of an earlier try may be in the way.
+/// Whether an earlier attempt may have left files of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Never handed out before.
+    /// The partition was never written before.
     Fresh,
-    /// May have been written in part by a run that was cut off: what is there is replaced.
+    /// An interrupted session may have written a part of it, which is replaced.
     Again,
-    /// Handed out before in this session too, to a process that died over it (`generate`).
+    /// This session already passed it to a process, which died while it worked on it (`generate`).
     Reissued,
 }
 
-/// What a run tells a sink before the first write. The default: a run of its own, which no journal knows.
+/// What a run tells a sink before the first write. The default is a new run without a journal.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The earlier sessions of this run.
     pub sessions: Vec<Interval>,
-    /// What an object means if a file of this run has its name.
+    /// How to treat an object whose name is that of a file of this run.
     pub twice: Twice,
-    /// Files get the time of their source.
+    /// Files get the timestamps of their source.
     pub keep_times: bool,
-    /// Until when may be written.
+    /// Until when the sink may write.
     pub lease: Arc<Lease>,
 }
 
@@ -61,20 +63,20 @@ impl Default for Start {
 /// What a sink tells a run.
 #[derive(Clone, Debug, Default)]
 pub struct Started {
-    /// Now, on the destination's clock, in nanoseconds since 1970: the journal keeps when each session may have written.
-    /// `None`: the destination has no clock, and nothing of an earlier session is told apart there.
+    /// The destination's clock now, in nanoseconds since 1970. The journal records when each session may have written.
+    /// `None` if the destination has no clock: then the files of earlier sessions cannot be recognized.
     pub began: Option<i64>,
-    /// What is written lasts until a reboot at the longest, so that no barrier can fail.
+    /// Nothing is synced, so written files may be lost in a reboot, and no sync can fail.
     pub volatile: bool,
-    /// The barrier that will really run, in words.
+    /// What the sink really syncs, for the report.
     pub durability: String,
-    /// How objects are published, in words.
+    /// How objects are published, for the report.
     pub publish: String,
-    /// Remarks for the user.
+    /// Notes for the report.
     pub notes: Vec<String>,
 }
 
-/// A partition, or a part of one, as the writer closed it.
+/// A partition, or a part of one, that a writer has closed.
 pub struct Sealed {
     /// `Partition::seq`.
     pub seq: u64,
@@ -82,23 +84,23 @@ pub struct Sealed {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What the sink itself needs at `sync`.
+    /// What the sink needs at `sync`.
     pub held: Option<Box<dyn Any + Send>>,
 }
 
-/// How far a `sync` reached.
+/// Which files a `sync` made durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing is durable: what it names is done again after a reboot.
+    /// None. The partitions that it names are copied again after a reboot.
     PageCache,
-    /// What it names is durable.
+    /// Those of the partitions that it names.
     #[default]
     Named,
-    /// All that was written before is, by earlier sessions too (`syncfs`).
+    /// All that were written before, also by earlier sessions (`syncfs`).
     Everything,
 }
 
-/// What a `sync` made durable.
+/// The result of a `sync`.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// Partitions (by `seq`) that may be committed now.
@@ -107,7 +109,7 @@ pub struct Settled {
     pub reach: Reach,
 }
 
-/// Where an object stands in the listing.
+/// The position of an object in the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// `Partition::seq`.
@@ -118,50 +120,50 @@ pub struct Place {
 
 /// Where objects go.
 pub trait Sink: Send + Sync {
-    /// What makes it the same destination when a run is resumed.
+    /// Identifies the destination when a run resumes.
     fn identity(&self) -> String;
-    /// The directory whose `.shoal/` holds the journal unless the user says otherwise; `None`: none, so that the run
-    /// cannot be resumed.
+    /// The directory whose `.shoal/` holds the journal, unless the user names another place. `None` if there is no such
+    /// directory: then the run cannot be resumed.
     fn journal_dir(&self) -> Option<PathBuf>;
-    /// Whether an earlier session left its traces here; a sink that keeps nothing says yes.
+    /// Whether an earlier session has written here. A sink that stores nothing returns true.
     fn has_begun(&self) -> bool {
         true
     }
-    /// Prepares the destination: leftovers of dead runs are swept, limits looked at. Nothing is written before the lease
-    /// is granted.
+    /// Prepares the destination: removes leftovers of interrupted runs and checks limits. It writes nothing before the
+    /// lease is granted.
     fn start(&self, start: &Start) -> Result<Started>;
-    /// The destination's clock now, if it has one: what a file made now would be stamped with.
+    /// The destination's clock now, if it has one: the timestamp of a file created now.
     ///
     /// # Errors
-    /// Of class `Run`, where it cannot be read any more.
+    /// Of class `Run` if the clock can no longer be read.
     fn clock(&self) -> Result<Option<i64>> {
         Ok(None)
     }
-    /// The part that lives on one lane.
+    /// Creates the writer of one lane.
     fn writer(&self, lane: usize) -> Result<Box<dyn Writer>>;
-    /// Makes sealed partitions durable. `last`: no more will come, so nothing may be held back.
+    /// Makes sealed partitions durable. With `last`, this is the final call, and it must name all partitions.
     fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled>;
-    /// An object that was written with the partition `seq`, and is committed, is a failure after all, and recorded so. A
-    /// sink that can removes it; what a consumer has had stays with it.
+    /// Tells the sink that a committed object of partition `seq` is now recorded as a failure. The sink removes it if
+    /// it can; an object that a consumer has received stays there.
     fn withdraw(&self, seq: u64, name: &Name) {
         let _ = (seq, name);
     }
-    /// Whether writing an object takes long enough for more than one thread to be worth it.
+    /// Whether writing takes long enough to be worth more than one thread.
     fn blocks(&self) -> bool {
         true
     }
-    /// Whether an object may be begun now. A sink that keeps objects for a consumer says no while it holds enough; it
-    /// calls the waker when that changes. Asked before each object is fetched, so it must be cheap.
+    /// Whether an object may be begun now. A sink that buffers objects for a consumer returns false while its buffer is
+    /// full, and calls the waker when this changes. Called before each fetch, so it must be cheap.
     fn has_room(&self, place: Place) -> bool {
         let _ = place;
         true
     }
-    /// Gives the sink the waker, before the first writer is made.
+    /// Sets the waker, before the first writer is created.
     fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
         let _ = waker;
     }
-    /// Called once at the end, also of a run that was stopped, when the journal holds that this session has ended. Where it
-    /// could not be told, its lease stays, as after a kill.
+    /// Called once at the end, also of an interrupted run, after the journal has recorded that this session has ended.
+    /// If that could not be recorded, it is not called and the lease stays, as after a kill.
     fn finish(&self) -> Result<()> {
         Ok(())
     }
@@ -169,13 +171,13 @@ pub trait Sink: Send + Sync {
 
 /// Writes the objects of one lane.
 pub trait Writer {
-    /// Opens a slot for a partition; `modes` has the permission bits of the directories that its objects need.
+    /// Opens a slot for a partition. `modes` has the permission bits of the directories that its objects need.
     fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()>;
     /// Writes a complete object.
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put>;
-    /// Writes a complete object that `read` puts at the end of memory of the sink's, which has room for
-    /// [`WHOLE_MAX`](crate::object::WHOLE_MAX) bytes and one more. Its bytes; `None`: nothing was written, since there is
-    /// no such memory (`read` was not called) or `read` said no.
+    /// Writes a complete object that `read` appends to the sink's buffer, which has room for
+    /// [`WHOLE_MAX`](crate::object::WHOLE_MAX) bytes and one more. Returns its size, or `None` if nothing was written,
+    /// because the sink has no such buffer (`read` was not called) or `read` returned false.
     fn put_in_place(
         &mut self,
         slot: u32,
@@ -185,38 +187,38 @@ pub trait Writer {
         let _ = (slot, name, read);
         Ok(None)
     }
-    /// The size of the object, if an earlier session of this run has left it here, whole, unchanged since, of the size and
-    /// with the time that `meta` says. That is called only where something is there: most often nothing is.
+    /// Returns the size of the object if an earlier session of this run has left it here: whole, unchanged since, and
+    /// with the size and time that `meta` returns. `meta` is called only if a file exists, which is rare.
     fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
         let _ = (slot, name, meta);
         Ok(None)
     }
-    /// Size and time of the file of this name, if an earlier session of this run has left it here, whole, unchanged since,
-    /// with a time that its source has said.
+    /// Returns size and time of the file of this name if an earlier session of this run has left it here: whole,
+    /// unchanged since, and with the timestamp of its source.
     fn kept(&mut self, slot: u32, name: &Name) -> Result<Option<ObjectMeta>> {
         let _ = (slot, name);
         Ok(None)
     }
-    /// Begins an object that comes in pieces.
+    /// Begins an object that is written in pieces.
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>>;
-    /// Makes an empty directory, and those that lead to it. One that is there is as good; a file in its place is a failure.
-    /// A sink that knows only objects does nothing.
+    /// Creates an empty directory and its parents. It may exist already; a file of this name is a failure. A sink that
+    /// stores only objects does nothing.
     fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
         let _ = (slot, name);
         Ok(())
     }
-    /// Announces the object that the next `put` or `begin` of this slot is about; false: there is no room for one of this
-    /// size now (ask again after the waker was called). Objects for `put` are small and always have room.
+    /// Announces the object of the next `put` or `begin` of this slot. Returns false if there is no room for this size
+    /// now; call it again after the waker. Objects for `put` are small and always have room.
     fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
         let _ = (slot, index, size);
         Ok(true)
     }
-    /// Entry `index` will not come: it was skipped, has failed, or is tried again in another partition.
+    /// Tells that entry `index` is not written here: it was skipped, has failed or is retried in another partition.
     fn left_out(&mut self, slot: u32, index: u32) {
         let _ = (slot, index);
     }
     /// Closes a slot whose objects are all written.
     fn seal(&mut self, slot: u32) -> Result<Sealed>;
-    /// Gives a slot up; what it wrote is not committed.
+    /// Abandons a slot; what it wrote is not committed.
     fn discard(&mut self, slot: u32);
 }

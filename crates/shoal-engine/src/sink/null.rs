@@ -1,6 +1,6 @@
-//! `NullSink`: counts what arrives, on request adds up its hashes, and throws it away.
+//! `NullSink`: counts objects, adds up their hashes on request, and discards them.
 //!
-//! Nothing is remembered of a name, so duplicates are not detected; no journal unless the user names a place for one.
+//! It does not store names, so it does not detect duplicates. It has no journal unless the user passes a path for one.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,19 +16,19 @@ use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
-/// What arrived, in partitions that were completed.
+/// Objects of completed partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NullTotals {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The sum, modulo 2^64, of each object's xxh3 over name and bytes; the same in whatever order they came. 0 when
-    /// hashing was not asked for.
+    /// The sum, modulo 2^64, of each object's xxh3 over name and bytes, which does not depend on their order. 0 without
+    /// hashing.
     pub hash: u64,
 }
 
-/// Nowhere.
+/// Discards objects.
 #[derive(Clone, Debug, Default)]
 pub struct NullSink {
     hashing: bool,
@@ -36,17 +36,17 @@ pub struct NullSink {
 }
 
 impl NullSink {
-    /// Counts only.
+    /// Returns a sink that only counts.
     pub fn new() -> NullSink {
         NullSink::default()
     }
 
-    /// Counts and hashes.
+    /// Returns a sink that counts and hashes.
     pub fn hashing() -> NullSink {
         NullSink { hashing: true, ..NullSink::default() }
     }
 
-    /// What arrived so far. Clones share it.
+    /// Returns the totals so far. Clones share them.
     pub fn totals(&self) -> NullTotals {
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,8 +65,8 @@ impl Sink for NullSink {
         Ok(Started {
             durability: "none: nothing is kept".into(),
             publish: match self.hashing {
-                true => "counted, hashed and thrown away".into(),
-                false => "counted and thrown away".into(),
+                true => "counted, hashed and discarded".into(),
+                false => "counted and discarded".into(),
             },
             ..Started::default()
         })

@@ -1,4 +1,4 @@
-//! Source: objects that are made elsewhere, by processes that work for the caller, from a series of ids.
+//! Source: objects that worker processes of the caller create from a series of ids.
 //!
 //! ```text
 //! listing ──names wanted──▶ Caller ──names──▶ listing ──▶ lane ──task──▶ Caller ──▶ a process makes and writes it
@@ -6,10 +6,10 @@
 //!                                                           └──── answer: size, or why ◀──┘
 //! ```
 //!
-//! The lanes only keep account: they hand tasks to the caller, and what was written there to the sink, as
-//! [`Payload::Elsewhere`]. Not here: the ids themselves, the processes, their writing.
+//! The lanes only keep the counts: they pass tasks to the caller, and report to the sink what the processes have
+//! written, as [`Payload::Elsewhere`]. Not here: the ids themselves, the processes, their writing.
 //!
-//! What a name is made of belongs to the caller's thread, so the listing asks it for the names of a page, one page at a time.
+//! Only the caller's thread can create names, so the listing requests them from it, one page at a time.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,7 @@ use crate::object::{ObjectMeta, Payload, Put};
 use crate::partition::{Cursor, Key, Partition};
 use crate::session::Twice;
 
-/// Ids on a page: the names that the listing asks for at a time.
+/// Ids on a page: how many names the listing requests at a time.
 pub const PAGE_IDS: u64 = 1000;
 /// Ids in a partition: what is handed out, committed and skipped on resume at a time.
 const PARTITION_IDS: usize = 100;
@@ -34,8 +34,8 @@ const INDEX: usize = 8;
 /// Jobs of one lane are told apart by the low bits of a token, lanes by the high ones.
 const LANE_SHIFT: u32 = 48;
 
-/// A series of `count` ids as a source, and the caller's end of it. `identity`: what makes it the same series as one of an
-/// earlier run. `wake`: called, on any thread, when the caller should look.
+/// Returns a source of `count` ids, and the caller's end of it. `identity` identifies the series when a run resumes.
+/// `wake` is called, on any thread, when the caller should look for work.
 pub fn ids(identity: String, count: u64, wake: impl Fn() + Send + Sync + 'static) -> (Ids, Caller) {
     let shared = Arc::new(Shared {
         state: Mutex::default(),
@@ -46,30 +46,30 @@ pub fn ids(identity: String, count: u64, wake: impl Fn() + Send + Sync + 'static
     (Ids { identity, count, shared: shared.clone() }, Caller(shared))
 }
 
-/// One object that is to be made.
+/// One object to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What the answer is addressed with.
+    /// Identifies the task in its answer.
     pub token: u64,
-    /// The id's place in the series.
+    /// The index of the id in the series.
     pub index: u64,
-    /// What the object is called.
+    /// The name of the object.
     pub name: Box<[u8]>,
-    /// Something of it may be at the destination already.
+    /// A part of the object may be at the destination already.
     pub again: bool,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 #[derive(Debug)]
 pub enum Answer {
-    /// It is written, with this many bytes; or another object had its name.
+    /// The object was written with this many bytes, or another object has its name.
     Done {
         /// Its bytes.
         size: u64,
-        /// What the sink said.
+        /// The answer of the sink.
         put: Put,
     },
-    /// It is not.
+    /// The object failed.
     Failed(Error),
 }
 
@@ -118,23 +118,23 @@ impl Shared {
     }
 }
 
-/// The caller's end: one thread asks here what there is to do and says what became of it. Nothing waits.
+/// The caller's end: one thread takes tasks here and answers them. No call waits.
 pub struct Caller(Arc<Shared>);
 
 impl Caller {
-    /// The ids whose names the listing waits for.
+    /// Returns the ids whose names the listing waits for.
     pub fn names_wanted(&self) -> Option<Range<u64>> {
         self.0.state().wanted.clone()
     }
 
-    /// The names of the ids from `start` on that were wanted.
+    /// Passes the requested names, of the ids from `start` on.
     ///
     /// # Errors
-    /// [`Kind::Internal`] when others were wanted.
+    /// [`Kind::Internal`] if other names were requested.
     pub fn offer(&self, start: u64, names: Vec<Box<[u8]>>) -> Result<()> {
         let mut state = self.0.state();
         if state.wanted != Some(start..start + names.len() as u64) {
-            return Err(Error::new(Kind::Internal, "names were offered that nobody had asked for"));
+            return Err(Error::new(Kind::Internal, "names were offered without a request"));
         }
         (state.wanted, state.names) = (None, Some(names));
         drop(state);
@@ -142,7 +142,8 @@ impl Caller {
         Ok(())
     }
 
-    /// The next tasks, at most `most`, in the order of the series; the caller is woken for others if there were fewer.
+    /// Returns the next tasks, at most `most`, in the order of the series. If there were fewer, the caller is woken for
+    /// later ones.
     pub fn take(&self, most: usize) -> Vec<Task> {
         let mut state = self.0.state();
         let mut taken = Vec::new();
@@ -155,12 +156,12 @@ impl Caller {
         taken
     }
 
-    /// Tasks that nobody has taken.
+    /// Returns how many tasks are waiting to be taken.
     pub fn waiting(&self) -> usize {
         self.0.state().tasks.len()
     }
 
-    /// Says what became of tasks. Each is answered once; what nobody has asked for is ignored.
+    /// Answers tasks, each once. An answer to an unknown task is ignored.
     pub fn answer(&self, answers: impl IntoIterator<Item = (u64, Answer)>) {
         let mut rung = Vec::new();
         let mut state = self.0.state();
@@ -200,7 +201,7 @@ impl Source for Ids {
                 .ok()
                 .filter(|at| at % PAGE_IDS == 0 && *at <= self.count)
                 .ok_or_else(|| {
-                    Error::new(Kind::CursorRefused, "the journal's place in the ids is damaged")
+                    Error::new(Kind::CursorRefused, "the journal's cursor for the ids is damaged")
                         .hint("start over with `resume=\"restart\"`")
                 })?,
         };

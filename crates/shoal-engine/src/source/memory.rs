@@ -1,6 +1,6 @@
 //! Source: objects in memory, in pages. For tests of engine and sinks, and the shortest example of a source.
 //!
-//! What each fetch answers can be scripted, so that tests can make objects fail, stall or arrive in pieces.
+//! The answer of each fetch can be scripted, so that tests can make objects fail, stall or arrive in pieces.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,16 +26,16 @@ pub enum Answer {
     Broken(Kind),
     /// This error.
     Fail(Kind),
-    /// The whole object, which is a failure after all: at once, or only as the lane ends.
+    /// The whole object, which is then withdrawn: at once, or only when the lane ends.
     Withdrawn {
         /// The failure.
         kind: Kind,
-        /// As the lane ends.
+        /// When the lane ends.
         at_end: bool,
     },
-    /// Given back unfetched.
+    /// Returned without a fetch.
     GivenBack,
-    /// A defect.
+    /// A panic.
     Panic,
 }
 
@@ -60,7 +60,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// A source of these pages, cut into partitions of at most `per_partition` objects.
+    /// Returns a source of these pages, cut into partitions of at most `per_partition` objects.
     pub fn new(pages: Vec<Page>, per_partition: usize) -> MemorySource {
         MemorySource {
             identity: "memory:".to_owned(),
@@ -76,56 +76,56 @@ impl MemorySource {
         }
     }
 
-    /// Answers the n-th fetch (from 1) of a name as `script` says.
+    /// Answers the n-th fetch (from 1) of a name with the result of `script`.
     #[must_use]
     pub fn answering(mut self, script: impl Fn(&[u8], u32) -> Answer + Send + Sync + 'static) -> MemorySource {
         self.script = Arc::new(script);
         self
     }
 
-    /// A name that ends in a slash is that of an empty directory, which the sink is to have.
+    /// Treats a name that ends in a slash as an empty directory, which the sink creates.
     #[must_use]
     pub fn with_directories(mut self) -> MemorySource {
         self.directories = true;
         self
     }
 
-    /// What a name means that is taken by a file of this run.
+    /// Sets how to treat an object whose name is that of a file of this run.
     #[must_use]
     pub fn twice(mut self, twice: Twice) -> MemorySource {
         self.twice = twice;
         self
     }
 
-    /// How it is known that what lies behind a cursor is the same.
+    /// Sets how a resumed run can trust the part of the listing before its cursor.
     #[must_use]
     pub fn behind(mut self, behind: Behind) -> MemorySource {
         self.behind = behind;
         self
     }
 
-    /// Another identity than that of every other one.
+    /// Sets its identity; without this, all have the same.
     #[must_use]
     pub fn named(mut self, identity: &str) -> MemorySource {
         self.identity = identity.to_owned();
         self
     }
 
-    /// A name ends before its NUL: what follows tells objects apart that have the same name.
+    /// Cuts names before their NUL byte; the rest distinguishes objects of the same name.
     #[must_use]
     pub fn numbered(mut self) -> MemorySource {
         self.numbered = true;
         self
     }
 
-    /// Objects have these times; the argument is the name with its number.
+    /// Sets the times of objects. The argument is the name with its number.
     #[must_use]
     pub fn with_times(mut self, times: impl Fn(&[u8]) -> SystemTime + Send + Sync + 'static) -> MemorySource {
         self.times = Some(Arc::new(times));
         self
     }
 
-    /// How often each name has been fetched.
+    /// Returns how often each name was fetched.
     pub fn fetches(&self) -> HashMap<Vec<u8>, u32> {
         self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

@@ -1,15 +1,16 @@
-//! The trait `Source` and its contract. Here: what the engine may ask of a source, and what a source may ask of the
-//! engine (`Lane`). Not here: any concrete source (one file or folder each), sinks, threads.
+//! The trait `Source` and its contract: what the engine may ask of a source, and what a source may ask of the engine
+//! (`Lane`). Not here: any concrete source (one file or folder each), sinks, threads.
 //!
 //! The contract, checked by `testing::source_contract` for every source:
-//! - A **listing** yields partitions with `seq` dense and ascending, starting where its cursor says, in the same order
-//!   each time as long as the listed content is the same. It has connections of its own and runs on a thread of its own.
-//!   An error of class `Retry` may be answered by calling `next` again; it continues at the same place.
-//! - A **fetcher** belongs to one lane and never leaves its thread. `run` asks the lane for jobs until told to stop and
-//!   answers **each job exactly once**: `whole`, `finished`, `failed` or `given_back`. `run` returns only on `Take::Stop`
-//!   or with an error of class `Run`. Dropping its future is how a run is cancelled: it must not block.
-//! - A fetcher hands in an object whole only up to [`WHOLE_MAX`] bytes; larger ones go through `begin` piece by piece.
-//! - Names are passed on as they came. The lane validates them; an unsafe one never becomes a job.
+//! - A **listing** starts at its cursor and yields partitions with `seq` dense and ascending. The order is the same
+//!   each time, as long as the listed content is the same. A listing has its own connections and runs on its own
+//!   thread. After an error of class `Retry` the engine may call `next` again, which continues at the same place.
+//! - A **fetcher** belongs to one lane and never leaves its thread. `run` takes jobs from the lane until told to stop
+//!   and answers **each job exactly once**: `whole`, `finished`, `failed` or `given_back`. `run` returns only on
+//!   `Take::Stop` or with an error of class `Run`. The engine cancels a run by dropping this future, which must not
+//!   block.
+//! - A fetcher passes objects whole only up to [`WHOLE_MAX`] bytes. Larger objects go through `begin`, piece by piece.
+//! - A source passes names on unchanged. The lane validates them; an unsafe name never becomes a job.
 
 pub mod archive;
 pub mod files;
@@ -41,69 +42,71 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use crate::object::WHOLE_MAX;
 
-/// What is known of the part of a listing that lies behind a cursor.
+/// How a resumed run can trust the part of a listing before its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// The service's own token says where to go on; `Resume::Relist` checks it.
+    /// The service's own marker says where to continue; `Resume::Relist` checks it.
     Trusted,
-    /// Names are listed from the start and compared with the chain in the journal.
+    /// The engine lists names from the start and compares them with the chain in the journal.
     Names,
-    /// `list` compares by itself and answers [`crate::Kind::CursorRefused`] where it has changed.
+    /// The listing itself compares, and fails with [`crate::Kind::CursorRefused`] if that part has changed.
     Proven,
 }
 
 /// Where objects come from.
 pub trait Source: Send + Sync {
-    /// What makes it the same source when a run is resumed; without secrets. Shown to the user and kept in the journal.
+    /// Identifies the source when a run resumes; without secrets. It is shown to the user and stored in the journal.
     fn identity(&self) -> String;
     /// Starts a listing at its beginning or at the cursor of an earlier partition.
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
-    /// A partition of exactly these objects, for trying failures again. `seq`, `key` and `after` are set by the caller.
+    /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
-    /// The part that lives on one lane.
+    /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
-    /// Most objects in flight that make sense over all lanes, if the source knows.
+    /// The largest useful number of objects in flight over all lanes, if the source knows it.
     fn in_flight_max(&self) -> Option<usize> {
         None
     }
-    /// Most lanes that make sense, if the source knows: with one, objects are taken in the order of the listing.
+    /// The largest useful number of lanes, if the source knows it. With one, objects are taken in the order of the
+    /// listing.
     fn lanes_max(&self) -> Option<usize> {
         None
     }
-    /// Objects that one connection may have in flight, as far as is known by now (pipelining).
+    /// How many objects one connection may have in flight, as far as is known by now (pipelining).
     fn depth(&self) -> usize {
         1
     }
-    /// What the user should know before it starts, for the report.
+    /// Notes for the report that are known before the run starts.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
-    /// What the user should know once it has ended, for the report.
+    /// Notes for the report that are known when the run has ended.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Whether the listing that has ended was all there is. Where it was broken off, what it gave is committed and the run
-    /// is not complete: it goes on there the next time.
+    /// Whether the listing that has ended was complete. If it was interrupted, its objects are committed, but the run
+    /// is not complete and continues there the next time.
     fn is_whole(&self) -> bool {
         true
     }
-    /// What an object means if a file that the same run has written has its name.
+    /// How to treat an object whose name is that of a file which the same run has written.
     fn twice(&self) -> Twice {
         Twice::SameObject
     }
-    /// Whether its objects have times that files usually keep.
+    /// Whether copies of its objects usually keep their times.
     fn has_times(&self) -> bool {
         false
     }
-    /// How a resumed listing knows that what lies behind its cursor is still what was committed.
+    /// How a resumed listing checks that the part before its cursor is still what was committed.
     fn behind(&self) -> Behind {
         Behind::Trusted
     }
-    /// Whether an object that has failed can be had again in a later session. Of items, which are given once, it stays failed.
+    /// Whether a later session can fetch an object that has failed. Items are passed only once, so a failed item stays
+    /// failed.
     fn gives_again(&self) -> bool {
         true
     }
-    /// Values that make it the same source, but must not be stored or shown (of parameters in addresses).
+    /// Values that identify the source, but must not be stored or shown (those of query parameters).
     fn secrets(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -111,28 +114,28 @@ pub trait Source: Send + Sync {
     fn is_network(&self) -> bool {
         true
     }
-    /// Whether it would list a file that came into being in this directory: then nothing can be copied there, since what
-    /// is written would be read again. The path is absolute and free of links.
+    /// Whether it would list a new file in this directory. Then nothing can be copied there, because the run would read
+    /// its own output. The path is absolute and free of links.
     fn lists_below(&self, directory: &Path) -> bool {
         let _ = directory;
         false
     }
-    /// Permission bits of the directory that all of it is the contents of, if that is so: a destination that is made for it
-    /// gets them.
+    /// Permission bits of the source's root directory, if it is a directory. A destination that the run creates gets
+    /// them.
     fn root_mode(&self) -> Option<u32> {
         None
     }
 }
 
-/// A listing under way.
+/// A listing in progress.
 pub trait Listing: Send {
-    /// The next partition, or `None` at the end.
+    /// Returns the next partition, or `None` at the end.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>>;
 }
 
 /// Fetches objects for one lane.
 pub trait Fetcher {
-    /// Opens a partition: how many objects it has and what they are called.
+    /// Opens a partition: how many objects it has, and their names.
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>>;
     /// Takes jobs and answers them until told to stop.
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>>;
@@ -140,26 +143,26 @@ pub trait Fetcher {
 
 /// The objects of an open partition.
 pub trait Entries {
-    /// How many there are.
+    /// Number of entries.
     fn len(&self) -> u32;
-    /// Whether there is none.
+    /// Whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Entry `index`, below `len`.
+    /// Returns entry `index`, which is below `len`.
     fn get(&self, index: u32) -> Entry<'_>;
-    /// What entry `index` is a part of, where its name does not tell: the path of an archive. For the reason of a failure.
+    /// The path of the archive that holds entry `index`, if its name does not tell. For the reason of a failure.
     fn within(&self, index: u32) -> Option<&[u8]> {
         let _ = index;
         None
     }
-    /// What the listing knows of entry `index` besides, for those who only look. May read the source.
+    /// What else the listing knows of entry `index`, for callers that only list. May read the source.
     fn known(&self, index: u32) -> Known {
         let _ = index;
         Known::default()
     }
-    /// Permission bits of the directory that names of these entries begin with, where the source has such. Where it had
-    /// them and they cannot be told any more: 0o700, so that nothing is open that was not.
+    /// Permission bits of a directory in the names of these entries, if the source has them. If they can no longer be
+    /// read, 0o700: the copy must not be more open than the source.
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
         let _ = directory;
         None
@@ -179,52 +182,52 @@ pub struct Known {
     pub size: Option<u64>,
     /// When it was last changed.
     pub modified: Option<SystemTime>,
-    /// Why it stands for objects that could not be listed.
+    /// Why the objects that the entry represents could not be listed.
     pub failed: Option<Error>,
 }
 
 /// One listed object.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// The name as the source gave it.
+    /// The name, unchanged from the source.
     pub name: &'a [u8],
     /// What `Source::select` needs to find it again.
     pub locator: &'a [u8],
     /// Where it is fetched from.
     pub host: HostId,
-    /// Why it is not to be fetched, if it is not.
+    /// Why it is not fetched, if it is skipped.
     pub skip: Option<Skip>,
-    /// It stands for objects that could not be listed. What is filtered may not be among them, so it fails all the same.
+    /// Set if it represents objects that could not be listed. It fails if any of them may pass the filter.
     pub unlisted: Option<Unlisted>,
 }
 
 /// What is known of the names of objects that could not be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlisted {
-    /// They lie below the name of the entry.
+    /// They are below the name of the entry.
     Below,
-    /// Nothing.
+    /// They can have any name.
     Anywhere,
 }
 
 /// Why a listed object is not fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// Its name stood earlier in the same page.
+    /// An earlier object of the same page has its name.
     Duplicate,
-    /// What has this name is no object: a link, a device, a pipe, as the reason says.
+    /// It is not an object, but for example a link, a device or a pipe, as the reason says.
     NoObject(Reason),
-    /// It belongs to another part of the source.
+    /// It belongs to another shard of the source.
     Elsewhere,
-    /// It is a directory. With `make` the sink is to have it (`Writer::directory`), since no object would bring it along.
+    /// It is a directory. With `make` the sink creates it (`Writer::directory`), since no object below it does.
     Directory {
-        /// Nothing lies in it.
+        /// It is empty.
         make: bool,
     },
 }
 
 impl Skip {
-    /// As the journal counts it.
+    /// The reason that the journal counts.
     pub fn reason(self) -> Reason {
         match self {
             Skip::Duplicate => Reason::Duplicate,
@@ -253,23 +256,23 @@ impl Job {
         self.entries.get(self.index)
     }
 
-    /// Whether it has failed before: better asked for by itself.
+    /// Whether it has failed before. Then it is better requested alone.
     pub fn is_tried(&self) -> bool {
         self.tried
     }
 
-    /// Whether it is tried again, later, because its body was shorter or longer than announced.
+    /// Whether this is a later retry, because its body was shorter or longer than announced.
     pub fn is_doubted(&self) -> bool {
         self.doubted
     }
 
-    /// Whether a run that was cut off may have begun it: what it left at the destination is replaced.
+    /// Whether an interrupted session may have begun it. What that session left at the destination is replaced.
     pub fn is_again(&self) -> bool {
         self.again
     }
 }
 
-/// An object that was written. What turns up later may show that it is not what it should be: then it is withdrawn
+/// An object that was written. If the source finds out later that its bytes are wrong, it withdraws the object
 /// (`Lane::withdraw`).
 pub struct Written {
     /// The number of the partition it was written with.
@@ -285,9 +288,10 @@ pub struct Written {
 pub enum Take {
     /// Fetch this.
     Job(Job),
-    /// Nothing now (a host pauses, the budget is out, the next partition is not there): await `wake`, then ask again.
+    /// No job now: a host is paused, the memory budget is used up or the next partition is not listed yet. Await
+    /// `wake`, then call `take` again.
     Wait,
-    /// The end: no job will come any more.
+    /// There are no more jobs.
     Stop,
 }
 
@@ -306,59 +310,58 @@ pub trait Lane {
     fn take(&self) -> Take;
     /// Resolves when `take` may have another answer, or `limits` have changed.
     fn wake(&self) -> LocalFuture<'_, ()>;
-    /// How much to do at once; ask again from time to time.
+    /// How much to do at once. This changes, so call it again from time to time.
     fn limits(&self) -> Limits;
-    /// Lets `read` put a small object straight where it is to lie, if the sink has memory for it there: it puts at most
-    /// [`WHOLE_MAX`] bytes at the end of the vector, one more to see that they are all, which it must not make larger
-    /// otherwise, and says whether the object is complete; if not, what it put there is forgotten. `None`: the job is
-    /// answered. The job: it is not, `read` said no or was not called.
+    /// Lets `read` append a small object directly to the sink's buffer, if the sink has one. `read` appends at most
+    /// [`WHOLE_MAX`] bytes, and one more to detect the end, without growing the vector otherwise. It returns whether
+    /// the object is complete; if not, its bytes are dropped. Returns `None` if the job is answered, and the job if it
+    /// is not, because `read` returned false or was not called.
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
         let _ = read;
         Some(job)
     }
-    /// Whether an earlier session of this run has left the object at the destination, with the size and time that `meta`
-    /// says: then it need not be fetched, and the job is answered. `meta` is called only where there is something to
-    /// compare with.
+    /// Answers the job (`None`) if an earlier session of this run has left the object at the destination, with the size
+    /// and time that `meta` returns. Else it returns the job. `meta` is called only if there is something to compare.
     fn is_there(&self, job: Job, meta: &mut dyn FnMut(&Job) -> Option<ObjectMeta>) -> Option<Job> {
         let _ = meta;
         Some(job)
     }
-    /// Whether objects get the time that their source says.
+    /// Whether objects get the timestamps of their source.
     fn keeps_times(&self) -> bool {
         false
     }
-    /// Size and time of the object as an earlier session of this run has left it at the destination: a service may then be
-    /// asked for it on the condition that it was changed since. If it was not, the job is answered through `is_there`.
+    /// Size and time of the object as an earlier session of this run has left it at the destination, for a conditional
+    /// request. If the object has not changed since, answer the job through `is_there`.
     fn kept(&self, job: &Job) -> Option<ObjectMeta> {
         let _ = job;
         None
     }
-    /// The object is complete. It is given back where it was written: not where that failed, or was not to be.
+    /// Answers a job with the complete object. Returns `None` if the write failed or was not wanted.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written>;
-    /// The object will arrive in pieces; waits until the sink has room for it. On an error, answer the job with it
-    /// through `failed`.
+    /// Begins an object that arrives in pieces; waits until the sink has room for it. On an error, pass the error to
+    /// `failed`.
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>>;
-    /// All pieces are in, or an error came between. As `whole`.
+    /// Answers a job begun with `begin`: all pieces are written, or there was an error. Returns what `whole` does.
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written>;
-    /// An object that was written is a failure after all, for good.
+    /// Turns an object that was written into a failure, for good.
     fn withdraw(&self, written: Written, error: Error);
-    /// The object could not be had.
+    /// Answers a job whose object could not be fetched.
     fn failed(&self, job: Job, error: Error);
-    /// Not fetched, through no fault of its own: no try is charged.
+    /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
     fn given_back(&self, job: Job);
-    /// How long this lane has been busy writing, since its start: taken off every network deadline.
+    /// How long this lane has been busy writing, since its start. Network deadlines do not count this time.
     fn stalled(&self) -> Duration;
-    /// Bytes received that did not become an object (broken bodies, comparisons), for the report.
+    /// Counts received bytes that did not become an object (broken bodies, comparisons), for the report.
     fn wasted(&self, bytes: u64) {
         let _ = bytes;
     }
-    /// Something the user should know, for the report.
+    /// Adds a note to the report.
     fn note(&self, text: &str) {
         let _ = text;
     }
 }
 
-/// An object on its way into the sink. Dropped unfinished, it leaves nothing behind.
+/// An object that is being written to the sink. Dropped unfinished, it leaves nothing behind.
 pub struct Body {
     writer: Box<dyn ObjectWriter>,
     lane: Rc<dyn BodyClock>,
@@ -390,8 +393,8 @@ impl Body {
         self.writer.space().is_some()
     }
 
-    /// Lets `fill` put the next bytes where they are to lie, if the sink has room for them there; it returns how many it
-    /// put at the end of the vector, which it must not make larger otherwise. `None`: there is none, call `write`.
+    /// Lets `fill` append the next bytes directly to the sink's buffer, if it has one. `fill` returns how many bytes it
+    /// appended, and must not grow the vector otherwise. Returns `None` if there is no buffer: call `write`.
     pub fn fill(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<usize>) -> Option<Result<usize>> {
         let space = self.writer.space()?;
         let filled = fill(space);

@@ -1,7 +1,8 @@
-//! `Shard`: one of several parts of a source, by the hash of each object's name. For several processes that share one job
-//! and do not speak with each other, such as the workers of a data loader.
+//! `Shard`: one of several parts of a source, chosen by the hash of each object's name. It is for processes that share
+//! the work without communication, such as the workers of a data loader.
 //!
-//! Each process lists everything and fetches only its own part; an object is in exactly one. Not here: who has which part.
+//! Each process lists everything and fetches only its own part. An object is in exactly one part. Not here: which
+//! process has which part.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,11 +24,14 @@ pub struct Part {
 
 impl Part {
     /// # Errors
-    /// [`Kind::Config`] where `index` is not below `count`.
+    /// [`Kind::Config`] if `index` is not below `count`.
     pub fn new(index: u32, count: u32) -> Result<Part> {
         match index < count {
             true => Ok(Part { index, count }),
-            false => Err(Error::new(Kind::Config, format!("there is no part {index} of {count}, counted from 0"))),
+            false => Err(Error::new(
+                Kind::Config,
+                format!("part {index} of {count} does not exist: parts are counted from 0"),
+            )),
         }
     }
 
@@ -36,14 +40,14 @@ impl Part {
     }
 }
 
-/// A part of another source. The objects of the other parts are skipped.
+/// One part of another source. It skips the objects of the other parts.
 pub struct Shard {
     inner: Arc<dyn Source>,
     part: Part,
 }
 
 impl Shard {
-    /// That part of `inner`.
+    /// Returns this part of `inner`.
     pub fn new(inner: Arc<dyn Source>, part: Part) -> Shard {
         Shard { inner, part }
     }

@@ -35,7 +35,7 @@ fn list(source: &dyn Source, after: Option<Cursor>) -> Vec<Partition> {
     runtime().block_on(async {
         let mut listing = source.list(after).expect("a listing starts");
         let mut all = Vec::new();
-        while let Some(partition) = listing.next().await.expect("a listing goes on") {
+        while let Some(partition) = listing.next().await.expect("a listing continues") {
             all.push(partition);
         }
         all

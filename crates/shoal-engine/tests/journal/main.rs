@@ -300,7 +300,7 @@ fn what_was_never_durable_is_done_again_after_a_reboot() {
     let (journal, resume) = open_with(dir.path(), &booted("two")).unwrap();
     assert_eq!((resume.frontier, resume.done.len(), resume.mark), (0, 0, MARK_ALL));
     assert_eq!(resume.totals, Counts::default());
-    assert!(resume.notes[0].contains("restarted"), "{:?}", resume.notes);
+    assert!(resume.notes[0].contains("rebooted"), "{:?}", resume.notes);
     drop(journal);
     let (_journal, resume) = open_with(dir.path(), &booted("two")).unwrap();
     assert!(resume.notes.is_empty(), "said once");

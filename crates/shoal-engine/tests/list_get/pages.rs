@@ -64,7 +64,7 @@ fn a_page_with_a_next_one_in_its_header_does_not_end_the_listing() {
     ] {
         let (outcome, _) = copy(&serve_linked(link), array("NextMarker"), 2);
         let error = outcome.error.expect(link);
-        assert!(error.line().contains("may not be the last: its header Link names the next"), "{}", error.line());
+        assert!(error.line().contains("may not be the last: its Link header names a next page"), "{}", error.line());
         assert!(copy(&serve_linked(link), array("none"), 2).0.report.complete);
     }
     let last = r#"<http://x/?page=1>; rel="prev"; title="rel=next.""#;
@@ -162,9 +162,9 @@ fn a_list_of_objects_is_read_by_the_way_to_their_names() {
         assert_eq!((error, found), (None, wanted.map(str::to_owned).to_vec()), "{field}");
     }
     for (pages, field, says) in [
-        (&[r#"{"data":[{"id":"a"}],"total":1}"#], "FileNames", r#"no field "FileNames"; there are: "data", "total""#),
-        (&[r#"{"data":[{"id":"a","n":1}]}"#], "data[].key", r#"no field "key"; there are: "id", "n""#),
-        (&[r#"{"data":[{"id":"a"}]}"#], "data", "say which of its fields is, as in 'data[].id'"),
+        (&[r#"{"data":[{"id":"a"}],"total":1}"#], "FileNames", r#"no field "FileNames"; it has: "data", "total""#),
+        (&[r#"{"data":[{"id":"a","n":1}]}"#], "data[].key", r#"no field "key"; it has: "id", "n""#),
+        (&[r#"{"data":[{"id":"a"}]}"#], "data", "name its field, as in 'data[].id'"),
         (&[r#"{"data":[{"id":null}]}"#], "data[].id", "a name: a string or a whole number"),
         (&[r#"{"data":[{"id":1.5}]}"#], "data[].id", "a name: a string or a whole number"),
         (&[r#"{"data":[{"id":"a","id":"b"}]}"#], "data[].id", "twice"),
@@ -192,7 +192,7 @@ fn a_page_that_is_an_array_is_read_by_the_way_to_its_names() {
         (&[r#"["a"]"#], "FileNames", "`names_field=\"[]\"`"),
         (&[r#"{"FileNames":["a"]}"#], "[]", "expected an array of names"),
         (&[r#"["a"] ["b"]"#], "[]", "trailing"),
-        (&[r#"[{"id":"a"}]"#], "[].key", r#"there are: "id""#),
+        (&[r#"[{"id":"a"}]"#], "[].key", r#"it has: "id""#),
     ] {
         let error = listed(pages, names(field)).0.expect(field);
         assert!(error.contains(says), "{error}");

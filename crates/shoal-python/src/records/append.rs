@@ -11,11 +11,11 @@ use super::format::RecordFormat;
 use super::wait::TICK;
 use crate::errors::records_error;
 
-/// Longest wait for others that append: they need milliseconds, so that one who holds the lock for longer has lost it.
+/// Longest wait for the lock: an append needs milliseconds, so a program that holds it for longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How to go on where a file ends within a record; a reader's hint is another.
-const CUT_HINT: &str = "look at the end of the file first; tail=\"cut\" cuts off what is behind the last whole record";
+/// The hint if a file ends within a record; that of a reader differs.
+const CUT_HINT: &str = "check the end of the file first; tail=\"cut\" truncates the file after the last whole record";
 
 /// Appends whole records. How many there are, the place of the first new one, and the bytes that were cut off before.
 #[pyfunction]

@@ -1,5 +1,5 @@
 //! Batches of records, and tables that are held in memory: for Arrow through the PyCapsule interface, for NumPy as columns
-//! whose bytes are not copied, and as plain tuples for who has neither.
+//! whose bytes are not copied, and as plain tuples.
 
 use std::os::raw::c_int;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ impl ColumnBytes {
     /// Python calls it, with a `view` that it owns.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("a column of records can only be read"));
+            return Err(PyBufferError::new_err("a column of records is read-only"));
         }
         let bytes = slf.get().0.as_slice();
         let (start, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);

@@ -189,10 +189,10 @@ impl Slot {
 ///
 /// # Errors
 ///
-/// TypeError or OverflowError: a value is none that its field holds; the text does not say which row.
+/// TypeError or OverflowError: a value does not fit its field; the text does not name the row.
 pub fn encode(format: &Format, row: &Bound<'_, PyAny>, to: &mut Vec<u8>) -> PyResult<()> {
     let fields = format.fields();
-    let no_row = || PyTypeError::new_err(format!("no row of values: {}", class(row)));
+    let no_row = || PyTypeError::new_err(format!("not a row of values: {}", class(row)));
     if !is_row(row)? {
         return Err(no_row());
     }
@@ -281,7 +281,7 @@ fn write(field: &Field, value: &Bound<'_, PyAny>, place: &mut [u8]) -> PyResult<
                 Ok(array) => PyBytes::new(value.py(), &array.to_vec()),
                 Err(_) => value
                     .cast::<PyBytes>()
-                    .map_err(|_| PyTypeError::new_err(format!("bytes belong here, not {}", class(value))))?
+                    .map_err(|_| PyTypeError::new_err(format!("expected bytes, got {}", class(value))))?
                     .clone(),
             };
             let bytes = bytes.as_bytes();
@@ -290,7 +290,7 @@ fn write(field: &Field, value: &Bound<'_, PyAny>, place: &mut [u8]) -> PyResult<
                 return Err(PyOverflowError::new_err(format!("{given} bytes for a field of {length}")));
             }
             if bytes.len() < length && field.filled {
-                return Err(PyTypeError::new_err("no bytes for a field of one: 'c' takes bytes of length 1"));
+                return Err(PyTypeError::new_err("'c' needs bytes of length 1"));
             }
             place[..bytes.len()].copy_from_slice(bytes);
         }

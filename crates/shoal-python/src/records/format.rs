@@ -83,7 +83,7 @@ impl RecordFormat {
     /// An Arrow table as the bytes of records.
     fn encode_arrow<'py>(&self, py: Python<'py>, table: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let wrong = |why: &str| config_error(py, &format!("rows: {why}"), None);
-        let table = Table::import(table)?.ok_or_else(|| wrong("no Arrow table"))?.map_err(|why| wrong(&why))?;
+        let table = Table::import(table)?.ok_or_else(|| wrong("not an Arrow table"))?.map_err(|why| wrong(&why))?;
         let records = py.detach(|| {
             let mut records = Vec::new();
             for batch in table.rows() {

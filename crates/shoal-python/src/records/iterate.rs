@@ -1,13 +1,13 @@
 //! `for record in records`, as tuples or as bytes: the two loops in which every nanosecond shows.
 //!
 //! What makes them fast: a block of records is read at once; the type has a bare `tp_iternext`, without the binding's
-//! usual way in; and two tuples are given out in turn, each filled anew when nobody else holds it any more, as `zip` does
+//! usual way in; and two tuples are returned in turn, each refilled when it has no other owner, as `zip` does
 //! with its one. A loop holds a record until it has the next, so with two of them the one before the last is free.
 //!
-//! A tuple that anybody else holds is never touched again: it is reused only while its one reference is ours, which only
-//! who holds the interpreter can change, and between the look and the last value no code of Python's runs (making and
-//! freeing integers, floats and bytes calls nothing). It is also not reused where the interpreter would not notice: one
-//! that remembers the hash of a tuple (3.14 does) must forget it in `PyTuple_SetItem`, which is tried out once.
+//! A tuple with another owner is never changed: it is reused only while its one reference is ours. Only the thread that
+//! holds the interpreter can change that, and between the check and the last value no Python code runs (creating and
+//! freeing integers, floats and bytes calls none). A cached hash also prevents the reuse: an interpreter that caches the
+//! hash of a tuple (3.14 does) must reset it in `PyTuple_SetItem`, which is tested once.
 //!
 //! A free-threaded interpreter does not load this module, whose binary interface is that of those with a lock.
 
@@ -47,7 +47,7 @@ struct Iteration {
     state: *mut State,
 }
 
-/// Touched only by who holds the interpreter.
+/// Touched only by the thread that holds the interpreter.
 struct State {
     /// The next record, and the end of the block.
     at: *const u8,
@@ -93,8 +93,8 @@ pub fn iterate<'py>(py: Python<'py>, records: &Records, give: Give) -> PyResult<
         reading: None,
         turnstile: Arc::default(),
     });
-    // SAFETY: the type is one of ours, made for `Iteration`; the memory for it comes zeroed, and the state moves in before
-    // anybody else sees the object.
+    // SAFETY: the type is one of ours, made for `Iteration`; the memory for it comes zeroed, and the state is moved in before
+    // any other code sees the object.
     unsafe {
         let object = ffi::PyType_GenericAlloc(of.as_ptr().cast(), 0);
         let object = Bound::from_owned_ptr_or_err(py, object)?;
@@ -129,7 +129,7 @@ fn make_type(
     Ok(made.cast_into::<PyType>()?.unbind())
 }
 
-/// Whether a tuple that is filled anew is to all who look the same as a new one.
+/// Returns whether a refilled tuple behaves like a new one for all code.
 fn tuples_can_be_reused(py: Python<'_>) -> PyResult<bool> {
     static CAN: PyOnceLock<bool> = PyOnceLock::new();
     let try_out = || -> PyResult<bool> {
@@ -175,7 +175,7 @@ unsafe extern "C" fn next_tuple(object: *mut ffi::PyObject) -> *mut ffi::PyObjec
             if !spare.is_null() && ffi::Py_REFCNT(spare) == 1 {
                 if (*state).reuse {
                     (*state).tuples[turn] = spare;
-                    // Somebody else holds it too, so that nothing is freed here.
+                    // It has another owner, so this frees nothing.
                     ffi::Py_XDECREF(kept);
                 }
                 break spare;
@@ -186,7 +186,7 @@ unsafe extern "C" fn next_tuple(object: *mut ffi::PyObject) -> *mut ffi::PyObjec
                 return ptr::null_mut();
             }
             if (*state).decoder.slots().is_empty() {
-                // All empty tuples are one, of which nobody is the only holder.
+                // All empty tuples are one object, which always has other owners.
                 (*state).at = (*state).at.add((*state).size);
                 return spare;
             }
@@ -238,7 +238,7 @@ unsafe fn refill(state: *mut State) -> bool {
     Python::attach(|py| {
         // SAFETY: the caller's promise.
         let work = AssertUnwindSafe(|| unsafe { next_block(py, state) });
-        let panicked = |_| Err(PyRuntimeError::new_err("reading records panicked: this is a defect of shoal"));
+        let panicked = |_| Err(PyRuntimeError::new_err("reading records panicked: this is a bug in shoal"));
         catch_unwind(work).unwrap_or_else(panicked).unwrap_or_else(|error| {
             error.restore(py);
             false

@@ -112,7 +112,7 @@ impl RecordFiles {
     fn read_into(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, workers: Option<usize>) -> PyResult<()> {
         let buffer = PyUntypedBuffer::get(memory)?;
         if buffer.readonly() || !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the memory to read into is not in one piece, or only to be read"));
+            return Err(PyBufferError::new_err("the buffer to read into is not contiguous, or is read-only"));
         }
         // An address, which unlike a pointer may go to another thread.
         let (start, length) = (buffer.buf_ptr() as usize, buffer.len_bytes());
@@ -121,7 +121,7 @@ impl RecordFiles {
             let memory: &mut [u8] = match length {
                 0 => &mut [],
                 // SAFETY: the buffer is held until this call ends, so the memory stays where it is; it is writable and in one
-                // piece. The package has just made it and hands it to nobody else.
+                // piece. The package has just created it and does not share it.
                 _ => unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) },
             };
             self.records.read_into(memory, &pool)
@@ -221,11 +221,11 @@ fn aggregate(py: Python<'_>, function: &str, field: Option<&str>) -> PyResult<Ag
         ("max", _) => Function::Max,
         ("mean", _) => Function::Mean,
         (other, _) => {
-            let why = format!("no aggregate is called {other:?}: there is count, sum, min, max, mean");
+            let why = format!("unknown aggregate {other:?}: use count, sum, min, max or mean");
             return Err(config_error(py, &why, None));
         }
     };
-    let nothing = || config_error(py, "an aggregate of no field: name one, as in sum(len)", None);
+    let nothing = || config_error(py, "the aggregate needs a field, as in sum(len)", None);
     field.map(|field| Aggregate::of(function, field)).ok_or_else(nothing)
 }
 

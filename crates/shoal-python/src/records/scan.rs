@@ -1,8 +1,8 @@
 //! Scans: a plan (`RecordScan`) that can be run any number of times, its batches as an iterator (`RecordBatches`), as an
 //! Arrow stream, or all at once (`RecordTable`).
 //!
-//! Workers are threads without the interpreter. Whoever takes a batch waits without it too, 50 ms at a time, with a look
-//! for signals in between; a consumer of the stream may be on any thread and is not disturbed.
+//! Workers are threads without the interpreter. Taking a batch waits without it too, 50 ms at a time, and checks for
+//! signals in between. A consumer of the stream may be on any thread, where signals are not checked.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ impl RecordScan {
 
 #[pymethods]
 impl RecordScan {
-    /// Begins anew: an iterator over the batches.
+    /// Returns a new iterator over the batches.
     fn __iter__(&self, py: Python<'_>) -> PyResult<RecordBatches> {
         Ok(RecordBatches { owner: Owner::here(), running: Mutex::new(self.begin(py)?) })
     }
@@ -87,7 +87,7 @@ impl RecordScan {
         capsule_of(py, &self.schema)
     }
 
-    /// Begins anew: all batches, as a capsule; taking from it needs no interpreter.
+    /// Returns all batches as a new stream capsule; reading it does not need the interpreter.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -100,7 +100,7 @@ impl RecordScan {
     }
 }
 
-/// A scan under way, with threads of its own: in a forked child it cannot go on, and is forgotten rather than waited for.
+/// A scan under way, with threads of its own: in a forked child it cannot continue, and is leaked instead of joined.
 struct Running {
     scan: Option<Scan>,
     owner: Owner,
@@ -115,7 +115,7 @@ impl Running {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Rows>> {
         loop {
             self.owner.check("this scan")?;
-            // Also where batches come so fast that nobody waits: who takes them all is not the interpreter's loop.
+            // Also if batches arrive without waiting: a consumer in C does not check for signals.
             py.check_signals()?;
             let Some(scan) = &mut self.scan else { return Ok(None) };
             match py.detach(|| scan.next_within(TICK)) {
@@ -155,7 +155,7 @@ impl RecordBatches {
         loop {
             // Loops of the interpreter's own, such as `list(batches)`, do not look by themselves.
             py.check_signals()?;
-            // The lock is held only while the interpreter is not, so that nobody who has the one waits for the other.
+            // The lock is held only while the interpreter is not, so that a thread that has the one never waits for the other.
             let taken = py.detach(|| {
                 let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 running.scan.as_mut().and_then(|scan| scan.next_within(TICK))
@@ -170,7 +170,7 @@ impl RecordBatches {
     }
 }
 
-/// The batches of a scan, for whoever takes Arrow streams.
+/// The batches of a scan as an Arrow stream.
 struct Stream {
     running: Running,
     schema: SchemaRef,

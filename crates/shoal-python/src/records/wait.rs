@@ -45,7 +45,7 @@ pub fn run<T: Send>(
         match (raised, result) {
             (Some(error), _) => Err(error),
             (None, Ok(result)) => Ok(result),
-            (None, Err(_)) => Err(PyRuntimeError::new_err("the work on records panicked: this is a defect of shoal")),
+            (None, Err(_)) => Err(PyRuntimeError::new_err("the work on records panicked: this is a bug in shoal")),
         }
     })
 }

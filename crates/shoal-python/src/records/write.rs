@@ -38,13 +38,13 @@ impl Target {
         match &self.format {
             Some(word) => {
                 let found = Format::ENDINGS.iter().find(|(ending, _)| ending == word).map(|(_, format)| *format);
-                let why = || config_error(py, &format!("no format is called {word:?}: there is {}", known()), None);
+                let why = || config_error(py, &format!("unknown format {word:?}: use one of {}", known()), None);
                 found.ok_or_else(why)
             }
             None => {
                 let why = || {
-                    let why = format!("{:?} does not end in what says a format: {}", self.path, known());
-                    config_error(py, &why, Some("name the format"))
+                    let why = format!("{:?} does not end in a known suffix: {}", self.path, known());
+                    config_error(py, &why, Some("pass the format"))
                 };
                 Format::of_name(self.path.as_os_str().as_encoded_bytes()).ok_or_else(why)
             }
@@ -58,7 +58,7 @@ impl Target {
             Some("snappy") => Some(Codec::Snappy),
             Some("zstd") => Some(Codec::Zstd),
             Some(other) => {
-                let why = format!("no compression is called {other:?}: there is none, snappy, zstd");
+                let why = format!("unknown compression {other:?}: use none, snappy or zstd");
                 return Err(config_error(py, &why, None));
             }
         };

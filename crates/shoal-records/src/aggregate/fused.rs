@@ -1,8 +1,8 @@
-//! Key, value and cell of a record in one pass, for what is asked for most: one count or one sum of integers, by a key whose
-//! cells lie side by side.
+//! Key, value and cell of a record in one pass, for the most frequent query: one count or one sum of integers, by a key
+//! with contiguous cells.
 //!
 //! Here: the loops for the usual kinds. They do nothing that [`Groups`] cannot do in several passes: each stops at the first
-//! record that needs more (a key outside of the cells there are, a value too large for them), and [`Groups`] goes on there.
+//! record that needs more (a key outside of the cells there are, a value too large for them), and [`Groups`] continues there.
 //!
 //! Ways that were measured, interleaved (the sum of a `u32` by a `u32` key of a million values, 93 million records in the
 //! page cache, processor time of both cores of a busy machine, of which reading takes 0.12 s): several passes over each strip
@@ -17,10 +17,10 @@ use super::table::{NARROW_MAGNITUDE, TIGHT_MAGNITUDE, Table};
 use crate::column::{Integer, Little, Rows, Stored, Strided};
 use crate::format::{Field, Kind};
 
-/// Who is told that a group is in use.
+/// How a group is marked as in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marks {
-    /// Nobody: the cell shows it.
+    /// Not at all: the cell shows it.
     None,
     /// The mark, where the value is 0: then the cell does not show it.
     Zeros,

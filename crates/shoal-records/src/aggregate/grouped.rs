@@ -47,7 +47,7 @@ impl Grouped {
         self.keys.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()

@@ -152,7 +152,7 @@ impl Groups {
         if len > self.most {
             return Err(Error::new(
                 ErrorKind::Groups,
-                format!("more than {} groups by {:?}: allow more, or choose fewer records", self.most, self.key.name),
+                format!("more than {} groups by {:?}: allow more, or select fewer records", self.most, self.key.name),
             ));
         }
         self.tables.iter_mut().for_each(|table| table.extend(len));
@@ -223,7 +223,7 @@ impl Groups {
         if slots.len() > self.most {
             return Err(Error::new(
                 ErrorKind::Groups,
-                format!("{} groups by {:?}, and {} are allowed", slots.len(), self.key.name, self.most),
+                format!("{} groups by {:?}, but only {} are allowed", slots.len(), self.key.name, self.most),
             ));
         }
         if matches!(self.slots, Slots::Hashed { .. }) {

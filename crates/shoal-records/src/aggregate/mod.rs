@@ -141,7 +141,7 @@ pub(crate) struct Plan {
 impl Plan {
     fn new(aggregates: &[Aggregate], format: &Format) -> Result<Self> {
         if aggregates.is_empty() {
-            return Err(Error::invalid("nothing to compute: ask for a count, sum, min, max or mean"));
+            return Err(Error::invalid("nothing to compute: pass count, sum, min, max or mean"));
         }
         let mut plan = Self { measures: Vec::new(), outputs: Vec::new(), names: Vec::new() };
         for aggregate in aggregates {
@@ -150,10 +150,10 @@ impl Plan {
             let field = field.map(|at| format.fields()[at].clone());
             let measured = match (aggregate.function, field) {
                 (Function::Count, _) => Measure::Count,
-                (_, None) => return Err(Error::invalid(format!("{name} of no field: name one"))),
+                (_, None) => return Err(Error::invalid(format!("{name} needs a field"))),
                 (_, Some(field)) if !field.kind.is_integer() && !field.kind.is_float() => {
                     return Err(Error::invalid(format!(
-                        "{name}: {:?} is {} and no number",
+                        "{name}: {:?} is {}, not a number",
                         field.name,
                         field.kind.text()
                     )));
@@ -168,7 +168,7 @@ impl Plan {
                 _ => Output::Is(at),
             };
             if plan.names.contains(&name) {
-                return Err(Error::invalid(format!("{name} is asked for twice")));
+                return Err(Error::invalid(format!("{name} is requested twice")));
             }
             plan.outputs.push(output);
             plan.names.push(name);
@@ -258,13 +258,13 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// As [`Records::aggregate`]. Invalid: the field is no integer. Groups: there are too many.
+    /// As [`Records::aggregate`]. Invalid: the field is not an integer. Groups: there are too many.
     pub fn aggregate_by(&self, by: &str, query: &Query, pool: &Pool) -> Result<Grouped> {
         let plan = Plan::new(&query.aggregates, self.format())?;
         let bound = self.bind(query)?;
         let key = self.format().fields()[self.format().index_of(by)?].clone();
         if !key.kind.is_integer() {
-            return Err(Error::invalid(format!("{by:?} is {}: groups are made by an integer field", key.kind.text())));
+            return Err(Error::invalid(format!("{by:?} is {}: groups need an integer field", key.kind.text())));
         }
         let most = query.groups_max.unwrap_or(GROUPS_MAX).clamp(1, u32::MAX as usize - 1);
         let partitions = Partitions::of(self, None);

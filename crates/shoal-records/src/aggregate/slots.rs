@@ -1,8 +1,8 @@
 //! Which cell a key has.
 //!
 //! Here: keys that lie close together are their own places ([`Slots::Dense`]), which costs a subtraction; keys that lie far
-//! apart are looked up ([`Slots::Hashed`]). Nobody says beforehand which it will be: the range grows with what is seen.
-//! Not here: cells (`table.rs`) and who moves them (`groups.rs`).
+//! apart are looked up ([`Slots::Hashed`]). Which one is not known beforehand: the range grows with the keys seen. Not
+//! here: cells (`table.rs`) and moving them (`groups.rs`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Widest range of keys whose cells are kept for all of it: 4 Mi cells of 8 bytes are 32 MiB for each worker and measure.
 const DENSE_MAX: u64 = 4 << 20;
 
-/// Narrowest: smaller tables are no faster.
+/// Narrowest range: smaller tables are not faster.
 const DENSE_MIN: u64 = 1 << 10;
 
 /// Where keys have their cells. Keys are bits with the sign extended: differences are right whatever the sign.
@@ -109,8 +109,8 @@ pub(super) fn place(places: &mut HashMap<u64, u32, Seed>, keys: &mut Vec<u64>, k
     })
 }
 
-/// Makes hashes of integers: a multiplication to 128 bits whose halves are joined. The start is random, so that nobody can
-/// prepare a file whose keys all collide.
+/// Makes hashes of integers: a multiplication to 128 bits whose halves are joined. The start is random, so that a file
+/// cannot be prepared with colliding keys.
 #[derive(Clone)]
 pub(super) struct Seed(u64);
 

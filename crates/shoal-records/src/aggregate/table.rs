@@ -97,8 +97,8 @@ fn roomy<T>(len: usize) -> Vec<T> {
     let start = memory.spare_capacity_mut().as_mut_ptr().cast::<u8>();
     let lead = start.align_offset(PAGE);
     if let Some(whole) = bytes.checked_sub(lead).map(|rest| rest / PAGE * PAGE).filter(|whole| *whole > 0) {
-        // SAFETY: the range lies within this vector's own memory, and the advice changes nothing that it holds. Who is not
-        // heard has small pages.
+        // SAFETY: the range lies within this vector's own memory, and the advice changes nothing that it holds. If it
+        // fails, the pages stay small.
         let _ = unsafe { rustix::mm::madvise(start.add(lead).cast(), whole, rustix::mm::Advice::LinuxHugepage) };
     }
     memory

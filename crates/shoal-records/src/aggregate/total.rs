@@ -20,7 +20,7 @@ pub(super) fn both(mut one: [f64; 2], [total, lost]: [f64; 2]) -> [f64; 2] {
     one
 }
 
-/// The sum with what rounding lost; infinities and NaN lose nothing that could be given back.
+/// Returns the sum plus what rounding lost; infinities and NaN have no rounding loss.
 pub(super) fn compensated([total, lost]: [f64; 2]) -> f64 {
     if total.is_finite() { total + lost } else { total }
 }

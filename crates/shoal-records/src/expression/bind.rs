@@ -109,13 +109,13 @@ fn test(node: &Node, format: &Format) -> Result<Test> {
             match field.kind {
                 Kind::Bool => Ok(Test::Within(field, 1, 1)),
                 kind => {
-                    let text = format!("{name:?} is {} and no condition: compare it with something", kind.text());
+                    let text = format!("{name:?} is {}, not a condition: compare it with a value", kind.text());
                     Err(Error::expression(node.column, text))
                 }
             }
         }
         Part::Literal(_) | Part::Negative(_) | Part::Arithmetic(..) => {
-            Err(Error::expression(node.column, "a value and no condition: compare it with something"))
+            Err(Error::expression(node.column, "a value, not a condition: compare it with something"))
         }
     }
 }
@@ -197,7 +197,7 @@ fn operand(node: &Node, format: &Format) -> Result<Operand> {
         Part::Arithmetic(operation, left, right) => {
             arithmetic(node.column, *operation, operand(left, format)?, operand(right, format)?)?
         }
-        _ => return Err(Error::expression(node.column, "a condition is no value")),
+        _ => return Err(Error::expression(node.column, "a condition is not a value")),
     })
 }
 
@@ -273,7 +273,7 @@ fn too_large(column: usize) -> Error {
 }
 
 fn no_number(column: usize) -> Error {
-    Error::expression(column, "bytes are compared with bytes, and are no numbers")
+    Error::expression(column, "bytes can only be compared with bytes")
 }
 
 fn as_float(column: usize, operand: Operand) -> Result<Number> {
@@ -453,7 +453,7 @@ fn against(column: usize, comparison: Comparison, left: Operand, value: f64) -> 
 fn padded(column: usize, field: &Field, mut value: Vec<u8>) -> Result<Vec<u8>> {
     let size = field.kind.size();
     if value.len() > size {
-        let text = format!("{} bytes, and {:?} has only {size}", value.len(), field.name);
+        let text = format!("{} bytes, but {:?} has only {size}", value.len(), field.name);
         return Err(Error::expression(column, text));
     }
     value.resize(size, 0);
@@ -474,7 +474,7 @@ fn member(left: Operand, items: &[(usize, Literal)]) -> Result<Test> {
                 .map(|(column, item)| match item {
                     Literal::Bytes(bytes) => padded(*column, &field, bytes.clone()),
                     _ => {
-                        Err(Error::expression(*column, format_args!("{:?} is bytes, and this is a number", field.name)))
+                        Err(Error::expression(*column, format_args!("{:?} is bytes, but this is a number", field.name)))
                     }
                 })
                 .collect();

@@ -96,7 +96,7 @@ impl Lexer<'_> {
             '-' => Token::Minus,
             '*' => Token::Times,
             '=' if self.take_if(|next| next == '=').is_some() => Token::Compare(Comparison::Equal),
-            '=' => return Err(Error::expression(column, "'=' compares nothing: write \"==\"")),
+            '=' => return Err(Error::expression(column, "'=' is not an operator: write \"==\"")),
             '!' if self.take_if(|next| next == '=').is_some() => Token::Compare(Comparison::NotEqual),
             '<' if self.take_if(|next| next == '=').is_some() => Token::Compare(Comparison::LessEqual),
             '<' if self.take_if(|next| next == '>').is_some() => Token::Compare(Comparison::NotEqual),
@@ -107,7 +107,7 @@ impl Lexer<'_> {
                 return Err(Error::expression(column, format_args!("{first:?}: write \"and\", \"or\" and \"not\"")));
             }
             '/' | '%' | '^' => {
-                return Err(Error::expression(column, format_args!("{first:?}: there are only + - and *")));
+                return Err(Error::expression(column, format_args!("{first:?} is not an operator: use + - and *")));
             }
             '`' => self.quoted_name(column)?,
             '"' | '\'' => self.bytes(column, first, false)?,
@@ -123,7 +123,7 @@ impl Lexer<'_> {
                 }
                 Token::Name(name)
             }
-            other => return Err(Error::expression(column, format_args!("{other:?} has no meaning here"))),
+            other => return Err(Error::expression(column, format_args!("{other:?} is not allowed here"))),
         })
     }
 
@@ -134,7 +134,7 @@ impl Lexer<'_> {
             match self.take() {
                 Some('`') if self.take_if(|next| next == '`').is_none() => return Ok(Token::Quoted(name)),
                 Some(next) => name.push(next),
-                None => return Err(Error::expression(column, "no backtick ends this name")),
+                None => return Err(Error::expression(column, "this name has no closing backtick")),
             }
         }
     }
@@ -145,7 +145,7 @@ impl Lexer<'_> {
         loop {
             let at = self.column;
             match self.take() {
-                None => return Err(Error::expression(column, format_args!("no {quote:?} ends what begins here"))),
+                None => return Err(Error::expression(column, format_args!("this has no closing {quote:?}"))),
                 Some(end) if end == quote => return Ok(Token::Bytes(bytes)),
                 Some('\\') => bytes.push(self.escape(at)?),
                 Some(plain) if only_ascii && !plain.is_ascii() => {
@@ -167,7 +167,7 @@ impl Lexer<'_> {
                 let digits = [self.take(), self.take()].map(|digit| digit.and_then(|digit| digit.to_digit(16)));
                 match digits {
                     [Some(high), Some(low)] => (high * 16 + low) as u8,
-                    _ => return Err(Error::expression(at, "\\x wants two hexadecimal digits")),
+                    _ => return Err(Error::expression(at, "\\x needs two hexadecimal digits")),
                 }
             }
             _ => {
@@ -197,8 +197,8 @@ impl Lexer<'_> {
             text.push(next);
         }
         let plain = text.replace('_', "");
-        let wrong = || Error::expression(column, format_args!("{text:?} is no number"));
-        // As in Python, what would be read in two ways is none: `1__0`, `1_`, and `010`, which is 8 elsewhere.
+        let wrong = || Error::expression(column, format_args!("{text:?} is not a number"));
+        // As in Python, ambiguous numbers are refused: `1__0`, `1_`, and `010`, which is 8 in other languages.
         let digit = |at: usize| text[at..].starts_with(|one: char| one.is_digit(radix));
         let separates = |at: usize| digit(at + 1) && (digit(at - 1) || (radix != 10 && at == 2));
         if !text.match_indices('_').all(|(at, _)| separates(at)) {

@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 100;
 /// Most sums and products in all, for the same reason: each may nest what stands to its left one deeper.
 const OPERATORS_MAX: usize = 1000;
 
-const NEEDED: &str = "a field, a number, quoted bytes or '(' belongs here";
+const NEEDED: &str = "expected a field, a number, quoted bytes or '('";
 
 pub(super) fn parse(text: &str) -> Result<Node> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, operators: 0 };
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Node> {
     let root = parser.condition()?;
     match parser.peek() {
         Token::End => Ok(root),
-        Token::Close => Err(Error::expression(parser.column(), "')' closes nothing")),
+        Token::Close => Err(Error::expression(parser.column(), "')' has no matching '('")),
         other => Err(Error::expression(
             parser.column(),
             format_args!("{} cannot follow here: \"and\", \"or\" or a comparison is missing", other.text()),
@@ -114,7 +114,7 @@ impl Parser {
         }
         if self.take_word("not").is_some() {
             if self.take_word("in").is_none() {
-                return Err(Error::expression(self.column(), "\"in\" belongs behind this \"not\""));
+                return Err(Error::expression(self.column(), "expected \"in\" after this \"not\""));
             }
             let inside = Node { column: outer, part: Part::In(Box::new(left), self.list()?) };
             return Ok(Node { column: outer, part: Part::Not(Box::new(inside)) });
@@ -139,7 +139,7 @@ impl Parser {
     fn list(&mut self) -> Result<Vec<(usize, Literal)>> {
         let (column, open) = self.take();
         if open != Token::Open {
-            return Err(Error::expression(column, "a list belongs behind \"in\", as in \"id in (7, 8)\""));
+            return Err(Error::expression(column, "expected a list after \"in\", as in \"id in (7, 8)\""));
         }
         let mut items = Vec::new();
         loop {
@@ -152,10 +152,7 @@ impl Parser {
                 (_, Token::Comma) => {}
                 (_, Token::Close) => return Ok(items),
                 (column, other) => {
-                    return Err(Error::expression(
-                        column,
-                        format_args!("',' or ')' belongs here, not {}", other.text()),
-                    ));
+                    return Err(Error::expression(column, format_args!("expected ',' or ')', got {}", other.text())));
                 }
             }
         }
@@ -175,7 +172,7 @@ impl Parser {
             Token::Bytes(bytes) if !minus => Literal::Bytes(bytes),
             Token::Name(name) if !minus && truth(&name).is_some() => Literal::Truth(name.eq_ignore_ascii_case("true")),
             other => {
-                let text = format!("a number, quoted bytes, true or false belongs into a list, not {}", other.text());
+                let text = format!("a list can have numbers, quoted bytes, true and false, got {}", other.text());
                 return Err(Error::expression(column, text));
             }
         };
@@ -247,7 +244,7 @@ impl Parser {
             Token::Name(name) => match truth(&name) {
                 Some(value) => Part::Literal(Literal::Truth(value)),
                 None if matches!(name.as_str(), "and" | "or" | "not" | "in") => {
-                    return Err(Error::expression(column, format_args!("{NEEDED}, not the word {name:?}")));
+                    return Err(Error::expression(column, format_args!("{NEEDED}, got the word {name:?}")));
                 }
                 None => Part::Field(name),
             },
@@ -255,12 +252,12 @@ impl Parser {
                 let inner = self.deeper(Self::condition)?;
                 let (end, close) = self.take();
                 if close != Token::Close {
-                    let text = format!("')' belongs here, for the '(' of column {column}, not {}", close.text());
+                    let text = format!("expected ')' for the '(' at column {column}, got {}", close.text());
                     return Err(Error::expression(end, text));
                 }
                 return Ok(inner);
             }
-            other => return Err(Error::expression(column, format_args!("{NEEDED}, not {}", other.text()))),
+            other => return Err(Error::expression(column, format_args!("{NEEDED}, got {}", other.text()))),
         };
         Ok(Node { column, part })
     }
@@ -270,7 +267,7 @@ impl Parser {
 fn value(node: &Node) -> Result<()> {
     match node.part {
         Part::Compare(..) | Part::In(..) | Part::Not(_) | Part::All(_) | Part::Any(_) => {
-            Err(Error::expression(node.column, "a condition is no value: join conditions with \"and\" and \"or\""))
+            Err(Error::expression(node.column, "a condition is not a value: join conditions with \"and\" and \"or\""))
         }
         _ => Ok(()),
     }

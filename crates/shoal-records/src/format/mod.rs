@@ -208,6 +208,6 @@ impl Format {
         let shown: Vec<String> = self.fields.iter().take(SHOWN).map(|field| format!("{:?}", field.name)).collect();
         let more = self.fields.len().saturating_sub(SHOWN);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("there is {}{rest}", shown.join(", "))
+        format!("the fields are {}{rest}", shown.join(", "))
     }
 }

@@ -75,7 +75,7 @@ impl Field {
     }
 }
 
-/// How a type lies in a record, and the type itself where its kind does not say it.
+/// Returns the kind of a type in a record, and the type itself if the kind does not imply it.
 fn kind_of(data_type: &DataType) -> Option<(Kind, Option<DataType>)> {
     let plain = |kind| Some((kind, None));
     let logical = |kind| Some((kind, Some(data_type.clone())));

@@ -105,8 +105,8 @@ impl Format {
     }
 }
 
-const NUMPY_TAKEN: &str = "booleans, integers of 1 to 8 bytes, floats of 2 to 8 bytes and bytes (S and V) are taken; view \
-                           dates and times as int64";
+const NUMPY_TAKEN: &str = "booleans, integers of 1 to 8 bytes, floats of 2 to 8 bytes and bytes (S and V) are \
+supported; view dates and times as int64";
 
 impl Kind {
     /// What NumPy's name for a type of one element means, and whether it is big-endian.
@@ -144,7 +144,7 @@ impl Kind {
 }
 
 impl Field {
-    /// Its type as NumPy spells it; bytes are `S`, which hides zeros at the end from those who look.
+    /// Its type as NumPy spells it; bytes are `S`, of which NumPy hides trailing zeros.
     #[must_use]
     pub fn numpy(&self) -> String {
         let order = if self.big_endian { '>' } else { '<' };
@@ -179,9 +179,7 @@ fn count(text: &str, first: char, rest: &mut impl Iterator<Item = char>) -> Resu
     while let Some(digit) = letter.to_digit(10) {
         // A count beyond the longest record is refused later, whatever its exact value.
         count = Some(count.unwrap_or(0_usize).saturating_mul(10).saturating_add(digit as usize));
-        letter = rest
-            .next()
-            .ok_or_else(|| Error::format(format!("{text:?} ends with a count: a letter belongs behind it")))?;
+        letter = rest.next().ok_or_else(|| Error::format(format!("{text:?} ends with a count: add a letter")))?;
     }
     Ok((count, letter))
 }
@@ -190,7 +188,10 @@ fn count(text: &str, first: char, rest: &mut impl Iterator<Item = char>) -> Resu
 fn item(text: &str, letter: char, native: bool) -> Result<Item> {
     let native_only = |kind| match native {
         true => Ok(Item::Field(kind)),
-        false => Err(Error::format(format!("'{letter}' in {text:?} has a size only in native mode: begin with '@'"))),
+        false => Err(Error::format(format!(
+            "'{letter}' in {text:?} has a size only in native mode: start the format \
+        with '@'"
+        ))),
     };
     let long = |wide, narrow| if native && cfg!(target_pointer_width = "64") { wide } else { narrow };
     Ok(Item::Field(match letter {
@@ -215,13 +216,13 @@ fn item(text: &str, letter: char, native: bool) -> Result<Item> {
         'd' => Kind::F64,
         'p' => {
             return Err(Error::format(format!(
-                "'p' in {text:?} is bytes with their length in front, whose end differs from record to record: take 's'"
+                "'p' in {text:?} is bytes of varying length with a length prefix: use 's'"
             )));
         }
-        'F' | 'D' => return Err(Error::format(format!("'{letter}' in {text:?} is a complex number: take two floats"))),
+        'F' | 'D' => return Err(Error::format(format!("'{letter}' in {text:?} is a complex number: use two floats"))),
         other => {
             return Err(Error::format(format!(
-                "{other:?} in {text:?} is no letter of a struct format (cbB?hHiIlLqQnNefdsxP)"
+                "{other:?} in {text:?} is not a letter of a struct format (cbB?hHiIlLqQnNefdsxP)"
             )));
         }
     }))
@@ -234,7 +235,10 @@ fn names_for(text: &str, fields: usize, names: Option<&[String]>) -> Result<Vec<
         Some(names) if names.len() == fields => Ok(names.to_vec()),
         Some(names) => {
             let given = names.len();
-            Err(Error::format(format!("{text:?} has {fields} fields and {given} names were given (padding has none)")))
+            Err(Error::format(format!(
+                "{text:?} has {fields} fields, but {given} names were given (padding has no \
+            name)"
+            )))
         }
     }
 }

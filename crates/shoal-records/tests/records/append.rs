@@ -48,7 +48,7 @@ fn bytes_behind_the_last_whole_record_are_refused_and_kept_unless_the_caller_has
     let with_header = AppendOptions { offset: 6, ..options() };
     let error = append(&file.path, &[3; 32], &index_format(), with_header).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Torn);
-    assert!(error.to_string().contains("1 whole ones and 9 bytes more"), "{error}");
+    assert!(error.to_string().contains("1 whole ones and 9 more bytes"), "{error}");
     assert_eq!(std::fs::read(&file.path).unwrap(), before);
     let done = append(&file.path, &[3; 32], &index_format(), AppendOptions { cut: true, ..with_header }).unwrap();
     assert_eq!((done.first, done.records, done.cut), (1, 2, 9));

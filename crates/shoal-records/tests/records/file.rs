@@ -55,7 +55,7 @@ fn a_torn_tail_is_refused_or_dropped() {
     let file = Written::new(&[7; 16 * 3 + 5]);
     let error = Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Torn, Some(file.path.as_path())));
-    assert!(error.to_string().contains("3 whole ones and 5 bytes more"), "{error}");
+    assert!(error.to_string().contains("3 whole ones and 5 more bytes"), "{error}");
     assert_eq!(Records::open(&[&file.path], index_format(), DROP).unwrap().len(), 3);
     let behind = OpenOptions { offset: 5, ..OpenOptions::default() };
     assert_eq!(Records::open(&[&file.path], index_format(), behind).unwrap().len(), 3);
@@ -102,7 +102,7 @@ fn a_file_cut_short_is_an_error_for_all_that_read_it() {
     // In the midst of a record that nobody has read yet.
     std::fs::OpenOptions::new().write(true).open(&file.path).unwrap().set_len(bytes.len() as u64 - 100).unwrap();
     let error = scan.find_map(Result::err).unwrap();
-    assert!(error.to_string().contains("cut short"), "{error}");
+    assert!(error.to_string().contains("truncated"), "{error}");
     let error = loop {
         match blocks.next_block() {
             Ok(block) => assert!(block.is_some(), "the end was reached without an error"),

@@ -51,7 +51,7 @@ fn struct_strings_that_no_record_can_have_are_refused() {
         ("<", "0 bytes"),
         ("0I", "0 bytes"),
         ("<4", "ends with a count"),
-        ("<10p", "take 's'"),
+        ("<10p", "use 's'"),
         ("<F", "complex"),
         ("<n", "native mode"),
         ("<0s", "without bytes"),
@@ -74,7 +74,7 @@ fn names_must_fit_and_differ() {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let given = |text, list: &[&str]| Format::from_struct(text, Some(&names(list))).map_err(|error| error.to_string());
     assert_eq!(given("<2Ix", &["a", "b"]).unwrap().fields()[1].name, "b");
-    assert!(given("<2I", &["a"]).unwrap_err().contains("2 fields and 1 names"));
+    assert!(given("<2I", &["a"]).unwrap_err().contains("2 fields, but 1 names"));
     assert!(given("<2I", &["a", "a"]).unwrap_err().contains("two fields are called \"a\""));
     assert!(given("<I", &[""]).unwrap_err().contains("empty"));
     assert_eq!(Format::from_struct("<2I", None).unwrap().fields()[1].name, "f1");

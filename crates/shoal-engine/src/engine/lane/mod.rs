@@ -71,14 +71,14 @@ pub(crate) fn run(shared: &Arc<Shared>, index: usize) {
     match std::panic::catch_unwind(body) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => shared.cancel.fail(error),
-        Err(panic) => shared.cancel.fail(super::panicked("a lane", panic.as_ref())),
+        Err(panic) => shared.cancel.fail(super::panicked("a worker thread", panic.as_ref())),
     }
 }
 
 impl LaneState {
     fn run(shared: &Arc<Shared>, index: usize) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
-            Error::new(Kind::Internal, format!("no event loop for a lane: {e}")).errno(e.raw_os_error())
+            Error::new(Kind::Internal, format!("cannot start an event loop: {e}")).errno(e.raw_os_error())
         })?;
         let state = Rc::new(LaneState {
             shared: shared.clone(),

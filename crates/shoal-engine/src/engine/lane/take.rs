@@ -159,7 +159,7 @@ impl LaneState {
                         add(&self.counters().written, 1);
                     }
                     Some(_) => {
-                        let why = "it stands for what could not be listed";
+                        let why = "it represents names that could not be listed";
                         self.count_failed();
                         slot.failed(index, &Error::new(Kind::ReadFailed, why), None, None);
                     }

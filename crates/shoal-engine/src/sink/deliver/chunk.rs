@@ -96,14 +96,14 @@ impl Pool {
     }
 }
 
-/// Bytes that nobody changes any more; the memory is used again when the last handle is gone.
+/// Bytes that do not change any more. Their memory is reused when the last handle is dropped.
 pub struct Buffer {
     bytes: Vec<u8>,
     pool: Arc<Pool>,
 }
 
 impl Buffer {
-    /// Memory that it takes.
+    /// Size of its memory in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -123,7 +123,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Objects as they are handed over: their names one after the other, and their bytes.
+/// Delivered objects: their names one after the other, and their bytes.
 pub struct Chunk {
     names: Vec<u8>,
     /// Where each name ends; where the first begins in front. As wide as Arrow wants them.
@@ -135,12 +135,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// How many objects.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.data_ends.len() - 1
     }
 
-    /// Whether there is none; chunks that are handed over have one.
+    /// Whether there are no objects; a delivered chunk has at least one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -150,7 +150,7 @@ impl Chunk {
         &self.names[self.name_ends[index] as usize..self.name_ends[index + 1] as usize]
     }
 
-    /// Where the bytes of an object lie in the buffer.
+    /// The range of an object's bytes in the buffer.
     pub fn range(&self, index: usize) -> std::ops::Range<usize> {
         self.data_ends[index] as usize..self.data_ends[index + 1] as usize
     }
@@ -160,17 +160,17 @@ impl Chunk {
         &self.data
     }
 
-    /// Where the first object begins in the whole one, when that comes in pieces.
+    /// The offset of this piece in its object, if the object is delivered in pieces.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Names, where each ends, bytes, where those of each end; in front of the ends, where the first begins.
+    /// Returns names, offsets of names, bytes and offsets of bytes. Offsets are where the first begins, then each end.
     pub fn into_columns(self) -> (Vec<u8>, Vec<i32>, Arc<Buffer>, Vec<i64>) {
         (self.names, self.name_ends, self.data, self.data_ends)
     }
 
-    /// What it counts in the budget.
+    /// How many bytes it counts in the memory budget.
     pub fn bytes(&self) -> u64 {
         let (first, last) = (self.data_ends.first(), self.data_ends.last());
         last.zip(first).map_or(0, |(last, first)| (last - first) as u64) + self.names.len() as u64

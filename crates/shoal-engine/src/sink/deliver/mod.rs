@@ -1,11 +1,12 @@
-//! `DeliverSink`: hands objects to a consumer in this process, many at a time, and holds the lanes back while it is slow.
+//! `DeliverSink`: delivers objects to a consumer in this process, many at a time, and throttles the lanes while it is
+//! slow.
 //!
-//! Each lane fills a chunk of its own; a full one goes to the consumer, who also takes a half-filled one when nothing else
-//! comes. So nothing is shared for each object, and no object waits for others that never come. What the lanes may run
-//! ahead is bounded in bytes (`Deliver::memory`); what the consumer has taken is its own.
+//! Each lane fills its own chunk. The consumer receives full chunks, and takes a half-filled one when there are no
+//! others. So lanes share nothing for each object, and no object waits for later ones. Read-ahead is bounded in bytes
+//! (`Deliver::memory`); chunks that the consumer has taken do not count.
 //!
-//! Here: the sink and the consumer's end of it. `chunk.rs`: the memory. `writer.rs`: a lane's part. `order.rs`: objects in
-//! the order of the listing. Not here: Python, Arrow.
+//! Here: the sink and the consumer's end of it. `chunk.rs`: the memory. `writer.rs`: a lane's writer. `order.rs`:
+//! objects in the order of the listing. Not here: Python, Arrow.
 
 mod chunk;
 mod order;
@@ -40,36 +41,36 @@ const PATIENCE_MAX: Duration = Duration::from_millis(16);
 /// is awaited may stand behind them (a lane without a file descriptor tries it again later). Never a hang.
 const STARVED: Duration = Duration::from_secs(1);
 
-/// How objects are handed over.
+/// How objects are delivered.
 #[derive(Clone, Debug)]
 pub struct Deliver {
-    /// Bytes that wait for the consumer at the most; a single object may not be larger.
+    /// Most bytes that wait for the consumer. A single object must not be larger.
     pub memory: u64,
-    /// Objects in a chunk at the most.
+    /// Most objects in a chunk.
     pub rows: usize,
-    /// Bytes in a chunk at the most, but for one that holds a single object.
+    /// Most bytes in a chunk, unless it holds a single object.
     pub bytes: usize,
-    /// Objects that come in pieces each get a chunk of their own, so that keeping one keeps nothing else in memory.
+    /// Objects that arrive in pieces each get their own chunk, so that keeping one keeps nothing else in memory.
     pub apart: bool,
     /// Names that are not UTF-8 are failures.
     pub utf8_names: bool,
-    /// Objects come in the order of the listing.
+    /// Deliver objects in the order of the listing.
     pub ordered: bool,
-    /// Longer objects come in several pieces of this many bytes, one after the other.
+    /// Deliver longer objects in pieces of this many bytes, one after the other.
     pub piece: Option<u64>,
 }
 
-/// What the consumer gets.
+/// What the consumer receives.
 pub enum Next {
     /// Objects, at least one.
     Chunk(Chunk),
     /// Nothing yet.
     Nothing,
-    /// The run has ended and everything was handed over.
+    /// The run has ended and everything was delivered.
     End,
 }
 
-/// Hands objects to a consumer. Clones are handles on the same; the consumer's is a [`Delivery`].
+/// Delivers objects to a consumer. Clones share one sink; the consumer's end is a [`Delivery`].
 #[derive(Clone)]
 pub struct DeliverSink(Arc<Shared>);
 
@@ -141,7 +142,7 @@ impl Shared {
 
     fn check_open(&self) -> Result<()> {
         match self.closed.load(Relaxed) {
-            true => Err(Error::new(Kind::Interrupted, "nobody takes the objects any more")),
+            true => Err(Error::new(Kind::Interrupted, "the consumer of the objects is gone")),
             false => Ok(()),
         }
     }
@@ -214,7 +215,7 @@ impl Shared {
 }
 
 impl DeliverSink {
-    /// A sink and the consumer's end of it.
+    /// Returns a sink and the consumer's end of it.
     pub fn new(options: Deliver) -> (DeliverSink, Delivery) {
         let shared = Arc::new(Shared {
             pool: Pool::new(options.memory),
@@ -234,7 +235,7 @@ impl DeliverSink {
         (DeliverSink(shared.clone()), Delivery(shared))
     }
 
-    /// Says that the run is over: nothing will come any more. By whoever ran it, however it ended.
+    /// Tells the consumer that the run is over. The caller of the run must call this, however the run ended.
     pub fn end(&self) {
         self.0.state().ended = true;
         self.0.ready.notify_all();
@@ -243,7 +244,7 @@ impl DeliverSink {
 }
 
 impl Delivery {
-    /// The next objects; waits for them at most this long.
+    /// Returns the next objects; waits for them at most this long.
     pub fn next(&self, wait: Duration) -> Next {
         let until = Instant::now() + wait;
         let mut patience = PATIENCE;
@@ -299,12 +300,12 @@ impl Delivery {
         }
     }
 
-    /// Bytes that wait to be taken.
+    /// Returns how many bytes wait for the consumer.
     pub fn held(&self) -> u64 {
         self.0.held.load(Relaxed)
     }
 
-    /// Stops the run: the next object that a lane brings is refused, and what waits is dropped.
+    /// Stops the run: it refuses the next object of a lane and drops the waiting ones.
     pub fn close(&self) {
         self.0.closed.store(true, Relaxed);
         let dropped = {

@@ -74,7 +74,7 @@ impl DeliverWriter {
     fn check(&self, name: &Name) -> Result<()> {
         self.shared.check_open()?;
         if self.shared.options.utf8_names && std::str::from_utf8(name.as_bytes()).is_err() {
-            return Err(Error::new(Kind::UnsafeName, "its name is not UTF-8, and a column of names takes no other"));
+            return Err(Error::new(Kind::UnsafeName, "its name is not UTF-8, which a column of names requires"));
         }
         Ok(())
     }
@@ -244,8 +244,8 @@ fn settle(shared: &Shared, place: Place, chunks: Option<Vec<Chunk>>) {
 
 fn too_large(size: Option<u64>, memory: u64) -> Error {
     let size = size.map_or_else(|| "it".to_owned(), |size| format!("of {size} bytes, it"));
-    Error::new(Kind::TooLarge, format!("{size} is larger than the memory that may be used, {memory} bytes"))
-        .hint("raise memory=, or take it in pieces with chunk_size=")
+    Error::new(Kind::TooLarge, format!("{size} is larger than the memory limit of {memory} bytes"))
+        .hint("raise memory=, or read it in pieces with chunk_size=")
 }
 
 /// An object that comes in pieces.
@@ -268,7 +268,9 @@ struct Pieces {
 
 impl Pieces {
     fn builder(&mut self) -> Result<&mut Builder> {
-        self.builder.as_mut().ok_or_else(|| Error::new(Kind::Internal, "a piece was written after the end"))
+        self.builder
+            .as_mut()
+            .ok_or_else(|| Error::new(Kind::Internal, "a chunk was written after the end of its object"))
     }
 
     /// Hands a piece of a long object on, and waits until there is room for the next.

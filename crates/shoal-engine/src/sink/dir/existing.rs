@@ -117,7 +117,7 @@ impl Session {
             return Err(self.refused(Kind::NameConflict, parent, name, what));
         }
         if parent.folds(self).map_err(failed)? && !parent.dir.has_entry(leaf).map_err(failed)? {
-            let why = "the file system takes this name for that of another file, which is spelled in another way";
+            let why = "on this file system the name is the same as that of another file, which is spelled differently";
             return Err(self.refused(Kind::NameConflict, parent, name, why));
         }
         let times = self.times(&look);
@@ -158,9 +158,9 @@ impl Session {
             }
             Decision::Second => Err(self.rules.second().on(&name.to_string())),
             Decision::Exists => {
-                let why = "a file that this run did not write, or that was changed since, has this name";
+                let why = "a file of this name exists, which this run did not write or which was changed since";
                 Err(self.refused(Kind::Exists, parent, name, why).hint(
-                    "move it away and run again with `resume=\"failed\"`, or replace it with `overwrite=\"always\"` too",
+                    "move it away and run again with `resume=\"failed\"`, or add `overwrite=\"always\"` to replace it",
                 ))
             }
         }
@@ -319,7 +319,7 @@ impl Session {
 
     /// The error of a name that is free and taken in turn.
     pub(super) fn undecided(&self, parent: &Parent, name: &Name) -> Error {
-        let why = "the file system says in turn that this name is taken and that it is free";
+        let why = "the file system reports this name as taken and as free in turn";
         self.refused(Kind::NameConflict, parent, name, why)
     }
 
@@ -334,10 +334,10 @@ fn not_a_file(look: &Look) -> Option<&'static str> {
         return None;
     }
     Some(if look.kind.is_symlink() {
-        "a symbolic link stands in its place" // neither followed nor replaced: it was made for a reason
+        "a symbolic link has this name" // neither followed nor replaced: it was made for a reason
     } else if look.kind.is_dir() {
-        "a directory stands in its place"
+        "a directory has this name"
     } else {
-        "something that is not a file stands in its place"
+        "something that is not a file has this name"
     })
 }

@@ -1,15 +1,15 @@
 //! `DirSink`: a directory, one file for each object, under the object's own name (layout `names`) or in a directory for
 //! each partition (layout `partition`).
 //!
-//! How a name comes to be: an object that is complete in memory, under a name that nothing has, is created there
-//! directly; a crash may leave a part of it, which the journal does not know and the next run replaces. Objects that
-//! come in pieces, and all that replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all
-//! objects are created in a directory in `.shoal/tmp/`, which is renamed as a whole before the barrier.
+//! How files are published: an object that is complete in memory is created directly if its name is free. A crash may
+//! leave a part of it, which the journal does not know and the next run replaces. Objects in pieces, and all that
+//! replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all objects are created in a
+//! directory in `.shoal/tmp/`, which is renamed as a whole before the sync.
 //!
-//! Here: the sink and its barrier. `session.rs`: what `start` finds out. `writer.rs`: a lane's part. `stream.rs`:
-//! objects in pieces. `existing.rs`: names that are taken. `clock.rs`: the destination's clock. `attributes.rs`: times and permissions. `partition.rs`: the directory of a partition. `temp.rs`:
-//! temporary files. `sweep.rs`: how they go. `parents.rs`: directories below the destination. Not here: the journal and
-//! its lock, which also live in `.shoal`.
+//! Here: the sink and `sync`. `session.rs`: what `start` finds out. `writer.rs`: a lane's writer. `stream.rs`: objects
+//! in pieces. `existing.rs`: names that are taken. `clock.rs`: the destination's clock. `attributes.rs`: times and
+//! permissions. `partition.rs`: the directory of a partition. `temp.rs`: temporary files. `sweep.rs`: removes them.
+//! `parents.rs`: directories below the destination. Not here: the journal and its lock, which are also in `.shoal`.
 
 mod attributes;
 mod clock;
@@ -45,38 +45,38 @@ pub(crate) const SHOAL_DIR: &str = ".shoal";
 /// How a directory is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirOptions {
-    /// When a partition counts as done.
+    /// How often files are made durable.
     pub durability: Durability,
     /// What happens to a file that shoal did not write.
     pub overwrite: Overwrite,
-    /// Where objects lie.
+    /// Where objects are in the destination.
     pub layout: Layout,
 }
 
 impl DirOptions {
-    /// Those that a run has.
+    /// Returns the options for this sink from those of a run.
     pub fn of(options: &TransferOptions) -> DirOptions {
         let TransferOptions { durability, overwrite, layout, .. } = *options;
         DirOptions { durability, overwrite, layout }
     }
 }
 
-/// What a process must know of a run to write for it.
+/// What another process needs to write for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// The earlier sessions of the run.
     pub sessions: Vec<Interval>,
-    /// When this one began, in nanoseconds since 1970 on the destination's clock.
+    /// When this session began, in nanoseconds since 1970 on the destination's clock.
     pub began: i64,
-    /// The mode of a file that is made with all permission bits there; any other has a part of those.
+    /// The mode of a file that is created there with all permission bits; other files have a subset.
     pub file_mode: u32,
-    /// The destination says when a file came into being.
+    /// The destination stores creation times of files.
     pub births: bool,
-    /// Names that differ may mean the same file there.
+    /// Different names may mean the same file there.
     pub folds: bool,
 }
 
-/// A directory as destination.
+/// A directory as the destination.
 pub struct DirSink {
     path: PathBuf,
     options: DirOptions,
@@ -97,7 +97,7 @@ enum Held {
 }
 
 impl DirSink {
-    /// A sink for this directory; nothing is made or opened before [`Sink::start`].
+    /// Returns a sink for this directory. It creates and opens nothing before [`Sink::start`].
     ///
     /// # Errors
     /// [`Kind::Config`] if the path is empty.
@@ -108,17 +108,17 @@ impl DirSink {
         Ok(DirSink { path, options, session: OnceLock::new(), warp: None })
     }
 
-    /// The part of a process that works for a run which another one has started here: it writes, and its objects are
-    /// told to that run's own sink as [`Payload::Elsewhere`](crate::Payload::Elsewhere). Neither started nor synced. What
-    /// has a name already is replaced in mode *again*, if a session of the run wrote it.
+    /// Returns a sink that writes for the run of another process. That run's own sink is told of its objects as
+    /// [`Payload::Elsewhere`](crate::Payload::Elsewhere). It is neither started nor synced. In mode *again* it replaces
+    /// existing files that a session of the run wrote.
     ///
     /// # Errors
-    /// [`Kind::Config`] for another layout than `names`; what opening the directory answers.
+    /// [`Kind::Config`] for another layout than `names`; errors of opening the directory.
     pub fn join(path: &Path, options: DirOptions, joined: Joined) -> Result<DirSink> {
         if options.layout != Layout::Names {
             return Err(Error::new(
                 Kind::Config,
-                "several processes write into one directory only with layout=\"names\"",
+                "several processes can write into one directory only with layout=\"names\"",
             ));
         }
         let sink = DirSink::new(path, options)?;
@@ -127,7 +127,7 @@ impl DirSink {
         Ok(sink)
     }
 
-    /// What another process needs to [`join`](DirSink::join); `None` before the run has started.
+    /// Returns what another process needs to [`join`](DirSink::join); `None` before the run has started.
     pub fn joining(&self) -> Option<Joined> {
         self.session.get().and_then(|session| session.joining())
     }
@@ -140,7 +140,7 @@ impl DirSink {
         self
     }
 
-    /// Where it is, absolute.
+    /// The absolute path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

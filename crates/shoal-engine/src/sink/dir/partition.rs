@@ -161,12 +161,13 @@ impl Part {
             Ok(empty_or_leftovers) if empty_or_leftovers => Ok(true),
             Ok(_) => {
                 let why = format!(
-                    "a directory with files that this run did not write, or that were changed since, stands at \"{}\"",
+                    "a directory exists with files that this run did not write or that were changed since: \"{}\"",
                     session.shown(path)
                 );
-                Err(Error::new(Kind::Exists, why)
-                    .on(&name.to_string())
-                    .hint("move it away and run again with `resume=\"failed\"`, or replace it whole with `overwrite=\"always\"` too"))
+                Err(Error::new(Kind::Exists, why).on(&name.to_string()).hint(
+                    "move it away and run again with `resume=\"failed\"`, or add `overwrite=\"always\"` to replace \
+                    all of it",
+                ))
             }
             Err(errno) => Err(failed(Doing::Look.failed()(errno))),
         }

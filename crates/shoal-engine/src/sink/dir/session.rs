@@ -177,10 +177,14 @@ impl Session {
             start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
         }
         if start.sessions.iter().any(|session| session.seen >= now) {
-            notes.push("the destination's clock has gone back since the last session: files that both may have made count as leftovers".into());
+            let note = "the destination's clock was set back since the last session: files that may be from either \
+                        session count as the earlier one's";
+            notes.push(note.into());
         }
         if !births && !one_step(&tmp).map_err(|errno| at(Doing::Rename.failed()(errno)))? {
-            notes.push("the destination says neither when a file was made nor can it name one in one step: a kill can leave an empty file, which counts as a failure \"exists\" then".into());
+            let note = "the destination's file system has no creation times and cannot publish a file atomically: a \
+                        kill can leave an empty file, which is then a failure \"exists\"";
+            notes.push(note.into());
         }
         notes.extend(remarks(&dir, options, system));
         if barrier == Barrier::Each {
@@ -397,10 +401,10 @@ impl Session {
                 Ok(look) if look.kind.is_dir() && trouble.errno == Errno::LOOP => {
                     "shoal's own directory, by another name,"
                 }
-                Ok(look) if look.kind.is_dir() => "a directory that is spelled in another way",
+                Ok(look) if look.kind.is_dir() => "a directory that is spelled differently",
                 _ => "a file",
             };
-            let why = format!("{what} stands where the directory \"{}\" should be", self.shown(path));
+            let why = format!("{what} is where the directory \"{}\" should be", self.shown(path));
             return Error::new(Kind::NameConflict, why).errno(Some(trouble.errno.raw_os_error())).on(&name.to_string());
         }
         let path = self.below(path);
@@ -463,7 +467,7 @@ fn private(parent: &Dir, name: &[u8], path: &Path) -> Result<Dir> {
         Errno::LOOP | Errno::NOTDIR => {
             let shown = crate::display::escape(path.as_os_str().as_bytes());
             Error::new(Kind::DestinationFailed, format!("\"{shown}\" is a symbolic link or a file, not a directory"))
-                .hint("shoal keeps its own files there and follows no link: remove it")
+                .hint("shoal keeps its own files there and does not follow links: remove it")
         }
         errno => at(Doing::Open)(errno),
     })
@@ -488,7 +492,7 @@ fn barrier(durability: Durability, system: FileSystem) -> Barrier {
 
 fn durability_words(asked: Durability, barrier: Barrier, system: FileSystem) -> String {
     match (asked, barrier) {
-        (Durability::None, _) => "none: in the page cache, done again after a reboot".into(),
+        (Durability::None, _) => "none: in the page cache only, copied again after a reboot".into(),
         (_, Barrier::Nothing) => format!("batch: nothing to sync on {}", system.name),
         (_, Barrier::Syncfs) => "batch: one syncfs for up to 20,000 objects".into(),
         (_, Barrier::Each) => "file: each file and its directory synced".into(),
@@ -500,7 +504,7 @@ fn publish_words(layout: Layout, births: bool) -> &'static str {
         Layout::Names if !births => "by temporary file and rename",
         Layout::Names => "new names directly; objects in pieces and replacements by temporary file and rename",
         Layout::Partition => {
-            "partitions whole, each by one rename of its directory; objects tried again later directly, under retried/"
+            "whole partitions, each by one rename of its directory; retried objects directly, under retried/"
         }
     }
 }
@@ -510,7 +514,8 @@ fn remarks(dir: &Dir, options: DirOptions, system: FileSystem) -> Vec<String> {
     let mut notes = Vec::new();
     if options.durability == Durability::Batch && system.batch == Barrier::Each {
         notes.push(format!(
-            "durability is \"file\" here, not \"batch\": {} is not known to keep the promise of syncfs; each file is synced, which is slower",
+            "durability is \"file\" here, not \"batch\": syncfs is not known to be reliable on {}; each file is \
+            synced, which is slower",
             system.name
         ));
     }

@@ -34,9 +34,9 @@ pub(super) fn sweep(tmp: &Dir, path: &Path) -> Result<Option<String>> {
     let partitions = directories.iter().filter(|name| remove_whole(tmp, name).is_ok()).count();
     Ok(match (files, partitions) {
         (0, 0) => None,
-        (files, 0) => Some(format!("removed {files} temporary files of a run that was cut off")),
+        (files, 0) => Some(format!("removed {files} temporary files of an interrupted run")),
         (files, partitions) => {
-            Some(format!("removed {files} temporary files and {partitions} partitions of a run that was cut off"))
+            Some(format!("removed {files} temporary files and {partitions} partitions of an interrupted run"))
         }
     })
 }

@@ -314,7 +314,7 @@ fn written(
 pub(super) fn check_length(name: &Name, meta: &ObjectMeta, bytes: u64) -> Result<()> {
     match meta.size {
         Some(size) if size != bytes => {
-            let why = format!("{bytes} bytes arrived, {size} were announced");
+            let why = format!("{bytes} bytes arrived, expected {size}");
             Err(Error::new(Kind::ShortBody, why).on(&name.to_string()))
         }
         _ => Ok(()),

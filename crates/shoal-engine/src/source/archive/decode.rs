@@ -230,7 +230,7 @@ impl<'r> Members<'r> {
             self.member.get_mut().consume(zeros);
             match (zeros < length, self.padded) {
                 (true, true) => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "something stands behind its padding"));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "there is data after its padding"));
                 }
                 (true, false) => return Ok(true),
                 (false, _) if length == 0 => return Ok(false),
@@ -281,15 +281,15 @@ fn meaning(method: Method, out: u64, error: io::Error) -> Error {
     let (method, text) = (method.as_str(), error.to_string());
     if kind == io::ErrorKind::OutOfMemory || text.contains("too much memory") {
         let limit = WINDOW_MAX >> 20;
-        return Error::new(Kind::TooLarge, format!("the {method} stream asks for a window of more than {limit} MiB"))
-            .hint(format!("pack it again with a window of {limit} MiB or less"));
+        return Error::new(Kind::TooLarge, format!("the {method} stream needs a window of more than {limit} MiB"))
+            .hint(format!("compress it again with a window of {limit} MiB or less"));
     }
     let why = match kind {
         io::ErrorKind::Unsupported => {
             return Error::new(Kind::Unsupported, format!("the {method} stream cannot be unpacked: {text}"));
         }
-        io::ErrorKind::UnexpectedEof => format!("the {method} stream breaks off after {out} bytes unpacked"),
-        _ => format!("the {method} stream is damaged after {out} bytes unpacked: {text}"),
+        io::ErrorKind::UnexpectedEof => format!("the {method} stream ends early, after {out} unpacked bytes"),
+        _ => format!("the {method} stream is damaged after {out} unpacked bytes: {text}"),
     };
     Error::new(Kind::Integrity, why)
 }

@@ -126,7 +126,7 @@ impl Hands<'_> {
         match archive.plan.members[number as usize].what {
             What::File => {}
             What::Fault(fault) => return lane.failed(job, failure(fault, &archive, number)),
-            _ => return lane.failed(job, Error::new(Kind::Internal, "no object was to be fetched here")),
+            _ => return lane.failed(job, Error::new(Kind::Internal, "this entry of the archive must not be fetched")),
         }
         let formats = &self.fetch.keep.formats;
         if self.unpackers.is_empty() {
@@ -161,32 +161,33 @@ impl Hands<'_> {
 pub(super) fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
     match fault {
         Fault::Duplicate => {
-            Error::new(Kind::Repeated, "this name stood earlier in the archive: the first entry of it stays")
+            Error::new(Kind::Repeated, "an earlier entry of the archive has this name; the first one stays")
         }
         Fault::Conflict => Error::new(
             Kind::NameConflict,
             "an earlier entry is a file where this one needs a directory, or the reverse",
         ),
-        Fault::Encrypted => Error::new(Kind::Unsupported, "the entry is encrypted, and shoal does not decrypt"),
+        Fault::Encrypted => Error::new(Kind::Unsupported, "the entry is encrypted, which shoal does not support"),
         Fault::Method => {
             let method = archive.plan.members[number as usize].method;
             let name = method_name(method).map_or_else(String::new, |name| format!(" ({name})"));
-            Error::new(Kind::Unsupported, format!("packed by method {method}{name}, which shoal does not unpack"))
+            let why = format!("compressed with method {method}{name}, which shoal does not support");
+            Error::new(Kind::Unsupported, why)
         }
-        Fault::Sparse => Error::new(Kind::Unsupported, "a sparse file, which shoal does not unpack"),
+        Fault::Sparse => Error::new(Kind::Unsupported, "a sparse file, which shoal does not support"),
         Fault::HardLink(to) => Error::new(
             Kind::Unsupported,
             match to {
-                NoFile::Outside => "a hard link to a place outside of the archive",
-                NoFile::Missing => "a hard link to a name that no entry before it has",
-                NoFile::Other => "a hard link to an entry that is no file, or one that has failed",
+                NoFile::Outside => "a hard link to a path outside the archive",
+                NoFile::Missing => "a hard link to a name that is not an earlier entry",
+                NoFile::Other => "a hard link to an entry that is not a file, or that has failed",
             },
         ),
         Fault::Backslash => {
             Error::new(Kind::UnsafeName, "its name has a backslash (`backslashes=\"separator\"` reads it as a slash)")
         }
         Fault::TooDeep => {
-            let why = "its name has more directories than are allowed (`max_depth` raises the limit)";
+            let why = "its name has more directories than allowed (`max_depth` raises the limit)";
             Error::new(Kind::Archive, why)
         }
         Fault::Damaged(reason) => {
@@ -206,7 +207,7 @@ fn method_name(method: u16) -> Option<&'static str> {
         16 => "z/OS cmpsc",
         18 => "terse",
         19 => "lz77",
-        20 => "an old number of zstd",
+        20 => "zstd, by its old number",
         94 => "mp3",
         96 => "jpeg",
         97 => "wavpack",

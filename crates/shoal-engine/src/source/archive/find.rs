@@ -22,9 +22,9 @@ use crate::fs::read::{facts_of, unusable};
 /// Which archives.
 #[derive(Clone, Debug)]
 pub enum ArchivesFrom {
-    /// A path, or a glob where it has the characters of one and nothing of exactly that name exists.
+    /// A path, or a glob if it has glob characters and nothing of exactly that name exists.
     Pattern(String),
-    /// Each of these, in the same sense.
+    /// Each of these, which can be a path or a glob in the same way.
     Paths(Vec<PathBuf>),
 }
 
@@ -184,7 +184,7 @@ fn place(text: PathBuf) -> Result<Place> {
             Ok(Place::One(parent.join(text.file_name().unwrap_or_default())))
         }
         (Ok(_), _) => {
-            let why = "not a file: name the archives in it, as a glob (DIR/*.zip)";
+            let why = "not a file: use a glob for the archives in a directory (DIR/*.zip)";
             Err(Error::new(Kind::Config, why).on(&shown()))
         }
         (Err(_), Some(glob)) if is_glob(glob) => Glob::new(glob).map(Place::Glob),

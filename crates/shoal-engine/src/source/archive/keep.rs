@@ -222,7 +222,7 @@ impl Keep {
                     let several = self.formats.len() > 1;
                     let why = match kind::of(&head[..held]) {
                         Some(what) if several => format!("neither a zip nor a tar archive, but {what}"),
-                        Some(what) => format!("not an archive of the kind asked for, but {what}"),
+                        Some(what) => format!("not an archive of the requested kind, but {what}"),
                         None if several => format!("neither a zip nor a tar archive: {}", error.why()),
                         None => return error,
                     };

@@ -24,7 +24,7 @@ pub(crate) fn entries(count: u64, options: &ArchiveOptions) -> Result<()> {
 pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> Result<()> {
     if let Some(most) = options.max_size.filter(|most| bytes > *most) {
         return Err(beyond(
-            format!("the archive unpacks to {bytes} bytes or more, and {most} are allowed"),
+            format!("the archive unpacks to {bytes} bytes or more, but only {most} are allowed"),
             "max_size",
         ));
     }
@@ -48,7 +48,7 @@ pub(crate) fn again(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) ->
         return Ok(());
     }
     let why = format!(
-        "the archive has {} bytes, and for its hard links {bytes} would be unpacked again, over {} times as many",
+        "the archive has {} bytes, and its hard links would unpack {bytes} again, over {} times as many",
         file.len(),
         options.max_ratio
     );

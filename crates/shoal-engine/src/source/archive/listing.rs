@@ -205,8 +205,7 @@ pub(super) struct OfArchives {
 
 impl OfArchives {
     pub fn new(keep: Arc<Keep>, seen: Arc<Seen>, after: Option<Cursor>) -> Result<OfArchives> {
-        let begin = Place::of(after.as_ref())
-            .ok_or_else(|| refused("the journal's place in the listing is not one of this source"))?;
+        let begin = Place::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
         seen.reset();
         let (seq, after) = (begin.seq, begin.cursor());
         let begin = Some(begin);
@@ -224,12 +223,12 @@ impl OfArchives {
             }
             self.seen.unmatched(unmatched);
             if self.keep.options.into_subdirectories && !self.keep.is_as_before(self.keep.find.subdirectories(&found)) {
-                return Err(refused("archives came or went that decide where the entries of others go"));
+                return Err(refused("archives were added or removed that change the subdirectories of others"));
             }
             if let Some(within) = &begin.within {
                 let at = usize::try_from(within.at).unwrap_or(usize::MAX);
                 if at >= found.len() || self.chain.up_to(at, &found, |path| is_full(&self.keep, path)) != within.chain {
-                    let why = "the archives up to the journal's place in the listing are not those that were listed";
+                    let why = "the archives before the point where the run stopped are not the ones that were listed";
                     return Err(refused(why));
                 }
                 (self.at, self.before) = (at, within.done);
@@ -252,7 +251,7 @@ impl OfArchives {
             };
             let facts = archive.as_ref().map(|archive| (archive.file.facts.size, archive.file.facts.changed));
             if self.before > 0 && facts != Some((found.size, found.changed)) {
-                return Err(refused("the archive at the journal's place in the listing cannot be read as it was"));
+                return Err(refused("the archive at which the run stopped cannot be read as before"));
             }
             if let Some(archive) = &archive {
                 self.seen.archive(archive);
@@ -324,7 +323,7 @@ async fn planned(keep: &Arc<Keep>, found: &Found) -> Result<Arc<Archive>> {
     if let Some(thread) = planning.thread.take() {
         let _ = thread.join(); // if it panicked, it has sent nothing
     }
-    archive.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "planning an archive panicked")))
+    archive.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "listing an archive panicked")))
 }
 
 /// A thread that plans an archive. Dropped, it is stopped and waited for.

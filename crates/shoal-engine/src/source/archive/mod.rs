@@ -1,11 +1,12 @@
-//! Source: archives. A glob or a list of zip and tar archives as one job; every entry is an object.
+//! Source: archives. A glob or a list of zip and tar archives in one run; every entry is an object.
 //!
-//! Here: what can be named, the options, the source, and the seam behind which the formats live ([`Format`], [`Unpacker`]).
-//! `find.rs` finds the archives, `subdirectories.rs` keeps them apart, `kind.rs` says what is none, `plan.rs` is what one holds, `modes.rs` the permissions of its directories, `names.rs` what
-//! its entries are called, `limits.rs` how much of it is too much, `listing.rs` cuts it into partitions, `run.rs` is what a
-//! partition holds, `fetch.rs` hands entries over, `decode.rs` decompresses streams, `windows.rs` has those that need much
-//! memory take turns. Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe
-//! (`Name`). No link, device or pipe is ever made of an entry, and nothing is mapped into memory.
+//! Here: the options, the source, and the interface of the formats ([`Format`], [`Unpacker`]). `find.rs` finds the
+//! archives, `subdirectories.rs` keeps their names apart, `kind.rs` recognizes other files, `plan.rs` has the entries
+//! of an archive, `modes.rs` the permissions of its directories, `names.rs` decodes names, `limits.rs` has the limits,
+//! `listing.rs` cuts an archive into partitions, `run.rs` has the entries of a partition, `fetch.rs` fetches them,
+//! `decode.rs` decompresses streams, `windows.rs` makes decoders that need much memory take turns. Not here: how a zip
+//! or a tar is read (`source/zip/`, `source/tar/`), which name is safe (`Name`). An entry never becomes a link, device
+//! or pipe, and nothing is mapped into memory.
 
 pub(crate) mod decode;
 mod fetch;
@@ -41,24 +42,24 @@ use crate::fs::read::{self, Facts, unreadable};
 use crate::partition::{Cursor, Key, Partition};
 use crate::session::Twice;
 
-/// How archives are read, and how much of one is too much.
+/// How archives are read, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveOptions {
-    /// The entries of `x.zip` come below `x/`, or below `x.zip/` where there is an `x.tar` as well.
+    /// Put the entries of `x.zip` below `x/`, or below `x.zip/` if there is an `x.tar` as well.
     pub into_subdirectories: bool,
-    /// What names are written in that do not say so themselves.
+    /// Encoding of entry names that are not marked as UTF-8.
     pub encoding: Encoding,
-    /// What a backslash in a name is.
+    /// How to treat a backslash in a name.
     pub backslashes: Backslashes,
     /// Most bytes that one archive may unpack to.
     pub max_size: Option<u64>,
-    /// Most bytes that an archive may unpack to for each of its own; looked at only beyond 64 MiB.
+    /// Most bytes that an archive may unpack to, for each byte of its own. Checked only above 64 MiB of unpacked bytes.
     pub max_ratio: u64,
     /// Most entries of one archive.
     pub max_entries: u64,
     /// Most components of a name.
     pub max_depth: u32,
-    /// Read archives whose entries share bytes.
+    /// Read archives whose entries overlap.
     pub allow_overlap: bool,
 }
 
@@ -77,28 +78,29 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// What names are written in that do not say so themselves.
+/// Encoding of entry names that are not marked as UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// Of a zip UTF-8 where it is that and was made on Unix, else code page 437; of a tar the bytes as they are.
+    /// In a zip: UTF-8 if the name is valid UTF-8 and was created on Unix, else code page 437. In a tar: the bytes
+    /// unchanged.
     #[default]
     Auto,
-    /// This one, by its label (`shift_jis`, `windows-1251`).
+    /// This encoding, by its label (`shift_jis`, `windows-1251`).
     Label(String),
 }
 
-/// What a backslash in a name is.
+/// How to treat a backslash in a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backslashes {
-    /// A reason to refuse the entry.
+    /// The entry is refused.
     #[default]
     Refuse,
-    /// What `/` is.
+    /// As a separator, like `/`.
     Separator,
 }
 
 impl Backslashes {
-    /// The word a user types.
+    /// The value of the option.
     pub fn as_str(self) -> &'static str {
         match self {
             Backslashes::Refuse => "refuse",
@@ -107,19 +109,19 @@ impl Backslashes {
     }
 }
 
-/// Which kinds of archives are let in.
+/// Which kinds of archives are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatsIn {
     /// Zip.
     Zip,
     /// Tar, compressed or not.
     Tar,
-    /// Whatever the first bytes of each say.
+    /// Either, according to the first bytes of each.
     Any,
 }
 
 impl FormatsIn {
-    /// The word in front of the colon, and in identities.
+    /// The prefix before the colon, also used in identities.
     pub fn as_str(self) -> &'static str {
         match self {
             FormatsIn::Zip => "zip",
@@ -146,10 +148,10 @@ pub struct Archives {
 }
 
 impl Archives {
-    /// Looks whether what was named is there; nothing is read yet.
+    /// Checks that the paths exist; it reads nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] where a path is not there, a glob is none, or no encoding has the name in the options.
+    /// [`Kind::Config`] if a path does not exist, a glob is not valid, or the encoding is unknown.
     pub fn new(from: ArchivesFrom, formats: FormatsIn, options: ArchiveOptions) -> Result<Archives> {
         names::table(&options.encoding)?;
         let find = find::Find::new(from)?;
@@ -292,7 +294,7 @@ impl ArchiveFile {
     /// [`Kind::ReadFailed`] and its like; [`Kind::Interrupted`] once `stop` is set.
     pub fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize> {
         if self.stop.load(Relaxed) {
-            return Err(Error::new(Kind::Interrupted, "stopped while the archive was planned"));
+            return Err(Error::new(Kind::Interrupted, "stopped while the archive's entries were listed"));
         }
         let mut held = 0;
         while held < into.len() {
@@ -318,7 +320,7 @@ impl ArchiveFile {
 
     /// It ends before the length it had.
     pub fn cut_short(&self) -> Error {
-        let why = format!("the archive was cut short while it was read: it had {} bytes", self.facts.size);
+        let why = format!("the archive was truncated while it was read: it had {} bytes", self.facts.size);
         Error::new(Kind::Changed, why).hint("run again when nothing writes to it")
     }
 

@@ -48,9 +48,9 @@ pub(super) fn table(encoding: &Encoding) -> Result<Option<&'static Table>> {
     let Encoding::Label(label) = encoding else { return Ok(None) };
     match Table::for_label(label.as_bytes()) {
         Some(table) => Ok(Some(table)),
-        None => Err(Error::new(Kind::Config, "no encoding has this name")
+        None => Err(Error::new(Kind::Config, "unknown encoding")
             .on(&escape(label.as_bytes()))
-            .hint("auto, or a label of the WHATWG list: shift_jis, gbk, euc-kr, windows-1251, ibm866")),
+            .hint("use auto, or a WHATWG label: shift_jis, gbk, euc-kr, windows-1251, ibm866")),
     }
 }
 

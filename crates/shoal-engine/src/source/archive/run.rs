@@ -80,7 +80,8 @@ fn checksum(name: &[u8]) -> u32 {
 
 /// The archive is not the one that was listed.
 pub(super) fn changed() -> Error {
-    Error::new(Kind::Changed, "the archive is not the one that was listed").hint("list again: `resume=\"update\"`")
+    let why = "the archive is not the same as when it was listed";
+    Error::new(Kind::Changed, why).hint("list again: `resume=\"update\"`")
 }
 
 struct Place {

@@ -61,8 +61,8 @@ impl Seen {
             [(&self.links, "symbolic link", "symbolic links"), (&self.special, "device or pipe", "devices or pipes")];
         let left_out = counts.iter().filter_map(|(count, one, more)| match count.load(Relaxed) {
             0 => None,
-            1 => Some(format!("1 {one} was left out: shoal makes none of an archive's")),
-            count => Some(format!("{count} {more} were left out: shoal makes none of an archive's")),
+            1 => Some(format!("1 {one} was skipped: shoal never creates them from archives")),
+            count => Some(format!("{count} {more} were skipped: shoal never creates them from archives")),
         });
         let copies = match self.copies.load(Relaxed) {
             0 => None,
@@ -72,9 +72,9 @@ impl Seen {
         let going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
         let going_on = match &*going_on {
             (0, _) => None,
-            (1, name) => Some(format!("\"{}\" goes on behind its end: what follows was not read", escape(name))),
+            (1, name) => Some(format!("\"{}\" has data after its end, which was not read", escape(name))),
             (count, name) => Some(format!(
-                "{count} archives go on behind their end, such as \"{}\": what follows was not read",
+                "{count} archives have data after their end, such as \"{}\"; it was not read",
                 escape(name)
             )),
         };

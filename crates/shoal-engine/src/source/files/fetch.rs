@@ -243,7 +243,7 @@ impl Opener<'_> {
     fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
         let (path, mark) = parts(job.entry().locator);
         if let Mark::Unreadable(errno) = mark {
-            let hint = "repair the cause, then list again: `resume=\"update\"`";
+            let hint = "fix the cause, then list again: `resume=\"update\"`";
             let error = unreadable(errno, None);
             let why = format!("this directory could not be read when it was listed: {}", error.why());
             return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
@@ -336,7 +336,7 @@ fn same(before: &Facts, after: &Facts) -> bool {
 }
 
 fn no_file() -> Error {
-    Error::new(Kind::BadAnswer, "not a regular file any more")
+    Error::new(Kind::BadAnswer, "no longer a regular file")
 }
 
 /// A read that failed at byte `at`: a pipe that has nothing to say, a directory, or a file that cannot be read.
@@ -349,8 +349,8 @@ fn refused(file: &OwnedFd, errno: Errno, at: u64) -> Error {
 
 fn changed(before: &Facts, after: &Facts, read: u64) -> Error {
     let what = match before.size == after.size {
-        true if read == after.size => "written to".to_owned(),
-        true => format!("{read} bytes could be read of the {} it is said to have", after.size),
+        true if read == after.size => "it was written to".to_owned(),
+        true => format!("{read} bytes could be read of the expected {}", after.size),
         false => format!("it had {} bytes, then {}", before.size, after.size),
     };
     Error::new(Kind::Changed, format!("the file changed while it was read: {what}"))

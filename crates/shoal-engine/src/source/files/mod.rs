@@ -1,12 +1,14 @@
 //! Source: files. A directory, one file, a glob, or a list of paths.
 //!
-//! Here: what can be named, the options and the source. `walk.rs` goes through a tree (`ahead.rs` reads ahead for it), `listing.rs` cuts what is found
-//! into partitions, `run.rs` is what a partition holds, `modes.rs` the permissions of directories, `pattern.rs` a glob, `paths.rs` a list and the names of what is on it,
-//! `seen.rs` what was left out, `fetch.rs` reads. Not here: system calls (`fs/`), which name is safe (`Name`).
+//! Here: the options and the source. `walk.rs` walks a tree (`ahead.rs` reads ahead for it), `listing.rs` cuts the
+//! files into partitions, `run.rs` has the entries of a partition, `modes.rs` the permissions of directories,
+//! `pattern.rs` a glob, `paths.rs` a list of paths and their names, `seen.rs` counts what was skipped, `fetch.rs`
+//! reads. Not here: system calls (`fs/`), which name is safe (`Name`).
 //!
-//! Names: below a directory the path relative to it; of a glob the path relative to its longest part without glob
-//! characters; of one file its last component; of a list see `paths.rs`. Links are not followed unless asked, except in
-//! what the user typed: the root of a tree, one file, and the directories on the way to a path of a list.
+//! Names: a file below a directory has its path relative to that directory; a match of a glob, its path relative to the
+//! longest part without glob characters; a single file, its last component; for a list see `paths.rs`. Links are not
+//! followed by default, except in paths that the user typed: the root of a tree, one file, and the parent directories
+//! of a path in a list.
 
 mod ahead;
 mod fetch;
@@ -44,7 +46,7 @@ const OURS: &[u8] = b".shoal";
 /// How files are found and read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesOptions {
-    /// Read the files that symbolic links lead to, and walk the directories.
+    /// Follow symbolic links, to files and to directories.
     pub follow_links: bool,
 }
 
@@ -60,7 +62,7 @@ pub enum FilesFrom {
 }
 
 impl FilesFrom {
-    /// What a user means with `text`: a glob if it has the characters of one and nothing of exactly that name exists.
+    /// Parses `text`: it is a glob if it has glob characters and nothing of exactly that name exists.
     pub fn text(text: &str) -> FilesFrom {
         let path = PathBuf::from(text);
         match pattern::is_glob(text) && kind_of(&path, false).is_err() {
@@ -98,10 +100,10 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the root; nothing is listed yet.
+    /// Opens the root; it lists nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the root cannot be opened or a glob is none.
+    /// [`Kind::Config`] if the root cannot be opened or a glob is not valid.
     pub fn new(what: FilesFrom, options: FilesOptions) -> Result<Files> {
         let follow = options.follow_links;
         let (path, what, paths) = match what {
@@ -213,8 +215,7 @@ impl Source for Files {
         let Some(name) = name.filter(|name| begins_with_address(&self.tree.path.join(OsStr::from_bytes(name)))) else {
             return Vec::new();
         };
-        let why =
-            "holds addresses: the file itself is taken, and not what they name, since lists of URLs are no source";
+        let why = "contains URLs: shoal copies the file itself, because it does not support lists of URLs";
         vec![format!("\"{}\" {why}", escape(name))]
     }
 

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Kind, Result};
 
-/// Paths, held once: millions of them are two allocations.
+/// Paths in compact memory: millions of them are two allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     bytes: Vec<u8>,
@@ -33,12 +33,12 @@ impl<P: AsRef<[u8]>> FromIterator<P> for Paths {
 }
 
 impl Paths {
-    /// How many there are.
+    /// Number of paths.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no paths.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -70,7 +70,7 @@ impl Paths {
     /// Finds what the far ones have in common.
     pub(in crate::source) fn named(self) -> Result<Paths> {
         let here = std::env::current_dir().map_err(|e| {
-            Error::new(Kind::Config, format!("the working directory cannot be told: {e}")).errno(e.raw_os_error())
+            Error::new(Kind::Config, format!("cannot determine the working directory: {e}")).errno(e.raw_os_error())
         })?;
         Ok(self.named_in(here.as_os_str().as_bytes()))
     }

@@ -36,7 +36,7 @@ impl Pattern {
     pub fn new(text: &str) -> Result<Pattern> {
         let compile = |text: &str| {
             let refused = |e: globset::Error| {
-                Error::new(Kind::Config, format!("not a glob: {}", e.kind())).on(&escape(text.as_bytes()))
+                Error::new(Kind::Config, format!("not a valid glob: {}", e.kind())).on(&escape(text.as_bytes()))
             };
             let glob = GlobBuilder::new(text).literal_separator(true).build().map_err(refused)?;
             Ok(glob.compile_matcher())

@@ -85,7 +85,7 @@ impl Seen {
             remarks.push(format!("{list} {was} skipped{hint}"));
         }
         if self.ours.load(Relaxed) {
-            remarks.push("\".shoal\" was left out: the journal of a run that wrote to this directory".into());
+            remarks.push("\".shoal\" was skipped: it is the journal of a run that wrote to this directory".into());
         }
         let unreadable = self.unreadable.load(Relaxed);
         if unreadable > 0 {
@@ -114,12 +114,12 @@ mod tests {
         assert_eq!(seen.remarks(false), [text]);
         seen.reset();
         seen.ours();
-        assert_eq!(seen.remarks(false), ["\".shoal\" was left out: the journal of a run that wrote to this directory"]);
+        let ours = "\".shoal\" was skipped: it is the journal of a run that wrote to this directory";
+        assert_eq!(seen.remarks(false), [ours]);
         seen.reset();
         seen.odd(Reason::Device);
         seen.unreadable(b"a/b", rustix::io::Errno::ACCESS);
-        let unreadable =
-            "1 directory could not be read: \"a/b\" (the source does not permit reading it: permission denied)";
+        let unreadable = "1 directory could not be read: \"a/b\" (cannot read it: permission denied)";
         assert_eq!(seen.remarks(false), ["1 device was skipped", unreadable]);
         assert_eq!(ODD[0].0, Reason::Link, "its count decides on the hint");
     }

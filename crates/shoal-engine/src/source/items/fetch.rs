@@ -84,7 +84,8 @@ impl<I: Item> ItemFetcher<I> {
 
     async fn answer(&self, lane: &dyn Lane, job: Job) {
         let Some((batch, index)) = self.find(job.entry().locator) else {
-            return lane.failed(job, Error::new(Kind::Vanished, "its data is gone").hint("save it again"));
+            return lane
+                .failed(job, Error::new(Kind::Vanished, "its data is no longer in memory").hint("save it again"));
         };
         let mut scratch = self.scratch.take();
         match batch.items[index].data(&mut scratch) {

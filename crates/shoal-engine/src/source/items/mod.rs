@@ -1,4 +1,4 @@
-//! Source: items that its user hands in one by one from a thread of their own, such as what a generator yields.
+//! Source: items that the caller pushes one by one from its own thread, such as those that a generator yields.
 //!
 //! ```text
 //! Pusher::push ──▶ open batch ──closed──▶ listing ──▶ lane: opens the batch, asks each item for its bytes, writes them
@@ -6,12 +6,13 @@
 //!      └───────── items come back to be dropped ◀────────┘
 //! ```
 //!
-//! A batch is a partition: at most [`BATCH_ITEMS`] items or [`BATCH_BYTES`]. Its items wait here until a lane opens it, and
-//! go back to the thread that pushed them as soon as no lane has it open any more, so that nothing of them is dropped
-//! anywhere else. Not here: what an item is and how it becomes bytes; waiting with an interpreter (the binding).
+//! A batch is a partition: at most [`BATCH_ITEMS`] items or [`BATCH_BYTES`]. Its items wait here until a lane opens it.
+//! When no lane has it open any more, they return to the thread that pushed them, so that they are dropped only there.
+//! Not here: what an item is and how it becomes bytes; waiting with an interpreter (the binding).
 //!
-//! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time; its
-//! cursor says how many are behind it and what they were called, so that a resumed run passes over exactly these.
+//! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time.
+//! Its cursor records how many items are before it, and a hash of their names, so that a resumed run skips exactly
+//! these.
 
 mod fetch;
 mod push;
@@ -28,25 +29,26 @@ use crate::partition::{Cursor, Key, Partition};
 use crate::session::Twice;
 pub use push::{Pusher, Room};
 
-/// Items in one batch: what a directory of `layout="partition"` holds at most.
+/// Most items of one batch, and so most files in a directory of `layout="partition"`.
 pub const BATCH_ITEMS: usize = 100;
 /// Bytes at which a batch is closed, so that few large items do not wait for many.
 pub const BATCH_BYTES: u64 = 8 << 20;
 /// Number and index in front of the name in a locator.
 const PLACE: usize = 12;
 
-/// Something that has bytes when asked for them.
+/// An object to save, whose bytes are created when they are needed.
 pub trait Item: Send + Sync + 'static {
     /// Bytes it keeps in memory.
     fn held(&self) -> u64;
-    /// Its bytes: its own, or made in `scratch`, which is empty. Called on a lane; an error fails this object.
+    /// Returns its bytes: its own, or created in `scratch`, which is empty. Called on a lane; an error fails this
+    /// object.
     fn data<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]>;
 }
 
-/// A series of items as a source, and the end that they are pushed in at.
+/// Returns a source of items, and the [`Pusher`] that they are pushed to.
 ///
-/// `name`: what makes it the same series as one of an earlier run; its user promises the same items in the same order.
-/// Without one nothing of an earlier run counts. `memory`: most bytes that pushed items may keep.
+/// `name` identifies the series when a run resumes; the caller promises the same items in the same order. Without a
+/// name nothing of an earlier run counts. `memory` is the most bytes that pushed items may keep in memory.
 pub fn items<I: Item>(name: Option<&str>, memory: u64) -> (Items<I>, Pusher<I>) {
     let identity = match name {
         Some(name) => format!("items:{name}"),
@@ -169,7 +171,7 @@ impl<I: Item> Drop for Batch<I> {
     }
 }
 
-/// Items that are handed in, as a source.
+/// A source of pushed items.
 pub struct Items<I: Item> {
     identity: String,
     shared: Arc<Shared<I>>,
@@ -193,13 +195,13 @@ impl<I: Item> Source for Items<I> {
         let at = match &after {
             None => At::default(),
             Some(cursor) => At::parse(cursor).ok_or_else(|| {
-                Error::new(Kind::CursorRefused, "the journal's place in the items is damaged")
+                Error::new(Kind::CursorRefused, "the journal's cursor for the items is damaged")
                     .hint("start over with `resume=\"restart\"`")
             })?,
         };
         let mut state = self.shared.state();
         if state.begun.is_some() {
-            return Err(Error::new(Kind::Config, "items that are handed in one by one cannot be listed twice"));
+            return Err(Error::new(Kind::Config, "items from an iterator cannot be listed twice"));
         }
         state.begun = Some(at);
         drop(state);

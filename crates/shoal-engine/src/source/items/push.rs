@@ -18,15 +18,15 @@ const ITEM_OVERHEAD: u64 = 256;
 /// Whether the next item can be pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// It can.
+    /// Yes.
     Free,
-    /// Not now: the run has not begun, or enough is held. Ask again after [`Pusher::wait`].
+    /// Not now: the run has not begun, or the buffer is full. Call again after [`Pusher::wait`].
     Full,
     /// The run is over.
     Ended,
 }
 
-/// Where items are pushed in. Dropped without [`Pusher::finish`], the series counts as broken off.
+/// Takes the items. If it is dropped without [`Pusher::finish`], the series counts as interrupted.
 pub struct Pusher<I: Item> {
     shared: Arc<Shared<I>>,
     named: bool,
@@ -68,7 +68,7 @@ impl<I: Item> Pusher<I> {
         }
     }
 
-    /// Whether an item may be pushed now. Cheap: it looks at what is shared once for each batch.
+    /// Whether an item may be pushed now. Cheap: it takes the lock only once for each batch.
     pub fn room(&mut self) -> Room {
         if self.shared.has_ended() {
             return Room::Ended;
@@ -82,7 +82,7 @@ impl<I: Item> Pusher<I> {
         if self.free && (self.held <= self.memory || self.held == self.open_bytes) { Room::Free } else { Room::Full }
     }
 
-    /// Waits until there may be room, items have come back or the run is over; `most` at the longest.
+    /// Waits until there may be room, items were returned or the run is over, but at most `most`.
     pub fn wait(&mut self, most: Duration) {
         let state = self.shared.state();
         let (begun, much) = (self.begun.is_some(), self.held > self.memory);
@@ -97,19 +97,19 @@ impl<I: Item> Pusher<I> {
         drop(self.shared.pusher.wait_timeout_while(state, most, nothing_new));
     }
 
-    /// Waits until items have come back or the run is over; `most` at the longest.
+    /// Waits until items were returned or the run is over, but at most `most`.
     pub fn wait_for_end(&mut self, most: Duration) {
         let going = |state: &mut super::State<I>| !self.shared.has_ended() && state.returned.is_empty();
         drop(self.shared.pusher.wait_timeout_while(self.shared.state(), most, going));
     }
 
-    /// Whether the run is over: nothing of it will look at items any more.
+    /// Whether the run is over. Then it does not use items any more.
     pub fn has_ended(&self) -> bool {
         self.shared.has_ended()
     }
 
-    /// Items that nobody needs any more, to be dropped here. To be called after each [`Pusher::push`] that says so, and
-    /// after [`Pusher::wait`].
+    /// Returns items that are no longer needed, to be dropped here. Call it after each [`Pusher::push`] that returns
+    /// true, and after [`Pusher::wait`].
     #[must_use]
     pub fn returned(&mut self) -> Vec<I> {
         let items = std::mem::take(&mut self.shared.state().returned);
@@ -117,7 +117,7 @@ impl<I: Item> Pusher<I> {
         items
     }
 
-    /// Hands an item in. True when it closed a batch: a good moment for [`Pusher::returned`].
+    /// Pushes an item. Returns true if it closed a batch: a good time for [`Pusher::returned`].
     pub fn push(&mut self, name: &[u8], item: I) -> bool {
         if self.passes_over(name) {
             return false;
@@ -163,7 +163,8 @@ impl<I: Item> Pusher<I> {
     }
 
     fn break_off(&self, why: String) {
-        let hint = "`source_id` promises the same items in the same order: give another one, or start over with `resume=\"restart\"`";
+        let hint = "`source_id` promises the same items in the same order: pass another one, or start over with \
+        `resume=\"restart\"`";
         self.shared.state().broken.get_or_insert(Error::new(Kind::CursorRefused, why).hint(hint));
         self.shared.listing.notify_one();
     }
@@ -191,7 +192,8 @@ impl<I: Item> Pusher<I> {
         self.shared.listing.notify_one();
     }
 
-    /// Nothing more comes. `whole`: that was all there is; else the run does what it was given and stays incomplete.
+    /// Ends the series. If `whole` is false, there were more items: the run saves those that were pushed and stays
+    /// incomplete.
     pub fn finish(&mut self, whole: bool) {
         if std::mem::replace(&mut self.finished, true) {
             return;
@@ -200,14 +202,14 @@ impl<I: Item> Pusher<I> {
             self.close();
         }
         if let Some(begun) = self.begun.filter(|begun| whole && self.at.items < begun.items) {
-            let why = format!("there are only {} items, and the earlier call had saved {}", self.at.items, begun.items);
+            let why = format!("there are only {} items, but the earlier call saved {}", self.at.items, begun.items);
             self.break_off(why);
         }
         self.shared.state().end = Some(whole);
         self.shared.listing.notify_one();
     }
 
-    /// How many items were pushed, also those that an earlier run has done.
+    /// Returns how many items were pushed, including those that an earlier run has saved.
     pub fn pushed(&self) -> u64 {
         self.at.items
     }

@@ -128,9 +128,9 @@ impl LocalName {
         let (before, after) = pattern
             .split_once("{name}")
             .filter(|(_, after)| !after.contains("{name}"))
-            .ok_or_else(|| wrong(format!("the name {pattern:?} has not exactly one {{name}} in it")))?;
+            .ok_or_else(|| wrong(format!("the name {pattern:?} must contain {{name}} exactly once")))?;
         Name::parse(format!("{before}x{after}").as_bytes())
-            .map_err(|error| wrong(format!("the name {pattern:?} makes no safe name: {}", error.why())))?;
+            .map_err(|error| wrong(format!("the name {pattern:?} does not make a safe name: {}", error.why())))?;
         Ok(LocalName { before: before.to_owned(), after: after.to_owned() })
     }
 

@@ -89,8 +89,8 @@ pub(super) enum Came {
 
 /// The failure of an object that is a page.
 pub(super) fn page() -> Error {
-    let why = "an HTML page came in place of the object, unlike the objects before it; \
-               if that is the object, accept it with `expect_type=\"*\"` and `resume=\"failed\"`";
+    let why = "the service sent an HTML page instead of the object, unlike for earlier objects; if this is the \
+    object, accept it with `expect_type=\"*\"` and `resume=\"failed\"`";
     Error::new(Kind::BadAnswer, why)
 }
 
@@ -168,20 +168,23 @@ fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], p
     let why = match suspicion {
         Suspicion::Refused => {
             format!(
-                "the service refuses every object since this one, now also \"{probe}\", which it gave before ({status})"
+                "the service refuses this object and all later ones, now also \"{probe}\", which it sent before \
+                ({status})"
             )
         }
         Suspicion::Page { .. } if nothing_came => {
-            "the service answers with an HTML page whatever is asked for, also for a name that was made up".to_owned()
+            "the service answers every request with an HTML page, even for an invented name".to_owned()
         }
         Suspicion::Page { .. } => format!(
-            "the service answers with an HTML page since this object, now also for \"{probe}\", which was none before"
+            "since this object the service answers with an HTML page, now also for \"{probe}\", which was not HTML \
+            before"
         ),
     };
     let hint = match suspicion {
-        Suspicion::Refused => "the credentials may have expired: renew them, then the same command goes on",
+        Suspicion::Refused => "the credentials may have expired: renew them and run the same command again",
         Suspicion::Page { .. } => {
-            "it may be a login page: renew the credentials, then the same command goes on; if these are the objects, accept them with `expect_type=\"*\"`"
+            "it may be a login page: renew the credentials and run the same command again; if these are the objects, \
+            accept them with `expect_type=\"*\"`"
         }
     };
     Error::new(Kind::Credentials, why).on(&escape(name)).hint(hint)

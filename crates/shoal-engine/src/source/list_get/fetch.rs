@@ -231,7 +231,8 @@ impl Exchange for Jobs<'_> {
     }
 
     fn overlong(&self, written: Written) {
-        let why = "more bytes came than were announced, which showed after it was written: `resume=\"failed\"` fetches it again";
+        let why = "the answer was longer than announced, which was detected after the object was written: \
+        `resume=\"failed\"` fetches it again";
         self.crew.lane.withdraw(written, Error::new(Kind::ShortBody, why));
     }
 
@@ -283,13 +284,14 @@ impl Exchange for Jobs<'_> {
 
 /// What became of objects that the service says it could not list.
 fn left_out() -> Error {
-    let why = "what it cannot read, or has a name that is no UTF-8 or too long, is not copied: mend it there and list anew with `resume=\"update\"`";
+    let why = "files that the service cannot read, or with names that are too long or not UTF-8, are not copied: fix \
+    them there and list again with `resume=\"update\"`";
     Error::new(Kind::ReadFailed, why)
 }
 
 /// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
 fn untrue() -> Error {
-    Error::new(Kind::Protocol, "the service answered 304 of another version than it was asked about")
+    Error::new(Kind::Protocol, "the service answered 304 for another version than the requested one")
 }
 
 /// Why an answer is not the object; `None`: it is.
@@ -305,14 +307,15 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
                 return None;
             }
             let found = escape(found.as_bytes());
-            error(Kind::BadAnswer, format!("its type is \"{found}\", expected was \"{}\"", glob.glob()))
+            error(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{}\"", glob.glob()))
         }
-        404 | 410 => error(Kind::Vanished, format!("listed, but not there any more ({status})")),
+        404 | 410 => error(Kind::Vanished, format!("listed, but it no longer exists ({status})")),
         401 => Some(
-            Error::new(Kind::Credentials, "the service asks for credentials, or refuses those given (401)")
+            Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")
                 .on(&service.client.address.shown())
                 .hint(
-                    "give them with `headers={\"Authorization\": \"…\"}` or in the URL; the same command then goes on",
+                    "give them with `headers={\"Authorization\": \"…\"}` or in the URL, then run the same command \
+                    again",
                 ),
         ),
         403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),

@@ -74,7 +74,7 @@ impl Pages {
         let place = match &after {
             None => Place::default(),
             Some(cursor) => Place::of(cursor).ok_or_else(|| {
-                Error::new(Kind::CursorRefused, "the journal's place in the listing is not one of this source")
+                Error::new(Kind::CursorRefused, "the journal's cursor is not from this source")
                     .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             })?,
         };
@@ -136,18 +136,17 @@ impl Pages {
                 let field = escape(field.as_bytes());
                 // Of one that is no text or number, or lies within another, the name would not do.
                 let which = if value.is_some() && !field.contains('.') { &field } else { "FIELD" };
-                let hint =
-                    format!("say which field holds the place of the next page with `next_field=\"{which}\"`, or");
-                (format!("its field \"{field}\" looks like the place of the next"), hint)
+                let hint = format!("name the field with the marker of the next page, `next_field=\"{which}\"`, or use");
+                (format!("its field \"{field}\" looks like the marker of a next page"), hint)
             }
             None if links_on => {
-                let hint = "shoal goes on by fields of a page, not by headers;".to_owned();
-                ("its header Link names the next".to_owned(), hint)
+                let hint = "shoal finds the next page by a field, not by a header;".to_owned();
+                ("its Link header names a next page".to_owned(), hint)
             }
             None => return Ok(()),
         };
         let error = Error::new(Kind::Listing, format!("this page may not be the last: {what}"));
-        Err(error.on(&self.shown(place)).hint(format!("{hint} `next_field=\"none\"`: there is no next page")))
+        Err(error.on(&self.shown(place)).hint(format!("{hint} `next_field=\"none\"` if there is no next page")))
     }
 
     /// A page, and whether its head names a next one.
@@ -185,14 +184,12 @@ impl Pages {
             401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
                 .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),
             400..=499 if self.from_journal => {
-                let why = format!(
-                    "the service no longer accepts the place in its listing at which the journal stopped ({status})"
-                );
+                let why = format!("the service no longer accepts the marker at which the run stopped ({status})");
                 Error::new(Kind::CursorRefused, why)
                     .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
-                .hint("its path is given with `list_path`"),
+                .hint("set its path with `list_path`"),
             300..=399 => head.misled(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };

@@ -28,10 +28,10 @@ impl Loops {
     /// one. Why it is no use to go on, if it is not.
     pub fn page(&mut self, token: Option<&str>, sum: Option<u128>, next: &str) -> Option<String> {
         if token == Some(next) {
-            return Some("the listing loops: the page names itself as the next, again and again".to_owned());
+            return Some("the listing loops: the page names itself as the next page".to_owned());
         }
         if self.tokens.step(xxh3_128(next.as_bytes())) > 0 {
-            return Some("the listing loops: the token of the next page has come before".to_owned());
+            return Some("the listing loops: the marker of the next page was used before".to_owned());
         }
         let Some(sum) = sum else {
             self.empty += 1;
@@ -40,7 +40,7 @@ impl Loops {
         };
         self.empty = 0;
         (self.names.step(sum) >= REPEATS_MAX)
-            .then(|| "the listing loops: the same names come again and again under new tokens".to_owned())
+            .then(|| "the listing loops: the same names repeat under new markers".to_owned())
     }
 }
 

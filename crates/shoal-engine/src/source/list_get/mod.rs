@@ -1,9 +1,10 @@
-//! Source: a list/get service. `GET /list` gives a page of names and a token for the next, `GET /get/{name}` the bytes.
+//! Source: a list/get service. `GET /list` returns a page of names and the marker of the next page, `GET /get/{name}`
+//! the bytes of an object.
 //!
-//! Here: the options and the source. `page.rs` reads a page, `place.rs` says where the next one is, `cut.rs` cuts it into
-//! partitions, `listing.rs` follows the chain, `loops.rs` finds chains that never end, `fetch.rs` gets objects, `doubt.rs`
-//! sees when none come any more (expired credentials, a login page). Not here: connections (`http/`), which name is safe
-//! (`Name`), what happens after a failure.
+//! Here: the options and the source. `page.rs` parses a page, `place.rs` finds the marker of the next one, `cut.rs`
+//! cuts a page into partitions, `listing.rs` follows the pages, `loops.rs` detects listings that never end, `fetch.rs`
+//! fetches objects, `doubt.rs` detects when the service sends none any more (expired credentials, a login page). Not
+//! here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
 
 mod cut;
 mod doubt;
@@ -27,25 +28,26 @@ pub use crate::http::Pipeline;
 use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, encode_name, plain_fields, valid_field};
 use crate::partition::{Cursor, Partition};
 
-/// How a list/get service is spoken to.
+/// How to use a list/get service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListGetOptions {
     /// Path of the listing.
     pub list_path: String,
-    /// Path of an object; `{name}` stands for its percent-encoded name.
+    /// Path of an object; `{name}` is replaced by its percent-encoded name.
     pub get_path: String,
-    /// Field of a page that holds the names, or the way to them: `data[].id` is the field `id` of each object in `data`,
-    /// `[]` each element of a page that is an array.
+    /// Field of a page that has the names, or a path to it: `data[].id` is the field `id` of each object in `data`, and
+    /// `[]` is each element of a page that is an array.
     pub names_field: String,
-    /// What an object is called at the destination; `{name}` stands for its name.
+    /// Name of an object at the destination; `{name}` is replaced by its name in the listing.
     pub name: String,
-    /// Fields that may hold the token of the next page; the first that is there counts. `none`: there is no next page.
+    /// Fields that may have the marker of the next page; the first one in the page counts. `none`: there is no next
+    /// page.
     pub next_field: Vec<String>,
-    /// Query parameter with which the token is sent.
+    /// Query parameter in which the marker is sent.
     pub marker_param: String,
     /// Headers sent with every request. Never shown.
     pub headers: Vec<(String, String)>,
-    /// Longest wait for an answer to begin, and for a byte of a body.
+    /// Longest wait for the start of an answer, and for the next byte of a body.
     pub timeout: Duration,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
@@ -55,11 +57,11 @@ pub struct ListGetOptions {
     pub encode_slash: bool,
     /// A file of certificates (PEM) to trust besides those of the platform.
     pub ca_file: Option<PathBuf>,
-    /// Trust any certificate: whoever is in between reads and changes everything.
+    /// Trust any certificate. Then any machine on the way can read and change everything.
     pub insecure: bool,
-    /// Other hosts, as `host` or `host:port`, to which a redirect may lead; nothing secret is sent there.
+    /// Other hosts that a redirect may lead to, as `host` or `host:port`. Secrets are never sent to them.
     pub allow_host: Vec<String>,
-    /// When requests are sent before the answers to earlier ones are there.
+    /// When to pipeline requests: send them before earlier answers have arrived.
     pub pipeline: Pipeline,
 }
 
@@ -117,24 +119,25 @@ impl Service {
 pub struct ListGet(Arc<Service>);
 
 impl ListGet {
-    /// The service at `url` (`http://host:port[/base]`, or `https://`). Nothing is sent yet.
+    /// Returns the service at `url` (`http://host:port[/base]`, or `https://`). It sends nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an address or option that makes no sense, for certificates that cannot be read, and where a proxy variable would apply.
+    /// [`Kind::Config`] for an invalid URL or option, for certificates that cannot be read, and if a proxy variable
+    /// would apply.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         let address = Address::parse(url)?;
         if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
-            let why = format!("the variable {variable} asks for a proxy, which shoal does not speak to yet");
+            let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
             let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
             return Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint));
         }
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
         let Some((before, after)) = options.get_path.split_once("{name}") else {
-            return Err(config(&options.get_path, "the path of an object has no {name} in it"));
+            return Err(config(&options.get_path, "the path of an object must contain {name}"));
         };
         for path in [&options.list_path, &options.get_path] {
             if !path.starts_with('/') || path.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
-                return Err(config(path, "a path begins with / and has no white space or characters beyond ASCII"));
+                return Err(config(path, "a path must begin with / and contain only ASCII without white space"));
             }
         }
         let get_path = (format!("{}{before}", address.base), after.to_owned());
@@ -143,7 +146,7 @@ impl ListGet {
             Some(glob) => Some(
                 globset::GlobBuilder::new(&glob.to_ascii_lowercase())
                     .build()
-                    .map_err(|e| config(glob, &format!("not a glob: {}", e.kind())))?
+                    .map_err(|e| config(glob, &format!("not a valid glob: {}", e.kind())))?
                     .compile_matcher(),
             ),
         };
@@ -189,7 +192,8 @@ fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http
             "shoal-request-id",
         ];
         if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            let why = "this header cannot be sent: its name or value has characters that are not allowed, or it is shoal's own";
+            let why = "this header cannot be sent: its name or value has characters that are not allowed, or shoal \
+            sets it itself";
             return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
         }
         lines.push_str(&format!("{name}: {value}\r\n"));
@@ -246,7 +250,7 @@ impl Source for ListGet {
 
     fn notes(&self) -> Vec<String> {
         let insecure =
-            "`insecure=True`: no certificate was checked; any machine in between can read and change everything";
+            "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
         self.0.options.insecure.then(|| insecure.to_owned()).into_iter().collect()
     }
 

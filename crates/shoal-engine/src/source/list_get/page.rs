@@ -60,17 +60,20 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
         Ok(Found { names: Some(names), next, more, left_out, .. }) => Ok(Page { names, next, more, left_out }),
         Ok(Found { names: None, there, .. }) => {
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-            let why = format!("the page has no field \"{}\"; there are: {there}", options.names_field);
-            Err(Error::new(Kind::Listing, why)
-                .hint("name the field that holds the names with `names_field`; of a list of objects, `names_field=\"data[].id\"`"))
+            let why = format!("the page has no field \"{}\"; it has: {there}", options.names_field);
+            Err(Error::new(Kind::Listing, why).hint(
+                "name the field that has the names with `names_field`; for a list of objects, use \
+                `names_field=\"data[].id\"`",
+            ))
         }
         Err(e) => {
             let hint = match json.trim_ascii_start().first() {
                 Some(b'[') => {
-                    "an array of names is read with `names_field=\"[]\"`, one of objects with `names_field=\"[].id\"`"
+                    "use `names_field=\"[]\"` for an array of names, `names_field=\"[].id\"` for an array of objects"
                 }
                 _ => {
-                    "is this the listing? its path is given with `list_path`; of a list of objects, the field with `names_field=\"data[].id\"`"
+                    "is this the listing? set its path with `list_path`; for a list of objects, set the field with \
+                    `names_field=\"data[].id\"`"
                 }
             };
             let why = format!("the page is not a JSON object of names: {e}; it begins \"{}\"", beginning(json));
@@ -150,7 +153,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Found, M::Error> {
         use serde::de::Error;
         let Some((Step::Field(first), rest)) = self.path.split_first() else {
-            return Err(M::Error::custom("the field of names has no name"));
+            return Err(M::Error::custom("the name of the field is empty"));
         };
         let (mut found, mut names) = (Found::default(), Gathered::default());
         let known = |field: &str| match self.options.says_no_next() {
@@ -160,7 +163,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         // By rank: the first field of the list that is there counts, wherever it stands in the page.
         let mut next: Vec<Option<Option<String>>> = vec![None; self.options.next_field.len()];
         while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
-            let twice = || M::Error::custom(format_args!("the field {field:?} is there twice"));
+            let twice = || M::Error::custom(format_args!("the field {field:?} occurs twice"));
             if found.there.len() < SHOWN_MAX {
                 found.there.push(format!("\"{}\"", escape(field.as_bytes())));
             }
@@ -262,7 +265,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<(), S::Error> {
         use serde::de::Error;
         let Some((Step::Each, rest)) = self.path.split_first() else {
-            return Err(S::Error::custom("an array is no name: say that it is one, as in 'data[][]'"));
+            return Err(S::Error::custom("a name cannot be an array: for nested arrays use 'data[][]'"));
         };
         self.names.reached = true;
         self.names.arrays += 1;
@@ -274,7 +277,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         use serde::de::Error;
         let Some((Step::Field(wanted), rest)) = self.path.split_first() else {
-            return Err(M::Error::custom("an object is no name: say which of its fields is, as in 'data[].id'"));
+            return Err(M::Error::custom("a name cannot be an object: name its field, as in 'data[].id'"));
         };
         let (mut there, mut others) = (false, Vec::new());
         while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
@@ -291,7 +294,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
                     _ => drop(map.next_value::<IgnoredAny>()?),
                 }
             } else if std::mem::replace(&mut there, true) {
-                return Err(M::Error::custom(format_args!("the field {wanted:?} is there twice")));
+                return Err(M::Error::custom(format_args!("the field {wanted:?} occurs twice")));
             } else {
                 map.next_value_seed(Seek { path: rest, names: &mut *self.names })?;
             }
@@ -299,7 +302,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
         match there {
             true => Ok(()),
             false => Err(M::Error::custom(format_args!(
-                "an object has no field {wanted:?}; there are: {}",
+                "an object has no field {wanted:?}; it has: {}",
                 if others.is_empty() { "none".to_owned() } else { others.join(", ") }
             ))),
         }

@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Token {
         // Not read into memory before it is known to be small.
         let json = <&RawValue>::deserialize(deserializer)?.get();
         if json.len() > TOKEN_MAX {
-            let why = format_args!("the place of the next page is longer than {} KiB", TOKEN_MAX >> 10);
+            let why = format_args!("the marker of the next page is longer than {} KiB", TOKEN_MAX >> 10);
             return Err(D::Error::custom(why));
         }
         match json.as_bytes().first() {
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for Token {
             }
             Some(b'-' | b'0'..=b'9') => Ok(Token(Some(json.to_owned()))),
             Some(b'n') => Ok(Token(None)),
-            _ => Err(D::Error::custom("the place of the next page is neither text nor a number")),
+            _ => Err(D::Error::custom("the marker of the next page must be text or a number")),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn of_packed(method: Method, file: &ArchiveFile, options: &ArchiveOpt
 fn of_all(method: Method, error: Error) -> Error {
     match error.kind() {
         Kind::Integrity => {
-            Error::new(Kind::Archive, format!("no tar archive packed by {}: {}", method.as_str(), error.why()))
+            Error::new(Kind::Archive, format!("not a tar archive compressed with {}: {}", method.as_str(), error.why()))
         }
         _ => error,
     }
@@ -165,7 +165,7 @@ impl<'a> Contents<'a> {
             passed += there;
             self.size += there;
             if there < step {
-                let why = format!("the archive ends after {passed} of its {} bytes", entry.size);
+                let why = format!("the archive ends after {passed} of the entry's {} bytes", entry.size);
                 return Ok(Some(why));
             }
             limits::output(self.size + reader.extensions(), self.file, self.options)?;
@@ -181,14 +181,14 @@ impl<'a> Contents<'a> {
         let (what, reason) = match (entry.what, cut) {
             (_, Some(why)) => (What::Special, Some(why)),
             (Is::File | Is::HardLink, None) if entry.name.ends_with(b"/") => {
-                (What::Special, Some(format!("its name is one of a directory, and it has {} bytes", entry.size)))
+                (What::Special, Some(format!("its name is that of a directory, but it has {} bytes", entry.size)))
             }
             (Is::File | Is::HardLink, None) => (What::File, None),
             (Is::Directory, None) => (What::Directory { empty: true }, None),
             (Is::SymbolicLink, None) => (What::Link, None),
             (Is::Device | Is::Fifo, None) => (What::Special, None),
             (Is::Sparse, None) => (What::Fault(Fault::Sparse), None),
-            (Is::Continued, None) => (What::Special, Some("its beginning is in another archive of several".into())),
+            (Is::Continued, None) => (What::Special, Some("it begins in another volume of the archive".into())),
             (Is::Unknown(flag), None) => {
                 (What::Special, Some(format!("its type is '{}', which is unknown", flag.escape_ascii())))
             }

@@ -147,11 +147,11 @@ impl<S: Stream> Reader<S> {
             if header.is_zero() {
                 return match extended {
                     None => self.end(),
-                    Some(_) => Err(self.broken("it ends between a header and what that belongs to")),
+                    Some(_) => Err(self.broken("it ends between a header and its entry")),
                 };
             }
             if !header.has_sum() {
-                return Err(self.broken("there is no tar header: its checksum is not right"));
+                return Err(self.broken("there is no tar header: the checksum is wrong"));
             }
             if let b'g' | b'x' | b'X' | b'L' | b'K' = header.type_flag() {
                 let records = self.extension(&header)?;
@@ -193,7 +193,7 @@ impl<S: Stream> Reader<S> {
         let padding = std::mem::take(&mut self.padding);
         match self.skip(padding)? == padding {
             true => Ok(()),
-            false => Err(self.broken("it breaks off behind the contents of an entry")),
+            false => Err(self.broken("it ends within the padding after an entry")),
         }
     }
 
@@ -201,7 +201,7 @@ impl<S: Stream> Reader<S> {
     fn count(&mut self, bytes: u64) -> Result<()> {
         self.extensions += bytes;
         match self.extensions - self.counted > EXTENSIONS_MAX {
-            true => Err(self.broken(format!("more than {EXTENSIONS_MAX} bytes of headers stand before one entry"))),
+            true => Err(self.broken(format!("more than {EXTENSIONS_MAX} bytes of headers precede one entry"))),
             false => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl<S: Stream> Reader<S> {
             return Ok(None);
         }
         if filled < BLOCK {
-            return Err(self.broken("it breaks off in a header"));
+            return Err(self.broken("it ends within a header"));
         }
         self.head = self.at;
         self.at += BLOCK as u64;
@@ -227,7 +227,7 @@ impl<S: Stream> Reader<S> {
         match self.block(false)? {
             None => Ok(None),
             Some(block) if Header(&block).is_zero() => Ok(None),
-            Some(_) => Err(self.broken("a single block of zeros stands before more entries")),
+            Some(_) => Err(self.broken("a single block of zeros precedes more entries")),
         }
     }
 
@@ -235,13 +235,13 @@ impl<S: Stream> Reader<S> {
     fn extension(&mut self, header: &Header<'_>) -> Result<Vec<u8>> {
         let size = header.size().map_err(|why| self.broken(why))?;
         if size > EXTENSION_MAX {
-            let why = format!("an extended header claims {size} bytes, and at most {EXTENSION_MAX} are read");
+            let why = format!("an extended header claims {size} bytes, but at most {EXTENSION_MAX} are read");
             return Err(self.broken(why));
         }
         self.count(BLOCK as u64 + size)?;
         let mut records = vec![0; size as usize];
         if self.stream.fill(&mut records)? < records.len() {
-            return Err(self.broken("it breaks off in an extended header"));
+            return Err(self.broken("it ends within an extended header"));
         }
         self.at += size;
         self.padding = padding(size);
@@ -301,9 +301,8 @@ impl<S: Stream> Reader<S> {
         match size {
             0 => Ok(0),
             size => {
-                let why = format!(
-                    "an entry without contents claims {size} bytes, so that nobody knows where the next begins"
-                );
+                let why =
+                    format!("an entry without contents claims {size} bytes, so the start of the next entry is unknown");
                 Err(self.broken_at(name, why))
             }
         }
@@ -313,7 +312,7 @@ impl<S: Stream> Reader<S> {
     /// between two entries.
     fn no_end(&self) -> Error {
         let why = "the blocks of zeros that mark its end are missing, and entries may be missing with them";
-        Error::new(Kind::Integrity, format!("the tar archive breaks off at byte {}: {why}", self.at))
+        Error::new(Kind::Integrity, format!("the tar archive ends early, at byte {}: {why}", self.at))
     }
 
     /// The archive is none from here on.
@@ -334,7 +333,7 @@ impl Extended {
             _ => self.pax.replace(Pax::parse(records)?).is_some(),
         };
         match twice {
-            true => Err(format!("two headers of type '{}' stand before one entry", flag.escape_ascii())),
+            true => Err(format!("two headers of type '{}' precede one entry", flag.escape_ascii())),
             false => Ok(()),
         }
     }
@@ -413,7 +412,7 @@ impl Header<'_> {
     fn size(&self) -> Result<u64, &'static str> {
         number(&self.0[124..136])
             .and_then(|size| u64::try_from(size).ok())
-            .ok_or("the length in its header is no number")
+            .ok_or("the length in its header is not a number")
     }
 
     fn modified(&self) -> Option<i64> {

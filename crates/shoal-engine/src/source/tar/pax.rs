@@ -34,7 +34,7 @@ impl Pax {
         }
         match records.iter().all(|&byte| byte == 0) {
             true => Ok(pax),
-            false => Err("a pax header goes on behind its records".into()),
+            false => Err("a pax header has data after its records".into()),
         }
     }
 
@@ -63,7 +63,7 @@ impl Pax {
     pub fn checked_global(self) -> Result<Pax, String> {
         match (&self.path, &self.link, self.size, self.sparse) {
             (None, None, None, false) => Ok(self),
-            _ => Err("a pax header for all entries holds the name or length of one".into()),
+            _ => Err("a global pax header has the name or length of a single entry".into()),
         }
     }
 

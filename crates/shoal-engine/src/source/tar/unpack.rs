@@ -50,8 +50,7 @@ impl Unpacker for Unpack {
             let number = member;
             let rest = archive.plan.members.get(member as usize..).unwrap_or_default();
             let [member, behind @ ..] = rest else {
-                return lane
-                    .failed(job, Error::new(Kind::Internal, "a partition names an entry that its archive has not"));
+                return lane.failed(job, Error::new(Kind::Internal, "the archive does not have the listed entry"));
             };
             let meta = ObjectMeta {
                 size: Some(member.size),
@@ -234,7 +233,7 @@ fn kept<'a>(archive: &'a Archive, member: &Member) -> Result<Option<&'a [u8]>> {
 }
 
 fn lost() -> Error {
-    Error::new(Kind::Internal, "an entry lies outside of its archive")
+    Error::new(Kind::Internal, "an entry is outside its archive")
 }
 
 /// The contents of a file that has several copies.
@@ -295,7 +294,7 @@ impl Forward {
     fn fill(&mut self, into: &mut [u8]) -> Result<()> {
         let result = match self.decoder.fill(into) {
             Ok(filled) if filled == into.len() => Ok(()),
-            Ok(_) => Err(Error::new(Kind::Integrity, "the archive ends before it did when it was listed")),
+            Ok(_) => Err(Error::new(Kind::Integrity, "the archive ends earlier than when it was listed")),
             Err(error) => Err(error),
         };
         match result {

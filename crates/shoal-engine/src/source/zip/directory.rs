@@ -61,7 +61,7 @@ pub(super) fn read(file: &ArchiveFile, end: &End, options: &ArchiveOptions) -> R
     let mut plan = Plan::default();
     // As many as it says, and no more than the file could hold: `end` has held one against the other.
     let count = end.count as usize;
-    plan.members.try_reserve(count).map_err(|_| damaged(format!("no memory for {count} entries")))?;
+    plan.members.try_reserve(count).map_err(|_| damaged(format!("not enough memory for {count} entries")))?;
     let mut blocks = Blocks { file, bytes: Vec::new(), taken: 0, at: end.at, left: end.length };
     loop {
         let bytes = blocks.peek(ENTRY_LENGTH)?;
@@ -78,14 +78,14 @@ pub(super) fn read(file: &ArchiveFile, end: &End, options: &ArchiveOptions) -> R
         let length = ENTRY_LENGTH + lengths.iter().sum::<usize>();
         let bytes = blocks.peek(length)?;
         let Some(bytes) = bytes.get(..length) else {
-            return Err(damaged(format!("its directory breaks off in entry {}", plan.members.len() + 1)));
+            return Err(damaged(format!("its directory ends within entry {}", plan.members.len() + 1)));
         };
         entry(bytes, lengths[0], lengths[1], file, end, options, &mut plan)?;
         blocks.taken += length;
     }
     let count = plan.members.len() as u64;
     if count != end.count && !(end.wraps && count & 0xffff == end.count) {
-        return Err(damaged(format!("its end counts {} entries, its directory has {count}", end.count)));
+        return Err(damaged(format!("its end record counts {} entries, but its directory has {count}", end.count)));
     }
     Ok(plan)
 }
@@ -122,7 +122,7 @@ impl<'a> Extra<'a> {
                     }
                 }
                 Ok(_) => {}
-                Err(_) => extra.wrong = Some("one of its extra fields is longer than all of them"),
+                Err(_) => extra.wrong = Some("one of its extra fields reaches beyond their end"),
             }
         }
         extra.modified = extra.modified.or(ntfs);
@@ -143,14 +143,14 @@ fn entry(
     let extra = Extra::read(&bytes[ENTRY_LENGTH + name_length..][..extra_length], raw_name);
     let number = plan.members.len() + 1;
     let mut wide = Wide(extra.wide);
-    let lost = || damaged(format!("entry {number} says that its numbers are in a zip64 field, and has none"));
+    let lost = || damaged(format!("entry {number} refers to a zip64 field, but has none"));
     let size = wide.widen(u32_at(bytes, 24)).ok_or_else(lost)?;
     let packed = wide.widen(u32_at(bytes, 20)).ok_or_else(lost)?;
     let offset = wide.widen(u32_at(bytes, 42)).ok_or_else(lost)?;
     if wide.disk(u16_at(bytes, 34)).ok_or_else(lost)? != 0 {
         return Err(damaged("the archive is one part of several: join them first"));
     }
-    let beyond = || damaged(format!("entry {number} is said to lie beyond the directory of the archive"));
+    let beyond = || damaged(format!("entry {number} has an offset beyond the directory of the archive"));
     let at = offset.checked_add(end.shift).ok_or_else(beyond)?;
     let least = (local::LENGTH + name_length) as u64;
     let bound = at.checked_add(least).and_then(|at| at.checked_add(packed)).filter(|bound| *bound <= end.at);
@@ -199,7 +199,10 @@ fn judge(plan: &mut Plan, wrong: Option<&str>) {
     } else if let Some(why) = wrong {
         plan.damage(why.to_owned());
     } else if member.method == 0 && member.size != member.packed {
-        let why = format!("stored as it is, yet its {} bytes are said to come from {}", member.size, member.packed);
+        let why = format!(
+            "stored without compression, but its {} bytes are declared to come from {}",
+            member.size, member.packed
+        );
         plan.damage(why);
     }
 }

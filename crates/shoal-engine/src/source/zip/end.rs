@@ -71,7 +71,7 @@ pub(super) fn find(file: &ArchiveFile) -> Result<End> {
             Ok(end)
         }
         None if said.length == u64::from(u32::MAX) || said.offset == u64::from(u32::MAX) => {
-            Err(damaged("the archive says that it has a zip64 record, and has none"))
+            Err(damaged("the archive refers to a zip64 record, but has none"))
         }
         None => located(&said, at, true),
     }
@@ -85,7 +85,7 @@ fn position(tail: &[u8]) -> Result<usize> {
         any.get_or_insert(at);
         if at + END + usize::from(u16_at(tail, at + 20)) == tail.len() && fits.replace(at).is_some() {
             return Err(damaged(
-                "the archive has two ends, one in the comment of the other: readers differ on which counts",
+                "the archive has two ends, one in the comment of the other: programs differ on which one they read",
             ));
         }
     }
@@ -93,7 +93,7 @@ fn position(tail: &[u8]) -> Result<usize> {
         (Some(at), _) => Ok(at),
         (None, Some(at)) => Err(match tail.len() - at - END {
             // As many as follow it, or fewer.
-            held if usize::from(u16_at(tail, at + 20)) > held => damaged("the archive breaks off in its comment"),
+            held if usize::from(u16_at(tail, at + 20)) > held => damaged("the archive ends within its comment"),
             held => {
                 damaged(format!("{} bytes follow the end of the archive", held - usize::from(u16_at(tail, at + 20))))
             }
@@ -103,7 +103,7 @@ fn position(tail: &[u8]) -> Result<usize> {
 }
 
 fn no_end() -> Error {
-    damaged("not a zip archive, or cut short: it has no end record")
+    damaged("not a zip archive, or truncated: it has no end record")
 }
 
 /// The zip64 record in front of an end record, where it stands, and where the archive says that it stands.
@@ -146,7 +146,7 @@ fn agree(narrow: &Said, wide: &Said) -> Result<()> {
     let disks = narrow.disks.iter().zip(wide.disks).all(|(narrow, wide)| agrees((*narrow).into(), wide.into(), short));
     match counts && disks && agrees(narrow.length, wide.length, long) && agrees(narrow.offset, wide.offset, long) {
         true => Ok(()),
-        false => Err(damaged("the archive's two end records contradict each other")),
+        false => Err(damaged("the archive's two end records are inconsistent")),
     }
 }
 
@@ -161,15 +161,15 @@ fn located(said: &Said, end: u64, narrow: bool) -> Result<End> {
         return Err(several_disks());
     }
     let (count, length) = (said.counts[1], said.length);
-    let at = end.checked_sub(length).ok_or_else(|| {
-        damaged(format!("its directory is said to have {length} bytes, more than there are in front of its end"))
-    })?;
+    let at = end
+        .checked_sub(length)
+        .ok_or_else(|| damaged(format!("its directory claims {length} bytes, more than there are before its end")))?;
     if count > length / ENTRY_MIN {
-        return Err(damaged(format!("its directory is said to have {count} entries in {length} bytes")));
+        return Err(damaged(format!("its directory claims {count} entries in {length} bytes")));
     }
     let shift = at.checked_sub(said.offset).ok_or_else(|| {
         damaged(format!(
-            "its directory is said to begin at byte {}, and can begin at byte {at} at the latest",
+            "its directory claims to begin at byte {}, but must begin at byte {at} or earlier",
             said.offset
         ))
     })?;

@@ -34,7 +34,7 @@ pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Res
                 shown(number)
             );
             return Err(damaged(why).hint(
-                "such archives are made to fill disks; if you trust it, `allow_overlap=True` and `resume=\"update\"`",
+                "zip bombs are made this way; if you trust it, use `allow_overlap=True` and `resume=\"update\"`",
             ));
         }
         plan.members[number].bound = bound;

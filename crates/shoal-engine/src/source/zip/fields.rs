@@ -17,7 +17,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 
 /// What is wrong with an entry that says its numbers twice: some readers take the first, some the last.
-pub(super) const TWO_ZIP64: &str = "it has two zip64 fields, and readers differ on which of them counts";
+pub(super) const TWO_ZIP64: &str = "it has two zip64 fields, and programs differ on which one they read";
 
 /// Extra fields that matter.
 pub(super) mod id {

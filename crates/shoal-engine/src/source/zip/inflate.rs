@@ -20,7 +20,7 @@ impl Inflater {
         // SAFETY: takes nothing, and answers null or a decompressor that is ours.
         match NonNull::new(unsafe { libdeflate_alloc_decompressor() }) {
             Some(tables) => Ok(Inflater(tables)),
-            None => Err(Error::new(Kind::Internal, "no memory for a decompressor")),
+            None => Err(Error::new(Kind::Internal, "not enough memory for a decompressor")),
         }
     }
 
@@ -34,7 +34,7 @@ impl Inflater {
         }
         let space = out.spare_capacity_mut();
         if space.len() < size {
-            return Err(Error::new(Kind::Internal, "no room to unpack to"));
+            return Err(Error::new(Kind::Internal, "the output buffer is too small"));
         }
         let mut unpacked = 0;
         // SAFETY: the decompressor is ours alone; it reads `packed` and writes at most `size` bytes of `space`.
@@ -70,12 +70,12 @@ impl Drop for Inflater {
 
 /// It unpacks to fewer bytes than it should.
 pub(super) fn fewer(found: u64, size: u64) -> Error {
-    Error::new(Kind::Integrity, format!("it unpacks to {found} bytes and is declared to have {size}"))
+    Error::new(Kind::Integrity, format!("it unpacks to {found} bytes, but declares {size}"))
 }
 
 /// It unpacks to more.
 pub(super) fn more(size: u64) -> Error {
-    Error::new(Kind::Integrity, format!("it unpacks to more than the {size} bytes it is declared to have"))
+    Error::new(Kind::Integrity, format!("it unpacks to more than the {size} bytes it declares"))
 }
 
 /// The checksum of what had `sum` so far (0 at the start) and goes on with `bytes`.
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(out, b">hello hello hello ");
         let why = |result: Result<()>| result.unwrap_err().why().to_owned();
         assert!(why(inflater.append(PACKED, &mut out, 17)).contains("more than the 17 bytes"));
-        assert!(why(inflater.append(PACKED, &mut out, 19)).contains("18 bytes and is declared to have 19"));
+        assert!(why(inflater.append(PACKED, &mut out, 19)).contains("18 bytes, but declares 19"));
         assert!(why(inflater.append(&PACKED[..5], &mut out, 18)).contains("damaged"));
         assert!(inflater.append(&[], &mut out, 0).is_ok() && inflater.append(&[3, 0], &mut out, 0).is_ok());
         assert_eq!(out.len(), 19, "nothing of a failure stays");

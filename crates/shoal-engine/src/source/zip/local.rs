@@ -36,17 +36,17 @@ pub(super) fn check(bytes: &[u8], archive: &Archive, member: &Member) -> Result<
     let Some(rest) = rest.get(..length - LENGTH) else { return Ok(Checked::More(length)) };
     let (name, extra) = rest.split_at(lengths[0]);
     if name != raw_name(archive, member) {
-        return Err(differs("the entry has another name than in the directory"));
+        return Err(differs("entry and directory differ on its name"));
     }
     let flags = u16_at(header, 6);
     if (flags ^ member.flags) & flag::ENCRYPTED != 0 {
         return Err(differs("entry and directory differ on whether it is encrypted"));
     }
     if (flags ^ member.flags) & flag::UTF8 != 0 && !name.is_ascii() {
-        return Err(differs("entry and directory differ on what its name is written in"));
+        return Err(differs("entry and directory differ on the encoding of its name"));
     }
     if u16_at(header, 8) != member.method {
-        return Err(differs("entry and directory differ on how it is packed"));
+        return Err(differs("entry and directory differ on its compression"));
     }
     numbers(header, extra, flags, member)?;
     if member.at + length as u64 + member.packed > member.bound {
@@ -91,7 +91,7 @@ fn numbers(header: &[u8], extra: &[u8], flags: u16, member: &Member) -> Result<(
 }
 
 fn differs(why: &str) -> Error {
-    Error::new(Kind::Archive, format!("the archive contradicts itself: {why}"))
+    Error::new(Kind::Archive, format!("the archive is inconsistent: {why}"))
 }
 
 /// Its header does not end before the file does.

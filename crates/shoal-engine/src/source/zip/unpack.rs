@@ -123,7 +123,7 @@ impl Unpack {
 
     async fn answer(&mut self, lane: &dyn Lane, job: Job, archive: &Arc<Archive>, number: u32) {
         let Some(member) = archive.plan.members.get(number as usize) else {
-            return lane.failed(job, Error::new(Kind::Internal, "a partition names an entry that its archive has not"));
+            return lane.failed(job, Error::new(Kind::Internal, "the archive does not have the listed entry"));
         };
         let meta = self.meta(member);
         if member.size <= WHOLE_MAX as u64 {
@@ -364,7 +364,7 @@ fn inflater(kept: &mut Option<Inflater>) -> Result<&mut Inflater> {
 
 fn decoder<'f>(window: u32, method: u16, file: &'f ArchiveFile, data: u64, member: &Member) -> Result<Decoder<'f>> {
     let Some(method) = Method::of_zip(method) else {
-        return Err(Error::new(Kind::Internal, "a method that was let in is not known"));
+        return Err(Error::new(Kind::Internal, "unknown compression method"));
     };
     Decoder::within(window, method, Packed { file, at: data, end: data + member.packed }, Some(member.size))
 }
@@ -372,9 +372,7 @@ fn decoder<'f>(window: u32, method: u16, file: &'f ArchiveFile, data: u64, membe
 fn check(sum: u32, member: &Member) -> Result<()> {
     match sum == member.crc {
         true => Ok(()),
-        false => {
-            Err(Error::new(Kind::Integrity, format!("its checksum is {sum:08x}, and {:08x} was promised", member.crc)))
-        }
+        false => Err(Error::new(Kind::Integrity, format!("its checksum is {sum:08x}, expected {:08x}", member.crc))),
     }
 }
 

@@ -11,7 +11,7 @@ use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRow
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-use super::order::{Pieces, in_order};
+use super::work_queue::{Pieces, in_order};
 use super::{TableOptions, Watch, row_size};
 use crate::parquet_types::{column_of, schema_of};
 use crate::{Error, table};

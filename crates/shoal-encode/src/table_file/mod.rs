@@ -1,14 +1,14 @@
-//! A table of any size, written to one file piece by piece.
+//! Writes a table of any size to one file, piece by piece.
 //!
-//! Here: [`write_table`] and what can be chosen. The pieces are made by workers (`order.rs`) and written in order by the
+//! Here: [`write_table`] and its options. The pieces are made by workers (`work_queue.rs`) and written in order by the
 //! caller's thread: the columns of row groups (`parquet.rs`), or runs of rows (`rows.rs`), which are the lines of CSV and
 //! JSON lines and the elements of `.npy`. What is in memory at once does not grow with the table: two pieces for each
 //! worker. Not here: the file itself, which the caller opens, makes durable and names.
 
-mod order;
 mod output;
 mod parquet;
 mod rows;
+mod work_queue;
 
 use std::io::{BufWriter, Seek, Write};
 
@@ -17,13 +17,13 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
 use self::output::{Output, Tally};
 use crate::{Error, Format, Options, table};
 
-/// Most workers unless the caller names a number: each has two columns of a row group at once.
+/// Most workers by default: each holds two columns of a row group at once.
 const WORKERS_MAX: usize = 16;
 
 /// Rows of a row group; Arrow's own writers take as many.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
-/// Bytes that are gathered before an Arrow file is written to: schemas and footers come in small pieces.
+/// Size of the write buffer of an Arrow file: schemas and footers come in small pieces.
 const GATHERED: usize = 256 << 10;
 
 /// How the pages of a Parquet file are compressed.
@@ -37,31 +37,31 @@ pub enum Codec {
     Zstd,
 }
 
-/// What a Parquet file says of its values, so that readers can pass over parts.
+/// Statistics of a Parquet file, with which readers can skip parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
     /// Nothing.
     None,
-    /// Least and greatest value of each column of a row group.
+    /// Minimum and maximum of each column of a row group.
     Column,
     /// And of each page.
     Page,
 }
 
-/// How a table becomes a file.
+/// Options of [`write_table`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// What a text format leaves open.
+    /// Options of text formats.
     pub text: Options,
-    /// Of Parquet, Snappy unless told. The other formats are not compressed.
+    /// Compression of Parquet, by default Snappy. The other formats are not compressed.
     pub compression: Option<Codec>,
     /// Rows of a Parquet row group; fewer where these would take more than 128 MiB.
     pub row_group_rows: usize,
-    /// Whether Parquet columns begin with a dictionary of their values, given up where that does not pay.
+    /// Whether to encode Parquet columns with a dictionary, which is abandoned where it does not save space.
     pub dictionary: bool,
-    /// What is said of Parquet columns.
+    /// Statistics of Parquet columns.
     pub statistics: Statistics,
-    /// How many threads encode; without it one for each processor.
+    /// Number of encoding threads; by default one per processor.
     pub workers: Option<usize>,
 }
 
@@ -94,12 +94,12 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes all batches of `reader` to `out` as one file, which begins where `out` stands.
+/// Writes all batches of `reader` to `out` as one file, from the current position of `out`.
 ///
-/// `watch` hears what has been written so far, on the caller's thread, after each piece and at least ten times a second
-/// while it waits for workers; false ends it. After an error `out` holds a part of the file: who calls throws it away.
+/// `watch` is called on the caller's thread with what has been written so far, after each piece and at least ten times a
+/// second while it waits for workers; false stops it. After an error, `out` has a partial file, which the caller discards.
 ///
-/// An Arrow file of columns with dictionaries is made in memory, because it may hold one dictionary of each column only.
+/// An Arrow file of columns with dictionaries is built in memory, because it can hold only one dictionary per column.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ pub fn write_table<W: Write + Seek + Send>(
             })
         }
     };
-    // An encoder that could not write tells of it in its own words.
+    // An encoder reports a failed write with its own error; the tally has the cause.
     match (result, tally.failure()) {
         (Err(_), Some(failure)) => Err(failure),
         (Err(error), None) => Err(error),
@@ -137,11 +137,11 @@ pub fn write_table<W: Write + Seek + Send>(
 
 fn check(format: Format, options: &TableOptions) -> Result<(), Error> {
     if options.row_group_rows == 0 {
-        return Err(Error::invalid("a row group of 0 rows: it needs at least one"));
+        return Err(Error::invalid("a row group needs at least one row"));
     }
     match options.compression {
         Some(Codec::Snappy | Codec::Zstd) if format != Format::Parquet => Err(Error::unsupported(format!(
-            "a .{format} file is not compressed: leave the compression out, or name the file .parquet"
+            "compression does not apply to a .{format} file: leave it out, or name the file .parquet"
         ))),
         _ => Ok(()),
     }
@@ -149,13 +149,13 @@ fn check(format: Format, options: &TableOptions) -> Result<(), Error> {
 
 /// Bytes that a row takes in memory, about.
 fn row_size(batch: &RecordBatch) -> usize {
-    // Where a type does not tell, all that its arrays hold is an upper bound.
+    // For a type without this size, the memory of its arrays is an upper bound.
     let size =
         |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
     batch.columns().iter().map(size).sum::<usize>().div_ceil(batch.num_rows().max(1))
 }
 
-/// Tells the caller what has been written, and hears whether to go on.
+/// Tells the caller what has been written; the answer is whether to continue.
 struct Watch<'a> {
     rows: u64,
     tally: &'a Tally,

@@ -1,4 +1,4 @@
-//! Workers that make the pieces of a file, which the caller's thread writes in order.
+//! Workers encode the pieces of a file, and the caller's thread writes them in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// Longest wait for a worker before the caller is asked whether to go on.
+/// Longest wait for a worker before the caller is asked whether to continue.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Who gives work and takes what comes of it, on one thread.
+/// Creates jobs and writes their results, on the caller's thread.
 pub(super) trait Pieces {
-    /// What a worker needs to make a piece.
+    /// The input of a piece.
     type Job: Send;
-    /// What is written.
+    /// An encoded piece.
     type Piece: Send;
 
-    /// The next piece to be made; none after the last.
+    /// Returns the next job, or `None` after the last.
     fn next(&mut self) -> Result<Option<Self::Job>, Error>;
 
-    /// Writes a piece; they come in the order in which they were asked for.
+    /// Writes a piece; pieces arrive in the order of their jobs.
     fn write(&mut self, piece: Self::Piece) -> Result<(), Error>;
 
-    /// Asked while nothing is there to be written.
+    /// Called every 100 ms while no piece is ready; an error stops the work.
     fn wait(&mut self) -> Result<(), Error>;
 }
 
-/// What workers and the caller share.
-struct Bench<J, P> {
+/// Shared by the workers and the caller.
+struct WorkQueue<J, P> {
     state: Mutex<State<J, P>>,
-    given: Condvar,
-    made: Condvar,
+    job_queued: Condvar,
+    piece_made: Condvar,
 }
 
 struct State<J, P> {
@@ -40,7 +40,7 @@ struct State<J, P> {
     closed: bool,
 }
 
-/// Makes all pieces with so many workers, never more than two for each of them at once. With one worker the caller's
+/// Makes all pieces with this many workers, and at most two unwritten pieces per worker. With one worker, the caller's
 /// thread does everything.
 pub(super) fn in_order<T: Pieces>(
     workers: usize,
@@ -49,15 +49,15 @@ pub(super) fn in_order<T: Pieces>(
 ) -> Result<(), Error> {
     let work = |job| catch_unwind(AssertUnwindSafe(|| work(job))).unwrap_or_else(|_| Err(Error::defect()));
     let state = State { jobs: VecDeque::new(), pieces: BTreeMap::new(), closed: false };
-    let bench = Bench { state: Mutex::new(state), given: Condvar::new(), made: Condvar::new() };
+    let queue = WorkQueue { state: Mutex::new(state), job_queued: Condvar::new(), piece_made: Condvar::new() };
     std::thread::scope(|scope| {
-        // Whatever ends this function, also a panic of the reader's, sends the workers home.
-        let _closing = Closing(&bench);
-        let labour = || bench.labour(&work);
-        let start = |_| std::thread::Builder::new().name("shoal-encode".to_owned()).spawn_scoped(scope, labour).ok();
+        // Ends the workers however this function ends, also by a panic of the reader.
+        let _closing = Closing(&queue);
+        let worker = || queue.worker_loop(&work);
+        let start = |_| std::thread::Builder::new().name("shoal-encode".to_owned()).spawn_scoped(scope, worker).ok();
         let started = if workers > 1 { (0..workers).map_while(start).count() } else { 0 };
         if started > 0 {
-            return bench.serve(started as u64 * 2, pieces);
+            return queue.caller_loop(started as u64 * 2, pieces);
         }
         while let Some(job) = pieces.next()? {
             pieces.write(work(job)?)?;
@@ -66,7 +66,7 @@ pub(super) fn in_order<T: Pieces>(
     })
 }
 
-struct Closing<'a, J, P>(&'a Bench<J, P>);
+struct Closing<'a, J, P>(&'a WorkQueue<J, P>);
 
 impl<J, P> Drop for Closing<'_, J, P> {
     fn drop(&mut self) {
@@ -74,17 +74,17 @@ impl<J, P> Drop for Closing<'_, J, P> {
         state.closed = true;
         state.jobs.clear();
         drop(state);
-        self.0.given.notify_all();
+        self.0.job_queued.notify_all();
     }
 }
 
-impl<J, P> Bench<J, P> {
+impl<J, P> WorkQueue<J, P> {
     fn lock(&self) -> MutexGuard<'_, State<J, P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the caller's thread does.
-    fn serve<T: Pieces<Job = J, Piece = P>>(&self, window: u64, pieces: &mut T) -> Result<(), Error> {
+    /// Queues jobs and writes pieces, on the caller's thread.
+    fn caller_loop<T: Pieces<Job = J, Piece = P>>(&self, window: u64, pieces: &mut T) -> Result<(), Error> {
         let (mut given, mut taken) = (0, 0);
         let mut more = true;
         loop {
@@ -92,7 +92,7 @@ impl<J, P> Bench<J, P> {
                 match pieces.next()? {
                     Some(job) => {
                         self.lock().jobs.push_back((given, job));
-                        self.given.notify_one();
+                        self.job_queued.notify_one();
                         given += 1;
                     }
                     None => more = false,
@@ -111,24 +111,24 @@ impl<J, P> Bench<J, P> {
         }
     }
 
-    /// A piece, if it is made soon.
+    /// Returns a piece, if it is ready within [`TICK`].
     fn piece(&self, at: u64) -> Option<Result<P, Error>> {
         let waiting = |state: &mut State<J, P>| !state.pieces.contains_key(&at);
         let (mut state, _) =
-            self.made.wait_timeout_while(self.lock(), TICK, waiting).unwrap_or_else(PoisonError::into_inner);
+            self.piece_made.wait_timeout_while(self.lock(), TICK, waiting).unwrap_or_else(PoisonError::into_inner);
         state.pieces.remove(&at)
     }
 
-    /// What a worker does.
-    fn labour(&self, work: &impl Fn(J) -> Result<P, Error>) {
+    /// Makes pieces, on a worker's thread.
+    fn worker_loop(&self, work: &impl Fn(J) -> Result<P, Error>) {
         let idle = |state: &mut State<J, P>| state.jobs.is_empty() && !state.closed;
         loop {
-            let mut state = self.given.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.job_queued.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
             let Some((at, job)) = state.jobs.pop_front() else { return };
             drop(state);
             let piece = work(job);
             self.lock().pieces.insert(at, piece);
-            self.made.notify_one();
+            self.piece_made.notify_one();
         }
     }
 }
@@ -137,7 +137,7 @@ impl<J, P> Bench<J, P> {
 mod tests {
     use super::*;
 
-    /// Counts up, and notes what it was given back.
+    /// Counts up, and records what it receives.
     struct Numbers {
         next: u64,
         count: u64,

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 
-use super::order::{Pieces, in_order};
 use super::output::Output;
+use super::work_queue::{Pieces, in_order};
 use super::{TableOptions, Watch, row_size};
 use crate::record::Record;
 use crate::{Error, Format, csv, json_lines, npy};
@@ -64,7 +64,7 @@ pub(super) fn write_elements<W: Write + Seek>(
     watch.look()
 }
 
-/// Writes `first` and then what is made of all rows, but for the last piece, which is given back.
+/// Writes `first` and then the pieces of all rows, except the last one, which it returns.
 fn write_runs<W: Write>(
     reader: &mut dyn RecordBatchReader,
     first: Vec<u8>,
