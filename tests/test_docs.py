@@ -170,6 +170,17 @@ def test_an_example_of_the_document_on_reading_and_saving_runs(tmp_path: Path, e
     runs(tmp_path, example, READING)
 
 
+def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (tmp_path / "archives").mkdir()
+    with zipfile.ZipFile(tmp_path / "archives/one.zip", "w") as archive:
+        archive.writestr("a.txt", "text")
+    (example,) = blocks(Path(__file__).parent.parent / "README.md")
+    with package.serve(synthetic="20:100") as server:
+        runs(tmp_path, example.replace("http://127.0.0.1:8080", server.url), [])
+    written = {path.name for path in tmp_path.glob("*/*") if path.is_file()}
+    assert {"a.txt", "0.json", "999.json"} <= written
+
+
 SERVICES = blocks(Path(__file__).parent.parent / "docs/services.md")
 
 
