@@ -19,7 +19,7 @@ build: .venv/.built .venv/.bench
 demo: .venv/.built
 	$(PYTHON) scripts/demo.py
 
-## make check        format, lints, types, layers, sizes, licences, advisories
+## make check        format, lints, types, layers, sizes, words, licences, advisories
 check: .venv/.built .venv/.bench .venv/.tools
 	scripts/check.sh
 

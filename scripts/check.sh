@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lints, types, layers, sizes, licences, advisories: the quick ones first.
+# Format, lints, types, layers, sizes, words, licences, advisories: the quick ones first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run() {
@@ -11,6 +11,7 @@ run .venv/bin/ruff check
 run .venv/bin/ruff format --check
 run .venv/bin/python scripts/check_layers.py
 run .venv/bin/python scripts/check_sizes.py
+run .venv/bin/python scripts/check_words.py
 run .venv/bin/python scripts/check_licences.py
 run .venv/bin/python scripts/check_advisories.py
 run .venv/bin/mypy

@@ -264,3 +264,29 @@ def test_a_licence_is_judged_as_an_expression(tmp_path: Path, licence: str | Non
     assert code == (0 if allowed else 1)
     assert ("used 1.2.3: " in output) is not allowed
     assert "unused" not in output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("README.md", "The server\nretries. Nobody is there.\n", 'README.md:2: "Nobody": say name the thing'),
+        ("README.md", "A run that was stopped goes\non.\n", 'README.md:1: "goes on": say continue, resume'),
+        ("docs/a.md", f"One.\n\n- {'word ' * 31}\n", "docs/a.md:3: a sentence of 31 words, at most 30"),
+        ("docs/a.md", f"{'word ' * 30}\n- {'word ' * 30}\n\n    {'word ' * 31}\n\n| {'word ' * 31} |\n", ""),
+        ("docs/a.md", f"```\n{'word ' * 31}\n```\n`{'word ' * 31}` is one.\n", ""),
+        ("changelog.d/a.md", f"{'word ' * 31}\n", ""),
+        ("python/shoal/a.py", "# An entry that cannot be had.\n", 'a.py:1: "be had"'),
+        ("python/shoal/a.py", "# There is no file, and x is None.\n", ""),
+        (f"{ENGINE}/a.rs", '// who\nlet c = \'"\'; // who\nfail("a file \\\n    who fails");\n', 'a.rs:3: "who"'),
+        (f"{ENGINE}/a.rs", '/* who */ let a = r#"a " b"#; // who\n#[cfg(test)] mod tests { "who" }\n', ""),
+    ],
+)
+def test_words_are_judged_where_a_reader_meets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:
+    write(tmp_path, {name: text})
+    monkeypatch.chdir(tmp_path)
+    code, output = run_check("check_words.py")
+    assert code == bool(said)
+    assert said in output
+    assert len(output.splitlines()) == code
