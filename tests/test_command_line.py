@@ -136,7 +136,7 @@ def test_the_environment_sets_workers_memory_progress_and_the_form_of_logs(shoal
     assert copied("SHOAL_WORKERS=3", "-j", "2")["workers"] == 2
     assert copied("SHOAL_WORKERS=")["written"] == 5
     assert "SHOAL_WORKERS` must be" in str(copied("SHOAL_WORKERS=many")["message"])
-    assert "SHOAL_MEMORY` is not" in str(copied("SHOAL_MEMORY=lots")["message"])
+    assert "SHOAL_MEMORY` must be" in str(copied("SHOAL_MEMORY=lots")["message"])
     assert copied("SHOAL_PROGRESS=often")["kind"] == "usage"
     del shoal.environment["SHOAL_PROGRESS"]
     said = shoal.run("copy", "tree", "null:", SHOAL_LOG_FORMAT="json").stderr
