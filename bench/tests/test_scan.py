@@ -246,7 +246,7 @@ def test_large_objects_are_fewer_unless_a_count_is_given(tmp_path: Path, monkeyp
         (("save", "--sizes", "1KB"), "has no size"),
         (("unzip", "--sizes", "1KB"), "the files of this machine decide the size"),
         (("read", "--size", "1KB", "--sizes", "1KB,2KB"), "leave out --size"),
-        (("read", "--full", "--count", "5"), "--full says how many"),
+        (("read", "--full", "--count", "5"), "--full sets the number"),
         (("read", "--workers", "many"), "--workers is not a list of numbers: 'many'"),
         (("read", "--sizes", "10 miles"), "--sizes is not a size"),
     ],

@@ -377,7 +377,7 @@ def test_without_its_program_a_row_says_so(lab: Here) -> None:
         (("read", "--case", "tiny"), "leave out --case"),
         (("unzip", "--size", "100"), "decide the size"),
         (("unzip", "--case", "one", "--size", "3GB"), "at most 2,000,000,000 bytes"),
-        (("unzip", "--into", "null", "--durable"), "can be durable"),
+        (("unzip", "--into", "null", "--durable"), "cannot be durable"),
     ],
 )
 def test_what_a_job_does_not_know_is_a_clear_error(lab: Here, arguments: tuple[str, ...], message: str) -> None:

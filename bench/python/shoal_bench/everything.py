@@ -64,11 +64,11 @@ def run_all(
     known = {one.key for name in names for one in jobs.named(name).contestants()}
     for key in (*only, *skip):
         if key not in known:
-            raise ConfigError(f"there is no contestant {key!r}", hint="shoal bench JOB --list names them")
+            raise ConfigError(f"unknown program {key!r}", hint="shoal bench JOB --list names them")
     each = ((name, _settings(name, only, skip, trials, scale)) for name in names)
     settings = {name: one for name, one in each if one is not None}
     if not settings:
-        raise ConfigError("no contestant is left", hint="shoal bench JOB --list names them")
+        raise ConfigError("no program is left", hint="shoal bench JOB --list names them")
     place = contest.new_place(directory)
     try:
         return _run(settings, place, minutes * 60, say, finished or (lambda _: None))

@@ -109,7 +109,7 @@ def families_of(settings: Settings, given: tuple[Point, ...]) -> list[Family]:
     own = {family.key for family in found if family.contestant.own}
     left = [family for family in found if (not only or family.key in only | own) and family.key not in skip]
     if not left:
-        raise ConfigError("no contestant is left that takes these workers", hint="see --list")
+        raise ConfigError("no program is left that takes these workers", hint="see --list")
     return left
 
 

@@ -17,7 +17,7 @@ from shoal_bench.scans import Scan
 WIDTH = 120  # columns
 BAR = 8  # columns of the longest bar
 ACROSS = 5  # points of a scan side by side
-SCANNED = "objects a second and, in brackets, times one worker; * is the best of its line."
+SCANNED = "objects per second and, in brackets, times one worker; * is the best of its line."
 
 
 def table(shown: Results | Scan | Comparison) -> str:
@@ -44,7 +44,7 @@ def _scan(scan: Scan) -> str:
         said = [figures.summary(results, found), figures.about(results)]
         said += [*figures.notes(results), *figures.noise(results)]
         out.append(_paragraphs(f"{words.size(results.settings['size'])}\n\n" + "\n\n".join(blocks), said))
-    return "\n\n\n".join([*out, "\n".join([SCANNED, *figures.machines(scan.contests[:1])])])
+    return "\n\n\n".join([*out, _wrapped([SCANNED, *figures.machines(scan.contests[:1])])])
 
 
 def _drawn(table: figures.Table) -> str:
@@ -76,5 +76,8 @@ def _grid(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _paragraphs(grid: str, said: Iterable[str]) -> str:
-    wrapped = (textwrap.fill(one, WIDTH, subsequent_indent="  ") for one in said if one)
-    return "\n".join([grid, "", *wrapped])
+    return "\n".join([grid, "", _wrapped(said)])
+
+
+def _wrapped(said: Iterable[str]) -> str:
+    return "\n".join(textwrap.fill(one, WIDTH, subsequent_indent="  ") for one in said if one)
