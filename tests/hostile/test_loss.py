@@ -70,7 +70,7 @@ def test_where_some_packets_are_lost_everything_arrives_exactly_and_in_time(
     lossy.network.lose(percent)
     outcome = shoal_command.copy(lossy.url, *OPTIONS, "--pipeline", pipeline, limit=120)
     assert_arrived(outcome, objects)
-    assert (" ahead " in outcome.report["workers_reason"]) == (pipeline == "auto")
+    assert (" pipelined " in outcome.report["workers_reason"]) == (pipeline == "auto")
     assert lossy.network.lost() > 0
 
 
@@ -86,5 +86,5 @@ def test_where_every_third_packet_is_lost_everything_arrives_exactly_and_in_time
     lossy.network.lose(30)
     outcome = running.wait(280)
     assert_arrived(outcome, objects)
-    assert (" ahead " in outcome.report["workers_reason"]) == (pipeline == "auto")
+    assert (" pipelined " in outcome.report["workers_reason"]) == (pipeline == "auto")
     assert lossy.network.lost() > 100
