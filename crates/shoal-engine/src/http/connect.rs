@@ -1,10 +1,10 @@
-//! Making a connection: resolving the name, trying every address, each for `connect_timeout` at the most.
+//! Making a connection: resolving the name, trying every address, each for `connect_timeout` at the most. Not here: the
+//! attempts at one address (`attempts.rs`).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Client;
@@ -51,8 +51,8 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
 }
 
 async fn connect_to(client: &Client, address: SocketAddr) -> Result<Stream> {
-    let stream =
-        TcpStream::connect(address).await.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
+    let made = client.attempts.connect(address).await;
+    let stream = made.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
     // Small requests must not wait for the answer to the one before (Nagle).
     let _ = stream.set_nodelay(true);
     if client.address.secure {

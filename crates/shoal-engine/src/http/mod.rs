@@ -1,12 +1,13 @@
 //! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, redirects only by rules of its own
 //! (`redirect.rs`).
 //!
-//! Here: addresses (`url.rs`), connecting (`connect.rs`, `tls.rs`, `stream.rs`), one answer's head (`head.rs`) and body
-//! (`body.rs`), deadlines (`watch.rs`), one connection (`connection.rs`), and the loop that takes jobs and hands in
-//! answers: one at a time (`drive.rs`, asking through `asking.rs`, speaking to its owner through `exchange.rs`), or
-//! with requests sent ahead (`pipeline.rs`; whether and how many is `pipelining.rs`, what proves that it helps
-//! `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, which request an answer is for `request_id.rs`, reading them
-//! `reader.rs`). `encoding.rs` undoes encodings that were not asked for, `remarks.rs` keeps what the report must say.
+//! Here: addresses (`url.rs`), connecting (`connect.rs`, `attempts.rs`, `tls.rs`, `stream.rs`), one answer's head
+//! (`head.rs`) and body (`body.rs`), deadlines (`watch.rs`), one connection (`connection.rs`), and the loop that takes
+//! jobs and hands in answers: one at a time (`drive.rs`, asking through `asking.rs`, speaking to its owner through
+//! `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how many is `pipelining.rs`, what proves
+//! that it helps `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, which request an answer is for
+//! `request_id.rs`, reading them `reader.rs`). `encoding.rs` undoes encodings that were not asked for, `remarks.rs`
+//! keeps what the report must say.
 //! Not here: what an answer means; sources say that.
 //!
 //! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
@@ -14,6 +15,7 @@
 //! (from 64 MiB); everything else streams.
 
 mod asking;
+mod attempts;
 mod body;
 mod compare;
 mod connect;
@@ -40,6 +42,7 @@ pub(crate) mod url;
 mod watch;
 
 pub(crate) use asking::{Idle, Kept, ask};
+pub(crate) use attempts::Attempts;
 pub(crate) use drive::drive;
 pub(crate) use exchange::{Exchange, Next, Plan};
 pub(crate) use head::Head;
@@ -64,6 +67,8 @@ pub(crate) struct Client {
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
+    /// How connections to it are made.
+    pub attempts: Attempts,
     /// Whom its TLS trusts.
     pub tls: Arc<Tls>,
     /// Its address came from a server, not from the user.
@@ -102,6 +107,8 @@ impl Client {
             fields: Secret::new(plain_fields(&address, true)),
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
+            // Another host is at another distance, and how late it is says nothing of this one.
+            attempts: Attempts::default(),
             tls: self.tls.clone(),
             received: !self.address.is_same_origin(&address),
             allowed: Vec::new(),

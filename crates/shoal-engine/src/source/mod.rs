@@ -76,6 +76,11 @@ pub trait Source: Send + Sync {
     fn depth(&self) -> usize {
         1
     }
+    /// How many connections were not made in time so far: the service may not accept as many as were asked for. Each is
+    /// counted when it becomes late, which may be long before it is made or fails.
+    fn late_connections(&self) -> u64 {
+        0
+    }
     /// Notes for the report that are known before the run starts.
     fn notes(&self) -> Vec<String> {
         Vec::new()

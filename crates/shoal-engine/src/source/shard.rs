@@ -72,6 +72,9 @@ impl Source for Shard {
     fn depth(&self) -> usize {
         self.inner.depth()
     }
+    fn late_connections(&self) -> u64 {
+        self.inner.late_connections()
+    }
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
     }

@@ -25,7 +25,7 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{Address, AllowedHost, Client, Pipelining, Tls, encode_name, plain_fields, valid_field};
+use crate::http::{Address, AllowedHost, Attempts, Client, Pipelining, Tls, encode_name, plain_fields, valid_field};
 use crate::partition::{Cursor, Partition};
 
 /// How to use a list/get service.
@@ -161,6 +161,7 @@ impl ListGet {
             fields,
             timeout: options.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            attempts: Attempts::default(),
             tls,
             received: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
@@ -246,6 +247,10 @@ impl Source for ListGet {
 
     fn depth(&self) -> usize {
         self.0.client.pipelining.proven_depth(usize::MAX)
+    }
+
+    fn late_connections(&self) -> u64 {
+        self.0.client.attempts.late()
     }
 
     fn notes(&self) -> Vec<String> {
