@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rusqlite::{Connection, OpenFlags};
 use shoal_engine::options::{Durability, Layout, Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
@@ -207,6 +208,48 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
         assert!(began.elapsed() < Duration::from_secs(5));
     }
     assert_eq!(written, 20_000, "committed objects are not written again");
+}
+
+#[test]
+fn what_auto_has_found_is_there_for_the_next_session_and_only_another_search_replaces_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = pages(10_000, 1000);
+    let copy = |count: usize, out: &str, workers, stops: bool| {
+        let dir = DirOptions { durability: Durability::None, ..DirOptions::default() };
+        let sink = DirSink::new(&directory.path().join(out), dir).unwrap();
+        // After 4,000 objects it gets so slow that it can be stopped before its end.
+        let source = MemorySource::new(pages[..count].to_vec(), 100).answering(move |name, _| {
+            let number: usize = std::str::from_utf8(&name[2..]).unwrap().parse().unwrap();
+            if stops && number >= 4_000 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Answer::Whole
+        });
+        let options = TransferOptions { durability: Durability::None, workers, ..TransferOptions::default() };
+        let database = directory.path().join(out).join(".shoal/journal.db");
+        let learnt = || -> rusqlite::Result<Option<u32>> {
+            let database = Connection::open_with_flags(&database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            database.query_row("SELECT learnt FROM progress", [], |row| row.get(0))
+        };
+        let outcome = Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| {
+            // A kill now would not lose it.
+            match stops && learnt().is_ok_and(|found| found.is_some()) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        assert!(outcome.report.run.balanced() && outcome.report.total.balanced(), "{:?}", outcome.report);
+        (outcome, learnt().unwrap())
+    };
+    let (outcome, learnt) = copy(10, "out", Workers::Auto, true);
+    assert_eq!(outcome.error.map(|error| error.kind()), Some(Kind::Interrupted));
+    assert_eq!(learnt.map(|found| found as usize), Some(outcome.report.workers), "also when it was interrupted");
+    let (outcome, kept) = copy(10, "out", Workers::Fixed(3), false);
+    assert!(outcome.report.complete && outcome.report.run.written > 2_000, "{:?}", outcome.report);
+    assert_eq!(kept, learnt, "a number that was asked for is not found");
+    let (outcome, kept) = copy(10, "out", Workers::Auto, false);
+    assert_eq!((outcome.report.run.written, kept), (0, learnt), "there was nothing to do");
+    assert_eq!(copy(1, "few", Workers::Auto, false).1, None, "too little to find anything");
 }
 
 #[test]

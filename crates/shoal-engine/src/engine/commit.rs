@@ -262,6 +262,9 @@ impl Committer {
             if let Some(clock) = barrier {
                 journal.passed_barrier(clock);
             }
+            if let Some(in_flight) = self.shared.learnt.get() {
+                journal.note_learnt(in_flight);
+            }
             journal.commit(&commit, durable)
         })?;
         self.committed.written += credited.written;

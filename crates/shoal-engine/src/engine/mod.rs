@@ -19,6 +19,7 @@ mod concurrency;
 mod filter;
 mod frontier;
 mod lane;
+mod learnt;
 mod lease;
 mod listing;
 mod open;
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
     target: AtomicUsize,
+    /// What the next session may start from.
+    learnt: learnt::Learnt,
     /// Objects in flight on one connection, as the source knows by now.
     depth: AtomicUsize,
     out_of_files: AtomicU64,
@@ -223,6 +226,7 @@ impl Run {
             counters: Counters::new(lanes),
             wanted,
             target: AtomicUsize::new(concurrency.target()),
+            learnt: learnt::Learnt::default(),
             depth: AtomicUsize::new(1),
             out_of_files: AtomicU64::new(0),
             listing_retries: AtomicU64::new(0),
@@ -254,6 +258,9 @@ impl Run {
         let (committed, ending) = threads.join(&shared, &keeper);
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
+        if let Some(in_flight) = shared.learnt.get() {
+            journal.note_learnt(in_flight);
+        }
         let ended = journal.end_session(clock, ending);
         let has_ended = ended.is_ok() && clock.is_some() == started.began.is_some();
         let finished = if has_ended { shared.sink.finish() } else { Ok(()) };
@@ -393,6 +400,9 @@ impl Threads {
                 depth: shared.source.depth(),
             };
             concurrency.look(sample, shared.wanted);
+            let auto = shared.options.workers == Workers::Auto;
+            let found = auto.then(|| u32::try_from(concurrency.target()).unwrap_or(u32::MAX));
+            shared.learnt.note(found, sample.objects, began.elapsed());
             shared.depth.store(shared.source.depth(), Relaxed);
             shared.target.store(concurrency.target(), Relaxed);
             self.grow(shared);

@@ -117,7 +117,9 @@ impl Journal {
     fn reset(&mut self, pass: Pass, before_pass: u64) -> Result<Standing> {
         let old = &self.progress;
         let (epoch, sessions) = (old.epoch + 1, old.sessions);
-        let next = Progress { epoch, mark: MARK_ALL, sessions, pass, before_pass, ..Progress::default() };
+        // How many objects in flight are good depends on the source and the destination, which stay.
+        let learnt = old.learnt;
+        let next = Progress { epoch, mark: MARK_ALL, sessions, pass, before_pass, learnt, ..Progress::default() };
         self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
         let forget = |journal: &Journal, connection: &Transaction<'_>| {
             for table in ["done", "failure", "skipped", "sample"] {

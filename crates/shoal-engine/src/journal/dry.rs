@@ -59,7 +59,8 @@ impl Journal {
         let mut failures = 0;
         if anew.is_some() || journal.is_rebooted() {
             let pass = anew.unwrap_or(journal.progress.pass);
-            journal.progress = Progress { mark: MARK_ALL, pass, ..Progress::default() };
+            let learnt = journal.progress.learnt;
+            journal.progress = Progress { mark: MARK_ALL, pass, learnt, ..Progress::default() };
         } else {
             let found = journal.scan().map_err(|trouble| journal.explain(trouble))?;
             failures = found.failures();

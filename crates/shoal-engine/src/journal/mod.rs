@@ -142,6 +142,9 @@ pub struct Standing {
     pub sessions: Vec<Interval>,
     /// Objects that wait for a later retry.
     pub deferred: u64,
+    /// How many objects in flight `workers="auto"` had found when an earlier session last said so. It is from another
+    /// day, and can be from another machine: something to start from.
+    pub learnt: Option<u32>,
     /// Notes for the report (damaged rows discarded, objects copied again after a reboot).
     pub notes: Vec<String>,
 }
@@ -352,6 +355,12 @@ impl Journal {
             return Err(Error::new(Kind::Internal, why));
         }
         self.put_progress(Progress { completed: Some(now_s), ..self.progress.clone() })
+    }
+
+    /// Notes how many objects in flight `workers="auto"` has found. The next commit, mark or renewal stores it, or the
+    /// end of the session. What an earlier session has found stays until then.
+    pub fn note_learnt(&mut self, in_flight: u32) {
+        self.progress.learnt = Some(in_flight);
     }
 
     /// Adds the counts so far to the rate history. The next commit writes it.

@@ -365,6 +365,7 @@ impl Journal {
             had_objects: self.had_objects,
             sessions: Vec::new(),
             deferred: self.deferred,
+            learnt: self.progress.learnt,
             notes,
         }
     }

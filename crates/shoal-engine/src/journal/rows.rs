@@ -209,11 +209,13 @@ pub(super) struct Progress {
     pub completed: Option<u64>,
     /// Something is committed that only the page cache of this boot may hold.
     pub boot: Option<String>,
+    /// Objects in flight that `workers="auto"` had found last.
+    pub learnt: Option<u32>,
 }
 
 impl Progress {
     const FIELDS: &str = "run, epoch, frontier, cursor, chain, listed, written, skipped, bytes, mark, sessions, \
-                          pass, before_pass, completed, boot, sum";
+                          pass, before_pass, completed, boot, learnt, sum";
 
     /// The row of a run; `None` inside: it is missing or damaged.
     pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
@@ -239,14 +241,15 @@ impl Progress {
             before_pass: uint(row, 12)?,
             completed: nullable(row, 13, uint)?,
             boot: nullable(row, 14, text)?.map(str::to_owned),
+            learnt: nullable(row, 15, |row, at| u32::try_from(int(row, at)?).ok())?,
         };
-        (progress.sum(run) == int(row, 15)?).then_some(progress)
+        (progress.sum(run) == int(row, 16)?).then_some(progress)
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         let sql = format!(
             "INSERT OR REPLACE INTO progress ({}) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             Self::FIELDS
         );
         connection.execute(
@@ -267,6 +270,7 @@ impl Progress {
                 self.before_pass as i64,
                 self.completed.map(|at| at as i64),
                 self.boot,
+                self.learnt,
                 self.sum(run),
             ],
         )?;
@@ -280,7 +284,8 @@ impl Progress {
         let sum = sum.bytes(counts_text(&self.skips).as_bytes()).uint(self.bytes).uint(self.mark).uint(self.sessions);
         let sum = sum.bytes(self.pass.as_str().as_bytes()).uint(self.before_pass);
         let sum = sum.maybe(self.completed, Sum::uint);
-        sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes())).end()
+        let sum = sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes()));
+        sum.maybe(self.learnt.map(u64::from), Sum::uint).end()
     }
 }
 

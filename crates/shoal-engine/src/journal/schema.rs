@@ -11,7 +11,7 @@ use super::trouble::Trouble;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 3;
+pub(super) const FORMAT: i64 = 4;
 /// "Shoa": what makes an SQLite file ours.
 const APPLICATION: i64 = 0x5368_6f61;
 /// Page cache of a connection, in KiB as SQLite counts it (negative): all that a journal holds in memory, whatever its size.
@@ -27,7 +27,8 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The tables. Each row ends with a checksum over its table, run, epoch and fields.
 ///
 /// - `run` binds a run: changed only where everything is listed anew with other options. Ids are random, so that a row that outlived its run never counts for another.
-/// - `progress` is the committed prefix in one row, and all else that changes.
+/// - `progress` is the committed prefix in one row, and all else that changes. `learnt` is how many objects in flight
+///   `workers="auto"` had found last; null = nothing yet.
 /// - `session` says when each session may have written; one row each.
 /// - `done` holds the partitions at or above the frontier: at most a window. No index: they are all in memory too, and a
 ///   damaged row then harms no other.
@@ -45,7 +46,7 @@ const TABLES: [(&str, &str); 11] = [
         "progress",
         "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
          listed INTEGER, written INTEGER, skipped TEXT, bytes INTEGER, mark INTEGER, sessions INTEGER, \
-         pass TEXT, before_pass INTEGER, completed INTEGER, boot TEXT, sum INTEGER)",
+         pass TEXT, before_pass INTEGER, completed INTEGER, boot TEXT, learnt INTEGER, sum INTEGER)",
     ),
     (
         "session",

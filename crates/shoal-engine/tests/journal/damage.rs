@@ -17,6 +17,7 @@ fn sample_journal(dir: &Path) {
     journal.begin_session(Some(1), false).unwrap();
     journal.mark(8).unwrap();
     journal.sample(1_000, 1, 1);
+    journal.note_learnt(16);
     let folded = vec![done(0, vec![failed("a", None)]), done(1, vec![failed("b", Some(1))])];
     journal.commit(&Commit { done: folded, fold: fold(2), ..Commit::default() }, Durable::All).unwrap();
     journal.commit(&commit(vec![done(3, vec![failed("c", None)]), done(5, vec![])]), Durable::All).unwrap();
@@ -117,6 +118,11 @@ fn a_damaged_run_or_prefix_is_refused_with_advice() {
         "sessions = 9",
         "completed = 1",
         "boot = 'x'",
+        "learnt = 7",
+        "learnt = NULL",
+        "learnt = 'x'",
+        "learnt = -1",
+        "learnt = 4294967312", // 16, if the upper half were lost
         "sum = 0",
         "run = 5",
     ];
@@ -160,6 +166,7 @@ fn another_format_and_foreign_databases_are_refused() {
     };
     let cases = [
         ("PRAGMA user_version = 1", Kind::JournalMismatch, "format 1"),
+        ("PRAGMA user_version = 3", Kind::JournalMismatch, "format 3"),
         ("PRAGMA user_version = 0", Kind::JournalMismatch, "format 0"),
         ("PRAGMA application_id = 7", Kind::Journal, "not a journal of shoal"),
         ("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM failure; END", Kind::Journal, "tables"),

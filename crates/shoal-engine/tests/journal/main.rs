@@ -1,11 +1,13 @@
 //! The journal's promises: what was committed is there after any end of the process, and nothing else is.
 //!
 //! Here: fixtures, resume, partitions done again, options. Elsewhere: `sessions.rs`, `deferred.rs`, `files.rs` (places, links, locks, full
-//! disks), `damage.rs` (cut and flipped bytes), `skipped.rs`, `status.rs`, `model.rs` (random operations against a dictionary).
+//! disks), `damage.rs` (cut and flipped bytes), `learnt.rs`, `skipped.rs`, `status.rs`, `model.rs` (random operations against a
+//! dictionary).
 
 mod damage;
 mod deferred;
 mod files;
+mod learnt;
 mod model;
 mod sessions;
 mod skipped;
