@@ -24,7 +24,7 @@ pub mod transfer;
 
 pub use error::{Class, Error, HostId, Kind, Result};
 pub use name::Name;
-pub use object::{DirectoryModes, Modes, ObjectMeta, Payload};
+pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
 pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips};

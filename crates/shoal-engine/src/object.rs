@@ -1,4 +1,4 @@
-//! What is known of an object beside its name, and the ways its bytes are handed over.
+//! What is known of an object beside its name, what files lie on, and the ways in which bytes are handed over.
 
 use std::time::SystemTime;
 
@@ -35,6 +35,22 @@ impl DirectoryModes for () {
     fn mode_of(&self, _directory: &[u8]) -> Option<u32> {
         None
     }
+}
+
+/// What the platform says of the medium that files lie on. It is a hint: a virtual disk often says that it turns, and below
+/// an encrypted, layered or user-space file system there can be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// Main memory: tmpfs, ramfs.
+    Memory,
+    /// The block device says that it turns (`queue/rotational` is 1).
+    Rotational,
+    /// A file system on another machine or in a user's program, or one that machines share: NFS, SMB, 9p, Ceph, Lustre,
+    /// FUSE.
+    Remote,
+    /// Anything else, such as a disk that does not turn, or unknown.
+    #[default]
+    Other,
 }
 
 /// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.

@@ -6,12 +6,14 @@ mod zip;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use shoal_engine::Storage;
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
+use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::testing::source_contract;
 
 #[test]
@@ -126,4 +128,38 @@ fn zip_archives_keep_the_contract_of_a_source() {
     let options = ArchiveOptions { into_subdirectories: true, ..ArchiveOptions::default() };
     let source: Arc<dyn Source> = Arc::new(Archives::new(from, FormatsIn::Any, options).unwrap());
     source_contract::run(&source, &expected);
+}
+
+#[test]
+fn a_source_of_files_says_what_they_lie_on_and_so_does_a_part_of_it() {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    if !mounts.lines().any(|mount| mount.starts_with("tmpfs /dev/shm tmpfs ")) {
+        return eprintln!("skipped: /dev/shm is no tmpfs");
+    }
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = memory.path().join("a.zip");
+    std::fs::write(&file, "").unwrap();
+    let glob = memory.path().join("*.zip").into_os_string().into_string().unwrap();
+    let paths = |paths: &[&str]| FilesFrom::Paths(paths.iter().collect());
+    let gone = memory.path().join("gone").into_os_string().into_string().unwrap();
+    for (number, from) in [
+        FilesFrom::Path(memory.path().to_owned()),
+        FilesFrom::Path(file.clone()),
+        FilesFrom::Glob(glob.clone()),
+        paths(&[&gone, "/proc/self/status"]), // of the first path, also where the file is not there any more
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let source = Arc::new(Files::new(from, FilesOptions::default()).unwrap());
+        assert_eq!(source.storage(), Storage::Memory, "{number}");
+        assert_eq!(Shard::new(source, Part::new(0, 2).unwrap()).storage(), Storage::Memory, "{number}");
+    }
+    for from in [ArchivesFrom::Paths(vec![file.clone()]), ArchivesFrom::Pattern(glob)] {
+        let source = Archives::new(from, FormatsIn::Any, ArchiveOptions::default()).unwrap();
+        assert_eq!(source.storage(), Storage::Memory);
+    }
+    let elsewhere = Files::new(paths(&["/proc/self/status", &gone]), FilesOptions::default()).unwrap();
+    assert_eq!(elsewhere.storage(), Storage::Other);
+    assert_eq!(MemorySource::new(Vec::new(), 1).storage(), Storage::Other, "it has no files");
 }

@@ -9,5 +9,6 @@ pub mod private;
 pub mod publish;
 pub(crate) mod read;
 pub(crate) mod schedstat;
+pub(crate) mod storage;
 pub(crate) mod sync;
 pub(crate) mod walk;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::storage::REMOTE;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
@@ -214,23 +215,8 @@ impl PrivateDir {
     /// Whether programs on this machine can share memory through files here. Network and user-space file systems are
     /// not trusted with it: SQLite's write-ahead log needs it, and finds out too late where it does not hold.
     pub fn shares_memory(&self) -> bool {
-        // From linux/magic.h and the file systems' own sources: NFS, SMB 1, CIFS, SMB 2, 9p, FUSE, AFS, Ceph, Lustre, GPFS, GFS2, OCFS2.
-        const WITHOUT: [u32; 12] = [
-            0x6969,
-            0x517b,
-            0xff53_4d42,
-            0xfe53_4d42,
-            0x0102_1997,
-            0x6573_5546,
-            0x5346_414f,
-            0x00c3_6400,
-            0x0bd0_0bd0,
-            0x4750_4653,
-            0x0116_1970,
-            0x7461_636f,
-        ];
         // The type's width differs between architectures; every magic number fits in 32 bits.
-        rustix::fs::fstatfs(&self.fd).is_ok_and(|stat| !WITHOUT.contains(&(stat.f_type as u32)))
+        rustix::fs::fstatfs(&self.fd).is_ok_and(|stat| !REMOTE.contains(&(stat.f_type as u32)))
     }
 
     /// Makes the entries of this directory durable.

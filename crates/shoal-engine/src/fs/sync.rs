@@ -22,7 +22,7 @@ pub(crate) enum Barrier {
 /// From linux/magic.h: file systems whose `syncfs` is known to write everything back and to report what failed.
 const BELIEVED: [(u32, &str); 4] =
     [(0xef53, "ext4"), (0x5846_5342, "xfs"), (0x9123_683e, "btrfs"), (0xf2f5_2010, "f2fs")];
-const TMPFS: u32 = 0x0102_1994;
+pub(super) const TMPFS: u32 = 0x0102_1994;
 /// Others worth a name in a message. overlayfs was measured to answer 0 while the data below it was lost.
 const OTHERS: [(u32, &str); 9] = [
     (0x794c_7630, "overlayfs"),

@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
 use crate::name::Name;
-use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload};
+use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload, Storage};
 use crate::partition::{Cursor, Partition};
 use crate::report::{Reason, Settled};
 use crate::session::Twice;
@@ -118,6 +118,11 @@ pub trait Source: Send + Sync {
     /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
     fn is_network(&self) -> bool {
         true
+    }
+    /// What the platform says of the medium that its files are on. A hint for the number of workers to start with; asked
+    /// seldom, as it costs some system calls.
+    fn storage(&self) -> Storage {
+        Storage::Other
     }
     /// Whether it would list a new file in this directory. Then nothing can be copied there, because the run would read
     /// its own output. The path is absolute and free of links.

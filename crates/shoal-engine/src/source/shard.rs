@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Behind, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source};
 use crate::error::{Error, Kind, Result};
+use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
@@ -95,6 +96,9 @@ impl Source for Shard {
     }
     fn is_network(&self) -> bool {
         self.inner.is_network()
+    }
+    fn storage(&self) -> Storage {
+        self.inner.storage()
     }
     fn lists_below(&self, directory: &Path) -> bool {
         self.inner.lists_below(directory)

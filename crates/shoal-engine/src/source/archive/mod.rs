@@ -39,6 +39,8 @@ use super::zip::Zip;
 use super::{Behind, Fetcher, Job, Lane, Listing, LocalFuture, Source};
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
+use crate::fs::storage::storage;
+use crate::object::Storage;
 use crate::partition::{Cursor, Key, Partition};
 use crate::session::Twice;
 
@@ -214,6 +216,10 @@ impl Source for Archives {
 
     fn is_network(&self) -> bool {
         false
+    }
+
+    fn storage(&self) -> Storage {
+        self.keep.find.first().map_or(Storage::Other, storage)
     }
 
     fn lists_below(&self, directory: &Path) -> bool {

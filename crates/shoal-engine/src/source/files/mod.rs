@@ -36,7 +36,9 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
 use crate::fs::read::{open_path, read_at, unusable};
+use crate::fs::storage::storage;
 use crate::fs::walk::{Kind as Found, kind_of};
+use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
@@ -225,6 +227,15 @@ impl Source for Files {
 
     fn is_network(&self) -> bool {
         false
+    }
+
+    fn storage(&self) -> Storage {
+        let first = match self.tree.what {
+            // Its directory: the file itself may have vanished, and the fetch says so.
+            What::List => self.paths.get(0).and_then(|path| Path::new(OsStr::from_bytes(path)).parent()),
+            What::Walk(_) | What::File => None,
+        };
+        storage(&first.map_or_else(|| self.tree.path.clone(), |first| self.tree.path.join(first)))
     }
 
     fn root_mode(&self) -> Option<u32> {
