@@ -450,6 +450,9 @@ fn panicked(part: &str, panic: &(dyn Any + Send)) -> Error {
         .hint("this is a bug in shoal, please report it; committed work is kept, and the same command resumes")
 }
 
+/// Cores that this process may use: those in its affinity mask, and no more than a CPU quota of its control group allows
+/// (cgroup 1 and 2, the least of the group and of all above it, rounded down, at least 1). What the standard library does
+/// not see: groups above a container's own root, cgroup 2 mounted elsewhere than at `/sys/fs/cgroup`, and a change later on.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
