@@ -333,6 +333,7 @@ def copy(
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
     workers: Workers = WORKERS,
+    nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
@@ -383,6 +384,8 @@ def copy(
         timeout: Seconds without a byte from the host after which a request has failed.
         connect_timeout: Seconds after which an attempt to connect has failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
+            Only threads of this call change.
         memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
@@ -410,6 +413,7 @@ def copy(
     """
     options = engine_options(
         workers=workers,
+        nice=nice,
         memory=memory,
         durability=durability,
         overwrite=overwrite,

@@ -35,6 +35,7 @@ class Options(TypedDict):
     """The binding's options for a run; sizes in bytes, times in seconds."""
 
     workers: Workers
+    nice: bool
     memory: int
     durability: Durability
     overwrite: Overwrite
@@ -408,6 +409,7 @@ def archive_options(
 def engine_options(
     *,
     workers: Workers,
+    nice: bool,
     memory: Size,
     durability: Durability,
     overwrite: Overwrite,
@@ -439,6 +441,7 @@ def engine_options(
     one_of(resume, get_args(Resume), "resume")
     return Options(
         workers=or_environment(workers, "workers", check_workers),
+        nice=bool(nice),
         memory=or_environment(memory, "memory", parse_size),
         durability=durability,
         overwrite=overwrite,

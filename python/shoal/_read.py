@@ -41,6 +41,7 @@ def read(
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
     workers: Workers = WORKERS,
+    nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
@@ -76,6 +77,8 @@ def read(
         timeout: Seconds without a byte from the host after which a request has failed.
         connect_timeout: Seconds after which an attempt to connect has failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
+            Only threads of this call change.
         memory: Maximum bytes that wait for the caller: a number, or text such as `"256MiB"`.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
@@ -108,6 +111,7 @@ def read(
         read_options(order=order, chunk_size=chunk_size, checksum=None, shard=shard),
         progress,
         workers=workers,
+        nice=nice,
         memory=memory,
         max_retries=max_retries,
         retry_timeout=retry_timeout,
@@ -128,6 +132,7 @@ def reader(
     progress: ProgressOption,
     *,
     workers: Workers,
+    nice: bool,
     memory: Size,
     max_retries: int,
     retry_timeout: float,
@@ -147,6 +152,7 @@ def reader(
     """
     options = engine_options(
         workers=workers,
+        nice=nice,
         memory=memory,
         durability="none",
         overwrite="never",

@@ -64,6 +64,7 @@ def save(
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
+    nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
@@ -126,6 +127,8 @@ def save(
             exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
+            Only threads of this call change.
         memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while
             this is used up.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
@@ -153,6 +156,7 @@ def save(
     defaults = _shoal.default_options()
     options = engine_options(
         workers=workers,
+        nice=nice,
         memory=memory,
         durability=durability,
         overwrite=overwrite,

@@ -59,6 +59,7 @@ def unzip(
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
+    nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
     progress: ProgressOption = None,
@@ -115,6 +116,8 @@ def unzip(
             exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
+            Only threads of this call change.
         memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
@@ -157,6 +160,7 @@ def unzip(
         source,
         destination,
         workers=workers,
+        nice=nice,
         memory=memory,
         durability=durability,
         overwrite=overwrite,

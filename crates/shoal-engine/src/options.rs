@@ -148,6 +148,8 @@ impl Layout {
 pub struct TransferOptions {
     /// Objects worked on at once.
     pub workers: Workers,
+    /// Processors and disks are left to others: half the cores, the lowest priorities, no growing while others wait.
+    pub nice: bool,
     /// Bytes that may be held in memory at once.
     pub memory: u64,
     /// When a partition counts as done.
@@ -184,6 +186,7 @@ impl Default for TransferOptions {
     fn default() -> Self {
         TransferOptions {
             workers: Workers::Auto,
+            nice: false,
             memory: 256 << 20, // 256 MiB: a small container's worth, far above what tiny objects need
             durability: Durability::Batch,
             overwrite: Overwrite::Never,

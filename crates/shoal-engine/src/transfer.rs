@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::engine::{FAILURES_SHOWN, Run};
+use crate::engine::{FAILURES_SHOWN, Neighbour, Run};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
+use crate::fs::neighbour::{Pressure, lower_priority};
+use crate::fs::schedstat;
 use crate::http::url::without_password;
 use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
@@ -151,8 +154,22 @@ impl Transfer {
             let tries_again = if retries && source.gives_again() { failures } else { 0 };
             let sink: Arc<dyn Sink> = Arc::new(NullSink::new());
             let (lease, local, started) = (Arc::new(Lease::unbounded()), local_clock(), Started::default());
-            let wanted = crate::fs::schedstat::wanted;
-            let run = Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted };
+            let wanted = schedstat::wanted;
+            let neighbour = neighbour(&options);
+            let run = Run {
+                source,
+                sink,
+                options,
+                journal,
+                standing,
+                started,
+                lease,
+                local,
+                files_max,
+                batch,
+                wanted,
+                neighbour,
+            };
             return Ok(Prepared::Dry { run: Box::new(run), tries_again });
         }
         let (mut journal, mut standing) = Journal::open(&place, &key, &open)?;
@@ -205,7 +222,7 @@ impl Transfer {
             lease: lease.clone(),
         })?;
         journal.begin_session(started.began, started.volatile)?;
-        let wanted = crate::fs::schedstat::wanted;
+        let (wanted, neighbour) = (schedstat::wanted, neighbour(&options));
         Ok(Prepared::Run(Box::new(Run {
             source,
             sink,
@@ -218,6 +235,7 @@ impl Transfer {
             files_max,
             batch,
             wanted,
+            neighbour,
         })))
     }
 }
@@ -252,6 +270,15 @@ fn refuse_inside(source: &dyn Source, sink: &dyn Sink) -> Result<()> {
         "choose a destination outside the source, or a glob that \
     excludes it",
     ))
+}
+
+/// What a run with `nice` needs of the system.
+fn neighbour(options: &TransferOptions) -> Option<Neighbour> {
+    let others_suffer = || -> Option<Box<dyn FnMut(Instant) -> bool>> {
+        let mut pressure = Pressure::new()?;
+        Some(Box::new(move |now| pressure.others_suffer(now, schedstat::waited)))
+    };
+    options.nice.then(|| Neighbour { lower: lower_priority, others_suffer: others_suffer() })
 }
 
 /// What binds a run to its journal: the source, and the options that change the result.

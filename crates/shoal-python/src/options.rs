@@ -29,6 +29,7 @@ enum NumberOrWord {
 #[pyo3(from_item_all)]
 pub struct Options {
     workers: NumberOrWord,
+    nice: bool,
     memory: u64,
     durability: String,
     overwrite: String,
@@ -153,6 +154,7 @@ impl Options {
                 NumberOrWord::Word(word) if word == "auto" => Workers::Auto,
                 NumberOrWord::Word(word) => return Err(unknown("workers", word)),
             },
+            nice: self.nice,
             memory: self.memory,
             durability: [Durability::None, Durability::Batch, Durability::File]
                 .into_iter()
@@ -217,6 +219,7 @@ impl Options {
 pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let TransferOptions {
         workers,
+        nice,
         memory,
         durability,
         overwrite,
@@ -238,6 +241,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         Workers::Auto => all.set_item("workers", "auto")?,
         Workers::Fixed(count) => all.set_item("workers", count)?,
     }
+    all.set_item("nice", nice)?;
     all.set_item("memory", memory)?;
     all.set_item("durability", durability.as_str())?;
     all.set_item("overwrite", overwrite.as_str())?;

@@ -64,6 +64,7 @@ def generate(
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
+    nice: bool = False,
     memory: Size = MEMORY,
     progress: ProgressOption = None,
 ) -> Report:
@@ -107,6 +108,8 @@ def generate(
             exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
         workers: How many processes; `"auto"` is one for each core.
+        nice: Leave the machine to others: `"auto"` is one process for two cores, and all of them have the lowest I/O
+            priority and a low priority.
         memory: Maximum bytes of data that wait to be written, over all processes: a number, or text such as
             `"256MiB"`.
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
@@ -132,6 +135,7 @@ def generate(
     defaults = _shoal.default_options()
     options = engine_options(
         workers=workers,
+        nice=nice,
         memory=memory,
         durability=durability,
         overwrite=overwrite,

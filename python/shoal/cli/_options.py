@@ -194,6 +194,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
     SPEED: dict(
         [
             _option("workers", "Objects in progress.", **_WORKERS),
+            _option("nice", "Half the cores, low priorities: leave the rest to others."),
             _option("memory", "Memory limit for data.", metavar="SIZE", callback=_size, **_variable("memory")),
             _option("limit_rate", "Bytes per second, at most, such as 10MB.", metavar="SIZE"),
         ]

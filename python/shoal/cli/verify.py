@@ -47,7 +47,7 @@ FAILED = ("different", "missing", "unreadable")  # a file is in one of these sta
     help="Type of the checksums; by default told by their length.",
 )
 @_options.flag(ERRORS, ["--strict"], is_flag=True, help="Fail if there are files that are not in the manifest.")
-@_options.some("follow_links", "workers", "memory")
+@_options.some("follow_links", "workers", "nice", "memory")
 @_options.output_options
 def command(
     directory: Path,

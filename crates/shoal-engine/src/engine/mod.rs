@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     filter: filter::Filter,
     counters: Counters,
     wanted: fn() -> Duration,
+    /// Lowers the priority of the calling thread, if the run is to leave the machine to others.
+    lower: Option<fn() -> Result<(), String>>,
     /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
     blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
@@ -113,6 +115,16 @@ impl Shared {
 
     fn note(&self, text: &str) {
         self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+    }
+
+    /// What every thread of the run does first.
+    fn lower_priority(&self) {
+        if let Some(Err(refused)) = self.lower.map(|lower| lower()) {
+            let notes = &mut *self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if !notes.contains(&refused) {
+                notes.push(refused); // the kernel refuses it to every thread
+            }
+        }
     }
 
     /// Counts an object that had a name which another had before, where something can be done about it.
@@ -176,6 +188,14 @@ impl Shared {
     }
 }
 
+/// What a run with `nice` needs of the system.
+pub(crate) struct Neighbour {
+    /// Lowers the priority of the calling thread; the error is a note for the report.
+    pub lower: fn() -> Result<(), String>,
+    /// Whether others wait for what this process uses. `None`: this system does not say.
+    pub others_suffer: Option<Box<dyn FnMut(Instant) -> bool>>,
+}
+
 /// Everything a run needs, made by `transfer`.
 pub(crate) struct Run {
     pub source: Arc<dyn Source>,
@@ -194,17 +214,23 @@ pub(crate) struct Run {
     pub batch: Option<u64>,
     /// Time in which threads of this process had a processor or waited for one, so far.
     pub wanted: fn() -> Duration,
+    /// With `nice`.
+    pub neighbour: Option<Neighbour>,
 }
 
 impl Run {
     /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
         let began = Instant::now();
-        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted } = self;
-        let lanes = lane_count(&*source, options.workers);
+        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted, .. } =
+            self;
+        let lower = self.neighbour.as_ref().map(|neighbour| neighbour.lower);
+        let mut others_suffer = self.neighbour.and_then(|neighbour| neighbour.others_suffer);
+        let cores = cores(options.nice);
+        let lanes = lane_count(&*source, options.workers, cores);
         let (sender, messages) = channel();
         let blocking = !source.is_network();
-        let reach = if blocking { Reach::Blocking { cores: cores() } } else { Reach::Network };
+        let reach = if blocking { Reach::Blocking { cores } } else { Reach::Network };
         let mut concurrency = Concurrency::new(options.workers, reach, lanes, files_max, source.in_flight_max());
         let filter = match filter::Filter::new(&options.include, &options.exclude) {
             Ok(filter) => filter,
@@ -225,6 +251,7 @@ impl Run {
             filter,
             counters: Counters::new(lanes),
             wanted,
+            lower,
             target: AtomicUsize::new(concurrency.target()),
             learnt: learnt::Learnt::default(),
             depth: AtomicUsize::new(1),
@@ -254,7 +281,7 @@ impl Run {
             Ok(threads) => threads,
             Err(error) => return (Report::default(), Some(error)),
         };
-        threads.watch(&shared, &standing, &mut concurrency, began, observer);
+        threads.watch(&shared, &standing, &mut concurrency, began, &mut others_suffer, observer);
         let (committed, ending) = threads.join(&shared, &keeper);
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
@@ -325,11 +352,11 @@ impl Threads {
         let listed = standing.completed_at.is_some();
         let lists = listed || shared.options.resume != Resume::Failed;
         let committer = Committer::new(shared.clone(), keeper.clone(), standing.mark, lists);
-        let committer = spawn("shoal-commit", move || committer.run(&messages, alive))?;
+        let committer = spawn(shared, "shoal-commit", move || committer.run(&messages, alive))?;
         let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
         if leased {
             let cancelled = shared.clone();
-            match spawn("shoal-lease", move || keeper.extend(&cancelled.cancel)) {
+            match spawn(shared, "shoal-lease", move || keeper.extend(&cancelled.cancel)) {
                 Ok(thread) => threads.keeper = Some(thread),
                 Err(error) => shared.cancel.fail(error),
             }
@@ -341,7 +368,7 @@ impl Threads {
         }
         let compare = shared.options.resume == Resume::Relist || shared.source.behind() == Behind::Names;
         let (known, listing) = (Known::new(standing, compare), shared.clone());
-        match spawn("shoal-list", move || listing::run(&listing, known)) {
+        match spawn(shared, "shoal-list", move || listing::run(&listing, known)) {
             Ok(thread) => threads.listing = Some(thread),
             Err(error) => shared.cancel.fail(error),
         }
@@ -353,7 +380,7 @@ impl Threads {
         let wanted = shared.busy_lanes(shared.target.load(Relaxed));
         while !self.refused && self.lanes.len() < wanted {
             let (index, lane) = (self.lanes.len(), shared.clone());
-            match spawn("shoal-lane", move || lane::run(&lane, index)) {
+            match spawn(shared, "shoal-lane", move || lane::run(&lane, index)) {
                 Ok(thread) => self.lanes.push(thread),
                 Err(error) => {
                     self.refused = true;
@@ -376,6 +403,7 @@ impl Threads {
         standing: &Standing,
         concurrency: &mut Concurrency,
         began: Instant,
+        others_suffer: &mut Option<Box<dyn FnMut(Instant) -> bool>>,
         observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) {
         loop {
@@ -390,8 +418,11 @@ impl Threads {
                 shared.cancel.fail(error);
             }
             let sums = shared.counters.sums();
+            let now = Instant::now();
+            // For the sample, so that nothing grows while it is true; `concurrency` does not take it yet (issue 19).
+            let _suffering = others_suffer.as_mut().is_some_and(|suffer| suffer(now));
             let sample = Sample {
-                now: Instant::now(),
+                now,
                 objects: sums.written + sums.skipped,
                 bytes: sums.bytes,
                 in_flight: sums.in_flight as usize,
@@ -431,8 +462,18 @@ impl Threads {
     }
 }
 
-fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|e| {
+fn spawn<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    let run = shared.clone();
+    let lowered = move || {
+        run.lower_priority();
+        drop(run);
+        body()
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(lowered).map_err(|e| {
         Error::new(Kind::Internal, format!("a thread could not be started: {e}"))
             .errno(e.raw_os_error())
             .hint("raise the limit of processes (ulimit -u, or the container's pids limit)")
@@ -450,20 +491,22 @@ fn panicked(part: &str, panic: &(dyn Any + Send)) -> Error {
         .hint("this is a bug in shoal, please report it; committed work is kept, and the same command resumes")
 }
 
-/// Cores that this process may use: those in its affinity mask, and no more than a CPU quota of its control group allows
-/// (cgroup 1 and 2, the least of the group and of all above it, rounded down, at least 1). What the standard library does
-/// not see: groups above a container's own root, cgroup 2 mounted elsewhere than at `/sys/fs/cgroup`, and a change later on.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Cores that the run may use: those in this process's affinity mask, and no more than a CPU quota of its control group
+/// allows (cgroup 1 and 2, the least of the group and of all above it, rounded down, at least 1); with `nice`, half of them.
+/// What the standard library does not see: groups above a container's own root, cgroup 2 mounted elsewhere than at
+/// `/sys/fs/cgroup`, and a change later on.
+fn cores(nice: bool) -> usize {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if nice { all.div_ceil(2) } else { all }
 }
 
 /// Lanes that the run may come to have.
-fn lane_count(source: &dyn Source, workers: Workers) -> usize {
+fn lane_count(source: &dyn Source, workers: Workers, cores: usize) -> usize {
     let lanes = match (workers, source.is_network()) {
-        (Workers::Fixed(count), true) => count.clamp(1, cores()),
+        (Workers::Fixed(count), true) => count.clamp(1, cores),
         (Workers::Fixed(count), false) => count.max(1),
-        (Workers::Auto, true) => cores(),
-        (Workers::Auto, false) => cores() * BLOCKED_LANES,
+        (Workers::Auto, true) => cores,
+        (Workers::Auto, false) => cores * BLOCKED_LANES,
     };
     lanes.min(source.lanes_max().unwrap_or(lanes)).max(1)
 }

@@ -5,6 +5,7 @@ pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod limits;
 pub mod lock;
+pub mod neighbour;
 pub mod private;
 pub mod publish;
 pub(crate) mod read;

@@ -11,8 +11,9 @@ pub(crate) fn wanted() -> Duration {
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32) + waited()
 }
 
+/// Of [`wanted`], the time in which threads waited.
 #[allow(clippy::disallowed_methods)] // the kernel's own files: no name of the user's
-fn waited() -> Duration {
+pub(crate) fn waited() -> Duration {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let of_one = |thread: std::fs::DirEntry| {
         let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
