@@ -20,6 +20,7 @@ from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Command, Service
+    from generating import Job
 
 LOWERED = (10, 3)  # nice value; IOPRIO_CLASS_IDLE
 
@@ -145,6 +146,27 @@ def test_a_run_goes_on_with_it_and_without_it(tmp_path: Path) -> None:
     for nice in (False, True, False):
         report = package.copy(tmp_path / "tree", tmp_path / "out", nice=nice, resume="relist")
         assert (report.complete, report.total.written) == (True, 3)
+
+
+def test_the_processes_of_a_nice_generate_have_low_priorities_and_are_half_as_many(
+    job: Job, usual: tuple[int, int]
+) -> None:
+    job.module(
+        f"""
+        import ctypes
+
+        def make(number):
+            io = ctypes.CDLL(None).syscall({IOPRIO_GET}, 1, 0)
+            return f"{{(os.getpriority(os.PRIO_PROCESS, 0), io >> 13)}} {{os.getpid()}}"
+        """
+    )
+    half = -(-len(os.sched_getaffinity(0)) // 2)
+    for nice, expected in ((True, LOWERED), (False, usual)):
+        counts, failures = job.run(nice=nice, resume="restart", overwrite="always")
+        assert (counts[0], failures) == (20, [])
+        made = [data.decode().rpartition(" ") for data in tree(job.out).values()]
+        assert {found for found, _, _ in made} == {str(expected)}
+        assert not nice or len({process for _, _, process in made}) <= half
 
 
 @pytest.mark.parametrize("command", ["copy", "read", "unzip", "generate", "verify"])

@@ -534,9 +534,13 @@ class Placer:
         overwrite: str,
         memory: int,
         encode: EncodeOptions,
+        nice: bool,
         leash: int | None,
     ) -> Placer:
-        """Joins a run. `leash`: a file descriptor; when its other end is closed, this process ends."""
+        """Joins a run. `nice`: lowers the priority of this thread, and so of those that it starts.
+
+        `leash`: a file descriptor; when its other end is closed, this process ends.
+        """
 
     def put(self, token: int, name: bytes, data: object, again: int) -> None:
         """Queues data for writing; blocks while too much is queued.

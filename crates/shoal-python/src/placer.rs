@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
+use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
@@ -131,8 +132,10 @@ pub struct Placer {
 
 #[pymethods]
 impl Placer {
-    /// Joins the run at this place (`Generation.place()`); `leash`: a file descriptor.
+    /// Joins the run at this place (`Generation.place()`). `nice`: lowers the priority of the calling thread, which is one of
+    /// `shoal.generate`, and so of those that it starts from now on. `leash`: a file descriptor.
     #[new]
+    #[allow(clippy::too_many_arguments)] // called in one place, with a tuple of them
     fn new(
         py: Python<'_>,
         place: Place,
@@ -140,8 +143,12 @@ impl Placer {
         overwrite: &str,
         memory: u64,
         encode: EncodeOptions,
+        nice: bool,
         leash: Option<i32>,
     ) -> PyResult<Placer> {
+        if nice {
+            let _ = lower_priority(); // what the kernel refuses, the threads of the run tell
+        }
         let options = DirOptions {
             durability: [Durability::None, Durability::Batch, Durability::File]
                 .into_iter()

@@ -8,8 +8,9 @@ from shoal._options import EncodeOptions, Path
 Session = tuple[int, int, int, int | None, bool, bool]
 Place = tuple[Path, list[Session], int, int, bool, bool]
 
-# How a worker writes: durability, overwrite, the bytes that may wait to be written, and how tables are encoded.
-Writing = tuple[str, str, int, EncodeOptions]
+# How a worker writes: durability, overwrite, the bytes that may wait to be written, how tables are encoded, and whether
+# it lowers its priority first.
+Writing = tuple[str, str, int, EncodeOptions, bool]
 
 # An id for a worker: the token of its object, the id, its name, and whether the file may exist already: 1 if an earlier
 # session may have written it, 2 if a worker of this session died while it ran this id.

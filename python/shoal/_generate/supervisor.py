@@ -47,6 +47,8 @@ def run(
     """Runs all ids, as `shoal.generate` documents."""
     kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
     count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
+    if options["nice"]:
+        count, reason = -(-count // 2), f"a {noun} for two cores"
     if options["workers"] != "auto":
         count, reason = options["workers"], "as asked"
     if count > max(1, len(job.ids)):
@@ -54,7 +56,7 @@ def run(
     which = (job.identity, job.arguments, len(job.ids))
     generation = _shoal.Generation(sink, options, which, encode, IN_FLIGHT * count, (count, reason))
     memory = max(1, options["memory"] // count)
-    writing = (options["durability"], options["overwrite"], memory, encode)
+    writing = (options["durability"], options["overwrite"], memory, encode, options["nice"])
     supervisor = Supervisor(generation, job, writing, progress, kind)
     try:
         supervisor.start(count)
