@@ -27,4 +27,4 @@ pub use name::Name;
 pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
-pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips};
+pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips, Step};

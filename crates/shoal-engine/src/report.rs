@@ -212,6 +212,19 @@ pub(crate) fn archive_of(locator: &[u8]) -> &[u8] {
     &locator[..memchr::memchr(0, locator).unwrap_or(locator.len())]
 }
 
+/// A part of a run in which one number of workers held. The next step begins where this one ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// From when it held, since the start of the run.
+    pub at: Duration,
+    /// The number of workers.
+    pub workers: usize,
+    /// Objects finished a second while it held; 0 if nothing was measured.
+    pub objects_per_second: f64,
+    /// Their bytes a second; 0 if nothing was measured.
+    pub bytes_per_second: f64,
+}
+
 /// What a run did, and why it stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -243,6 +256,9 @@ pub struct Report {
     pub workers: usize,
     /// Why the workers are not more.
     pub workers_reason: String,
+    /// The path that led to them, in order of time: each number that held for a while, the last of which is `workers`. At
+    /// most [`Report::STEPS_MAX`]; none if nothing was left to do.
+    pub concurrency: Vec<Step>,
     /// How durable the result is, in words: the barrier that really ran.
     pub durability: String,
     /// How files were published, in words.
@@ -253,6 +269,11 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// Remarks a user should see (a discarded journal row, a file system without syncfs).
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Steps of `concurrency` at the most: a host that asks to slow down again and again changes the number for hours.
+    pub const STEPS_MAX: usize = 200;
 }
 
 /// Counters while a run goes on.
