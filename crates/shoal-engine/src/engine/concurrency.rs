@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::options::Workers;
+use crate::report::{Report, Step};
 
 /// One look at the throughput; shorter ones are mostly noise on two busy cores.
 const LOOK: Duration = Duration::from_millis(250);
@@ -76,6 +77,10 @@ pub(crate) struct Concurrency {
     /// The last look, and the processor time that was wanted until then.
     last: Option<(Sample, Duration)>,
     reason: String,
+    began: Instant,
+    /// What the number was so far, and what was seen when the last step began.
+    path: Vec<Step>,
+    stepped: Option<Sample>,
 }
 
 impl Concurrency {
@@ -122,6 +127,33 @@ impl Concurrency {
             misses: 0,
             last: None,
             reason,
+            began: Instant::now(),
+            path: vec![Step { workers: target, ..Step::default() }],
+            stepped: None,
+        }
+    }
+
+    /// The path so far, in order of time.
+    pub fn path(&self) -> Vec<Step> {
+        self.path.clone()
+    }
+
+    /// Keeps account of the path: what is measured belongs to the number that held until now.
+    fn record(&mut self, sample: &Sample) {
+        let since = self.stepped.map_or(self.began, |before| before.now);
+        let seconds = sample.now.saturating_duration_since(since).as_secs_f64();
+        let (objects, bytes) = self.stepped.map_or((0, 0), |before| (before.objects, before.bytes));
+        if let Some(step) = self.path.last_mut().filter(|_| seconds > 0.0) {
+            step.objects_per_second = sample.objects.saturating_sub(objects) as f64 / seconds;
+            step.bytes_per_second = sample.bytes.saturating_sub(bytes) as f64 / seconds;
+        }
+        if self.path.last().is_some_and(|step| step.workers != self.target) {
+            if self.path.len() >= Report::STEPS_MAX {
+                self.path.remove(Report::STEPS_MAX / 2);
+            }
+            let at = sample.now.saturating_duration_since(self.began);
+            self.path.push(Step { at, workers: self.target, ..Step::default() });
+            self.stepped = Some(*sample);
         }
     }
 
@@ -138,6 +170,11 @@ impl Concurrency {
     /// Looks at the run; call it often, it acts on its own schedule. `wanted` is the time that all threads of this
     /// process had a processor or waited for one; it is asked for seldom, since the answer costs something.
     pub fn look(&mut self, sample: Sample, wanted: impl FnOnce() -> Duration) {
+        self.choose(sample, wanted);
+        self.record(&sample);
+    }
+
+    fn choose(&mut self, sample: Sample, wanted: impl FnOnce() -> Duration) {
         let Some((last, wanted_before)) = self.last else {
             self.last = Some((sample, wanted()));
             return;

@@ -296,6 +296,7 @@ impl Run {
         report.resumed_from = standing.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.target();
+        report.concurrency = concurrency.path();
         report.notes.extend(shared.source.remarks());
         let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if *repeated > 0 {
