@@ -42,6 +42,7 @@ from shoal._report import (
     ServerStats,
     Skipped,
     Status,
+    Step,
 )
 from shoal._save import save
 from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
@@ -85,6 +86,7 @@ __all__ = [
     "ShoalError",
     "Skipped",
     "Status",
+    "Step",
     "UnsafeNameError",
     "__version__",
     "archives",

@@ -1,4 +1,4 @@
-"""Progress as text: rates over the last seconds, the time left, and the line of `progress=True`.
+"""Progress as text: rates over the last seconds, the time left, the path of the workers, the line of `progress=True`.
 
 Not here: the command line's display with its bar (`cli/_display.py`).
 """
@@ -12,13 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shoal._options import ProgressOption
-    from shoal._report import Progress
+    from shoal._report import Progress, Step
 
 WINDOW = 5.0  # s over which a rate is averaged: short enough to follow a change, long enough to be readable
 LINE_EVERY = 10.0  # s between lines if a line cannot be redrawn, as in a log
+PATH_MAX = 12  # numbers of a path as text: the beginning and the end say what a reader wants, on one line
 
 
 class Rates:
@@ -78,6 +79,17 @@ def count_text(count: int, word: str = "object") -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
+def path_text(steps: Sequence[Step], *, ascii_only: bool) -> str | None:
+    """Returns the path of the workers as `2 → 4 → 8 (in 1.2 s)`; None if their number never changed."""
+    if len(steps) < 2:
+        return None
+    arrow, gap = (" -> ", "...") if ascii_only else (" → ", "…")
+    numbers = [str(step.workers) for step in steps]
+    if len(numbers) > PATH_MAX:
+        numbers[PATH_MAX // 2 : -PATH_MAX // 2] = [gap]
+    return f"{arrow.join(numbers)} (in {time_text(steps[-1].seconds)})"
+
+
 def parts(progress: Progress, rates: Rates) -> list[str]:
     """Returns the parts of a progress line, the most important first."""
     done, listed = progress.done, progress.listed
@@ -90,7 +102,7 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
     left = rates.seconds_left(progress)
     if left is not None:
         said.append(f"{time_text(left)} left")
-    said.append(f"{progress.in_flight} in flight")
+    said += [f"{progress.in_flight} in flight", count_text(progress.workers, "worker")]
     failed = progress.before.failed + progress.run.failed
     for count, word in (
         (progress.retries, "retries" if progress.retries != 1 else "retry"),

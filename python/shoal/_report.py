@@ -68,6 +68,22 @@ class ListedObject(Value):
     archive: str | None
 
 
+class Step(Value):
+    """A part of a run in which one number of workers held; the next step begins where it ends.
+
+    Attributes:
+        seconds: Seconds from the start of the run to the moment from which it held.
+        workers: The number of workers.
+        objects_per_second: Objects finished per second while it held; 0 if nothing was measured.
+        bytes_per_second: Their bytes per second; 0 if nothing was measured.
+    """
+
+    seconds: float
+    workers: int
+    objects_per_second: float
+    bytes_per_second: float
+
+
 class Report(Value):
     """The result of a run. Check `ok`: it is true if everything arrived.
 
@@ -95,6 +111,8 @@ class Report(Value):
         resumed_from: Objects that earlier runs had committed.
         workers: The number of workers that was chosen.
         workers_reason: Why it is not larger.
+        concurrency: The path to `workers`: each number that held for a while, in order of time, at most 200. A number
+            that you set is one step; empty if nothing was left to do.
         durability: How durable the result is: what was really synced.
         publish: How files got their names.
         paused: Seconds without requests, because the host did not answer.
@@ -122,6 +140,7 @@ class Report(Value):
     resumed_from: int
     workers: int
     workers_reason: str
+    concurrency: tuple[Step, ...]
     durability: str
     publish: str
     paused: float

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from shoal import _shoal
 from shoal._errors import ShoalError
 from shoal._options import without_secrets
-from shoal._progress import count_text, drawing, size_text, time_text
+from shoal._progress import count_text, drawing, path_text, size_text, time_text
 from shoal._report import Report
 
 if TYPE_CHECKING:
@@ -97,6 +97,9 @@ def _log_report(log: logging.Logger, report: Report) -> None:
         log.warning("%s more failed", count_text(report.failed - len(report.failures)))
     for note in report.notes:
         log.info("%s", note)
+    path = path_text(report.concurrency, ascii_only=True)  # nobody knows which characters a handler can write
+    if path is not None:
+        log.info("path of the workers: %s", path)
     run = report.run
     log.info(
         "%s: %s (%s) done in %s, %d skipped, %d failed, %d unfinished, %d retried requests, workers: %d (%s)",

@@ -40,6 +40,7 @@ FILTERS = [
     (r"\(\d+ are open\)", "(<number> are open)"),
     (r"\bshoal \d+\.\d+\.\d+\S*", "shoal <version>"),
     (r'"seconds": [\d.e-]+', '"seconds": "<seconds>"'),
+    (r'"(objects|bytes)_per_second": [\d.e+-]+', r'"\1_per_second": "<rate>"'),
     (r'"samples": \[\[.*?\]\]', '"samples": "<samples>"'),
 ]
 

@@ -19,7 +19,7 @@ use shoal_engine::sink::Put;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::ids::{Answer, Caller, ids};
 use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
-use shoal_engine::{Error, Kind};
+use shoal_engine::{Error, Kind, Progress, Report, Step};
 
 use crate::background::Background;
 use crate::data;
@@ -161,7 +161,7 @@ impl Generation {
 
     /// How far it is.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        report::progress(py, &self.run.progress())
+        report::progress(py, &Progress { workers: self.workers.0, ..self.run.progress() })
     }
 
     /// Tells it to stop, as Ctrl-C does.
@@ -176,12 +176,22 @@ impl Generation {
             return Err(config_error(py, "two threads wait for this run", None));
         };
         drop(self.sink.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let mut told = report.clone();
-        (told.workers, told.workers_reason) = self.workers.clone();
+        let told = with_workers(report.clone(), &self.workers);
         let report = report::report(py, &told)?;
         let Some(raised) = self.on_error.raised(py, &told, error.as_ref(), true) else { return Ok((report, None)) };
         let raised = raised.into_value(py).into_bound(py).into_any();
         raised.setattr("report", &report)?;
         Ok((report, Some(raised)))
     }
+}
+
+/// A report with the caller's processes, whose number stays, in place of the objects that the engine had in flight.
+fn with_workers(mut report: Report, (workers, reason): &(usize, String)) -> Report {
+    let seconds = report.elapsed.as_secs_f64();
+    let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let (objects_per_second, bytes_per_second) = (rate(report.run.written), rate(report.run.bytes));
+    let held = Step { workers: *workers, objects_per_second, bytes_per_second, ..Step::default() };
+    report.concurrency = report.concurrency.first().map(|_| held).into_iter().collect(); // none if nothing was done
+    (report.workers, report.workers_reason) = (*workers, reason.clone());
+    report
 }

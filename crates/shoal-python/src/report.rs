@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use shoal_engine::{Counts, Failure, Progress, Report};
+use shoal_engine::{Counts, Failure, Progress, Report, Step};
 
 /// A value of a class of `shoal._report`.
 pub fn value<'py>(
@@ -75,6 +75,25 @@ pub fn failures<'py>(py: Python<'py>, failures: &[Failure]) -> PyResult<Bound<'p
 }
 
 #[derive(IntoPyObject)]
+struct StepFields {
+    seconds: f64,
+    workers: usize,
+    objects_per_second: f64,
+    bytes_per_second: f64,
+}
+
+fn steps<'py>(py: Python<'py>, steps: &[Step]) -> PyResult<Bound<'py, PyTuple>> {
+    let made: Vec<_> = steps
+        .iter()
+        .map(|&Step { at, workers, objects_per_second, bytes_per_second }| {
+            let fields = StepFields { seconds: at.as_secs_f64(), workers, objects_per_second, bytes_per_second };
+            value(py, "Step", fields)
+        })
+        .collect::<PyResult<_>>()?;
+    PyTuple::new(py, made)
+}
+
+#[derive(IntoPyObject)]
 struct ReportFields<'py, 'a> {
     failed: u64,
     run: Bound<'py, PyAny>,
@@ -91,6 +110,7 @@ struct ReportFields<'py, 'a> {
     resumed_from: u64,
     workers: usize,
     workers_reason: &'a str,
+    concurrency: Bound<'py, PyTuple>,
     durability: &'a str,
     publish: &'a str,
     paused: f64,
@@ -118,6 +138,7 @@ pub fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAn
         resumed_from: report.resumed_from,
         workers: report.workers,
         workers_reason: &report.workers_reason,
+        concurrency: steps(py, &report.concurrency)?,
         durability: &report.durability,
         publish: &report.publish,
         paused: report.paused.as_secs_f64(),

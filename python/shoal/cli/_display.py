@@ -65,9 +65,9 @@ def is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def has_utf8() -> bool:
-    """Returns whether standard output accepts non-ASCII characters."""
-    return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+def has_utf8(stream: TextIO | None = None) -> bool:
+    """Returns whether a stream accepts non-ASCII characters; by default standard output."""
+    return "utf" in (getattr(stream or sys.stdout, "encoding", None) or "").lower()
 
 
 def safe(text: str) -> str:
@@ -272,9 +272,9 @@ class Display:
         """
         self._close()
         if not self._quiet:
-            lines = ([] if first is None else [first]) + summary(
-                report, destination, verbose=self._verbose, again=again
-            )
+            lines = [] if first is None else [first]
+            plain = not has_utf8(sys.stderr)
+            lines += summary(report, destination, verbose=self._verbose, again=again, ascii_only=plain)
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:
             out_json({"type": "report", **report_fields(report)})

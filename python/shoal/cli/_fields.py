@@ -9,7 +9,7 @@ from shoal.cli._flags import in_flags
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shoal._report import Counts, Failure, Report
+    from shoal._report import Counts, Failure, Report, Step
 
 FAILURES_IN_JSON = 20  # at most so many in the report; the journal has all
 COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
@@ -34,6 +34,19 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
     ]
 
 
+def step_fields(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Returns the path of the workers for JSON."""
+    return [
+        {
+            "seconds": round(one.seconds, 3),
+            "workers": one.workers,
+            "objects_per_second": round(one.objects_per_second, 3),
+            "bytes_per_second": round(one.bytes_per_second, 3),
+        }
+        for one in steps
+    ]
+
+
 def report_fields(report: Report) -> dict[str, Any]:
     """Returns a report for JSON."""
     return {
@@ -53,6 +66,7 @@ def report_fields(report: Report) -> dict[str, Any]:
         "resumed_from": report.resumed_from,
         "workers": report.workers,
         "workers_reason": report.workers_reason,
+        "concurrency": step_fields(report.concurrency),
         "durability": report.durability,
         "publish": report.publish,
         "paused": round(report.paused, 3),

@@ -9,7 +9,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
-from shoal._progress import count_text, size_text, time_text
+from shoal._progress import count_text, path_text, size_text, time_text
 from shoal.cli._flags import in_flags
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
     return lines
 
 
-def summary(report: Report, destination: str | None, *, verbose: bool, again: str) -> list[str]:
+def summary(
+    report: Report, destination: str | None, *, verbose: bool, again: str, ascii_only: bool = False
+) -> list[str]:
     """Returns the summary of a run, line by line.
 
     Args:
@@ -60,10 +62,11 @@ def summary(report: Report, destination: str | None, *, verbose: bool, again: st
         destination: Where the run wrote to; None for a run that only read.
         verbose: Add how it was done.
         again: The flag that makes a complete run look at the source again.
+        ascii_only: Use no other characters, because they cannot be shown.
     """
     lines = [_done(report, destination, again)]
     if verbose:
-        lines += _how(report, destination)
+        lines += _how(report, destination, ascii_only=ascii_only)
     lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
     if _shoal.BUILD_PROFILE == "debug":
         lines.append("note: this is a debug build of the engine; its speed says nothing")
@@ -112,9 +115,11 @@ def _skipped(report: Report) -> str:
     return f"{report.skipped:,} skipped" + (f" ({reasons})" if reasons else "")
 
 
-def _how(report: Report, destination: str | None) -> list[str]:
+def _how(report: Report, destination: str | None, *, ascii_only: bool) -> list[str]:
     """Returns how it was done."""
     lines = [f"workers: {report.workers} ({report.workers_reason})"]
+    path = path_text(report.concurrency, ascii_only=ascii_only)
+    lines += [f"  path: {path}"] if path else []
     if destination:
         lines += [f"durability: {report.durability}", f"published: {report.publish}"]
     said = []
