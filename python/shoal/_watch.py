@@ -97,7 +97,7 @@ def _log_report(log: logging.Logger, report: Report) -> None:
         log.warning("%s more failed", count_text(report.failed - len(report.failures)))
     for note in report.notes:
         log.info("%s", note)
-    path = path_text(report.concurrency, ascii_only=True)  # nobody knows which characters a handler can write
+    path = path_text(report.concurrency, ascii_only=True)  # a handler may be able to write nothing else
     if path is not None:
         log.info("path of the workers: %s", path)
     run = report.run
