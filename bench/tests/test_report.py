@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import html.parser
 import re
@@ -14,7 +15,8 @@ import pytest
 
 import shoal as package
 import shoal_bench
-from shoal_bench import curves, jobs, plot, recommendation, reports
+from shoal_bench import curves, figures, jobs, plot, recommendation, reports
+from shoal_bench.results import Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,6 +187,43 @@ def test_a_sweep_is_drawn_as_lines(contest: Contest, tmp_path: Path) -> None:
     picture = (tmp_path / "lines.svg").read_text()
     assert "over workers" in picture
     assert "2x10" in picture
+
+
+def with_path(contest: Contest, *path: tuple[int, float]) -> shoal_bench.Results:
+    """A sweep of shoal with 1, 2 and 8 workers, and a row that found its number by a path of numbers and rates."""
+    results = contest({"shoal@1": [10], "shoal@2": [20], "shoal@8": [25], "shoal": [24]}, job="read")
+    own = results.row("shoal")
+    steps = tuple(Step(float(at), workers, rate, 1.0) for at, (workers, rate) in enumerate(path))
+    own.trials = [dataclasses.replace(own.trials[0], path=steps)]
+    return results
+
+
+def test_the_path_of_auto_is_drawn_over_the_curve(contest: Contest, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results = with_path(contest, (1, 9.0), (4, 23.0), (32, 0.0), (16, 24.0))
+    shoal_bench.report(results, path=tmp_path / "r.html")
+    page = Page((tmp_path / "r.html").read_text())
+    assert (page.count("g", "curve"), page.count("g", "path"), page.count("g", "end")) == (1, 1, 1)
+    assert figures.PATH in page.text
+    text = shoal_bench.report(results, path=tmp_path / "r.md")
+    assert text.count(figures.PATH) == 1
+    picture = (tmp_path / "r-read.svg").read_text()
+    assert "path of auto" in picture
+    (group,) = re.findall(r'<g id="path-0">(.*?)</g>\s*<g id="end-0">', picture, re.DOTALL)
+    dots = [(float(x), float(y)) for x, y in re.findall(r'<use xlink:href="[^"]*" x="([\d.]+)" y="([\d.]+)"', group)]
+    assert len(dots) == 3, "what was not measured has no dot"
+    (one, four, sixteen) = (x for x, _ in dots)
+    assert four - one == pytest.approx(sixteen - four, rel=0.01), "4 is midway between 2 and 8"
+    assert dots[0][1] > dots[1][1] > dots[2][1], "higher is faster"
+    assert ">16<" in picture, "the axis reaches as far as the path"
+
+
+def test_a_sweep_without_a_path_says_nothing_of_one(contest: Contest, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for at, results in enumerate((sweep(contest), with_path(contest), with_path(contest, (2, 0.0)))):
+        text = shoal_bench.report(results, path=tmp_path / f"{at}.md")
+        assert figures.PATH not in text
+        assert "path of auto" not in (tmp_path / f"{at}-read.svg").read_text()
 
 
 def test_bench_report_makes_one_page_of_several_files(shoal: Command, contest: Contest, tmp_path: Path) -> None:

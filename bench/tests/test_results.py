@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import statistics
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import shoal as package
 import shoal_bench
-from shoal_bench.results import Collection, decoded, load
+from shoal_bench.results import Collection, Step, decoded, load
 
 if TYPE_CHECKING:
     from conftest import Command, Contest, Here
@@ -43,6 +44,18 @@ def test_results_of_an_older_shoal_are_read_and_shown(name: str) -> None:
     for results in found.results:
         assert results.row(results.base).title in shoal_bench.table(results)
     assert "Which way is the fastest here?" in shoal_bench.report(found.results[0])
+
+
+def test_a_path_is_read_again_and_results_without_one_too(contest: Contest, tmp_path: Path) -> None:
+    results = contest({"shoal": [10, 11]})
+    own = results.rows[0]
+    own.trials[-1] = dataclasses.replace(own.trials[-1], path=(Step(0.0, 2, 9.5, 100.0), Step(0.5, 4, 11.0, 110.0)))
+    assert load(written(tmp_path / "new.json", results.to_json())).results == [results]
+    assert [step.workers for step in own.path] == [2, 4]
+    old = json.loads(results.to_json())
+    for trial in old["rows"][0]["trials"]:
+        del trial["path"]
+    assert load(written(tmp_path / "old.json", old)).results[0].rows[0].path == ()
 
 
 def test_what_a_bench_writes_has_the_form_of_the_schema(lab: Here, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_scan_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "there").iterdir()) == []
     lines = done.stdout.splitlines()
-    assert [line for line in lines if line.split() == ["1", "2"]], "workers across"
+    assert [line for line in lines if line.split() == ["auto", "1", "2"]], "workers across"
     assert [line for line in lines if line in ("1 kB", "65.5 kB")] == ["1 kB", "65.5 kB"], "a table for each size"
     rows = [line for line in lines if line.startswith("task list, N threads (threads)  ")]
     assert [row.count("*") for row in rows] == [1, 1], "the best is marked"
@@ -156,8 +156,9 @@ def test_a_scan_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_
         (family, size) for family in ("threads", "shoal") for size in (1000, 65536)
     }
     for one in found["curves"]:
-        assert [point["workers"] for point in one["points"]] == [1, 2]
-        assert one["points"][0]["ratio"] == 1
+        own = [None] if one["family"] == "shoal" else []
+        assert [point["workers"] for point in one["points"]] == [*own, 1, 2]
+        assert one["points"][len(own)]["ratio"] == 1
         best = max(one["points"], key=lambda point: point["rate"])
         assert one["best"] == best["point"]
         for point in one["points"]:
@@ -170,6 +171,10 @@ def test_a_scan_of_the_command_line_has_curves_in_table_and_json(lab: Here, tmp_
     written = {row["key"]: row for row in found["results"][0]["rows"]}
     assert written["threads@2"]["trials"][0]["workers"] == 2, "it says itself how many it had"
     assert written["shoal@2"]["trials"][0]["workers"] == 2
+    assert written["shoal@2"]["trials"][0]["path"] == written["threads@2"]["trials"][0]["path"] == []
+    found_itself = written["shoal"]["trials"][0]
+    assert found_itself["path"][0]["seconds"] == 0
+    assert found_itself["path"][-1]["workers"] == found_itself["workers"], "it ends where the workers are"
 
 
 @pytest.mark.skipif(not shutil.which("ruby"), reason="needs ruby")
@@ -183,7 +188,7 @@ def test_ruby_is_swept_too(tmp_path: Path) -> None:
     assert found.failed == []
     assert {one.key: [spot.row.workers for spot in one.spots] for one in found.curves} == {
         "ruby-queue": [1, 2],
-        "shoal": [1, 2],
+        "shoal": [found.contests[0].row("shoal").workers, 1, 2],
     }
 
 

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+import msgspec
+
 from shoal import ConfigError, RunError
 from shoal_bench import jobs, machine, measure, own, removal, sizing, verify
 from shoal_bench.contestants import Arena, Contestant, Task, version_of
 from shoal_bench.measure import Measured
-from shoal_bench.results import Asked, Results, Row, Trial
+from shoal_bench.results import Asked, Results, Row, Step, Trial
 from shoal_bench.settings import Settings
 
 SHOWN = 200  # characters of what a contestant said last, where that is why its row has no figures
@@ -173,7 +175,9 @@ def _trial(settings: Settings, arena: Arena, place: Path, one: Contestant, numbe
     objects = task.count if one.rate is None else round(one.rate(measured.printed) * measured.seconds)
     workers = measured.said.get("workers", one.workers)
     took = (measured.seconds, measured.cpu, measured.rss)
-    return Trial(number, objects, *took, workers, measured.start, first, last)
+    path = measured.said.get("concurrency", ()) if one.finds_workers else ()
+    steps = msgspec.convert(path, tuple[Step, ...])
+    return Trial(number, objects, *took, workers, measured.start, first, last, steps)
 
 
 def _done(task: Task, measured: Measured) -> tuple[float | None, float | None]:

@@ -154,6 +154,11 @@ class Contestant:
         """Its key without its number of workers."""
         return re.sub(r"-\d+$", "", self.key)
 
+    @property
+    def finds_workers(self) -> bool:
+        """It finds the number of its workers itself, as only shoal does."""
+        return self.kind == "shoal" and self.workers is None
+
     def command_at(self, task: Task, workers: int, threads: int | None = None) -> list[str]:
         """Returns the command line of a run with so many workers, and threads in each, instead of its own number."""
         if self.told is None:

@@ -6,11 +6,11 @@ A row of a sweep has a key such as `threads@8`, or `combo@2x10` for two processe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from shoal import ConfigError
-from shoal_bench.results import Results, Row
+from shoal_bench.results import Results, Row, Step
 
 MOST = 1000  # workers, as the strategies have it
 POINTS = 64  # points of a curve: more are a mistake in writing
@@ -114,11 +114,17 @@ class Curve:
         """Those that have figures, by their point."""
         return {spot.point: spot.row for spot in self.spots if spot.point is not None and spot.row.trials}
 
+    @property
+    def path(self) -> list[Step]:
+        """How the program came to its own number of workers: the steps that were measured; often empty."""
+        own = [step for spot in self.spots if spot.point is None for step in spot.row.path]
+        return [step for step in own if step.objects_per_second > 0]
+
     def ratio(self, spot: Spot) -> float | None:
         """Returns how many times as fast a point is as one worker: the median over the rounds, pair by pair."""
-        if spot.point is None or not spot.row.trials:
+        if not spot.row.trials:
             return None
-        first = self.rows.get(spot.point.one)
+        first = self.rows.get(Point(1) if spot.point is None else spot.point.one)
         return self.results.ratio(spot.row.key, first.key) if first else None
 
     def as_json(self) -> dict[str, Any]:
@@ -127,6 +133,7 @@ class Curve:
         found: dict[str, Any] = {"family": self.key, "title": self.title, "kind": self.kind}
         found |= {"size": settings["size"], "count": settings["count"]}
         found["best"] = str(best.point) if best.row.trials and best.point is not None else None
+        found["path"] = [asdict(step) for step in self.path]
         return found | {"points": [self._point(spot) for spot in self.spots]}
 
     def _point(self, spot: Spot) -> dict[str, Any]:

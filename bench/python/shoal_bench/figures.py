@@ -14,6 +14,11 @@ from shoal_bench.words import duration, micros, seconds
 
 NAMED = 4  # rows that a sentence names
 DONE = "first/last"
+AUTO = "auto"  # where fixed numbers of workers are: the number that shoal finds itself
+PATH = (
+    "The dotted line is the path of auto in its last trial: each number of workers at the rate measured with it, the "
+    "last one as a large dot."
+)
 METHOD = (
     "The contestants take turns, round after round. Where there is more than one round, one more before them is thrown "
     "away. Ratios are formed within a round, and the median of them is shown. Compare the ratios of different pages, "
@@ -114,6 +119,7 @@ def scanned(found: Sequence[Curve], across: int) -> list[Table]:
     """Returns tables of curves with the points across, so many to a table; * is the best of a line."""
     spots = {spot.point: None for curve in found for spot in curve.spots}
     points = sorted(spots, key=lambda point: (point is not None, point))
+    own = AUTO if len(points) > 1 else "its own"
     tables = []
     for some in (points[at : at + across] for at in range(0, len(points), across)):
         lines = []
@@ -121,7 +127,7 @@ def scanned(found: Sequence[Curve], across: int) -> list[Table]:
             cells = {spot.point: _spot(curve, spot) for spot in curve.spots}
             title = curve.title if curve.key == curve.title else f"{curve.title} ({curve.key})"
             lines.append([title, *(cells.get(point, "") for point in some)])
-        labels = ["its own" if point is None else str(point) for point in some]
+        labels = [own if point is None else str(point) for point in some]
         tables.append(Table(["", *labels], lines, [curve.kind for curve in found]))
     return tables
 
@@ -143,7 +149,7 @@ def summary(results: Results, found: Sequence[Curve]) -> str:
         return ""
     curve = max(ran, key=lambda one: one.best.row.rate)
     best, each = curve.best, results.settings["size"]
-    where = "" if best.point is None else f" at {best.point}"
+    where = f" at {best.point or AUTO}" if len(curve.spots) > 1 else ""
     times = curve.ratio(best)
     more = f", {times:.2f} times one worker" if times is not None and times != 1 else ""
     return f"fastest at {words.size(each)}: {curve.title}{where}{more}, {best.row.rate * each / 1e6:,.0f} MB/s"

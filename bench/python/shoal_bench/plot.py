@@ -1,11 +1,14 @@
 """The rates of results as a picture, PNG or SVG, drawn by Matplotlib. Not here: the pages that have one (`reports.py`).
 
 A bar is the median, the dots are the trials, the line behind them reaches from the slowest to the fastest; of a scan
-there is a line for each program. A picture is as wide as a phone, so that its letters can be read there.
+there is a line for each program, and a dotted one for the path of a program that found its workers itself. A picture is
+as wide as a phone, so that its letters can be read there.
 """
 
+import bisect
 import importlib.util
 import io
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 
 from shoal import ConfigError
 from shoal_bench import words
-from shoal_bench.curves import Curve, curves
+from shoal_bench.curves import Curve, Point, curves
 from shoal_bench.results import Results
 
 FORMS = (".png", ".svg")
@@ -25,6 +28,9 @@ ROW = 0.44  # inches of a row: a line of letters, a bar, a gap
 FRAME = 0.9  # inches of title and legend
 HIGH = 4.2  # inches of the curves of a scan
 LONGEST = 56  # letters of a title
+BESIDE = 32  # letters of titles in the legend of a scan up to which two stand side by side
+PATH: dict[str, Any] = {"linestyle": ":", "linewidth": 1.2, "marker": "o", "markersize": 3, "markeredgewidth": 0.6}
+LAST = 8  # points of a path's last dot
 
 
 def check(path: str | os.PathLike[str]) -> None:
@@ -55,7 +61,7 @@ def draw(results: Sequence[Results], path: str | os.PathLike[str]) -> None:
 
 
 def picture(results: Sequence[Results], form: str) -> bytes:
-    """Returns that picture as "svg" or "png"; of an SVG, what is drawn for a row has the id bar-N or trial-N.
+    """Returns that picture as "svg" or "png"; of an SVG, what is drawn has an id such as bar-N, curve-N or path-N.
 
     Raises:
         ConfigError: No row has figures.
@@ -114,8 +120,16 @@ def _bars(results: Results, axis: Any) -> None:
 
 def _lines(found: Sequence[Curve], axis: Any) -> None:
     """Draws a line for each program over the points of all of them, which stand at equal distances."""
+    from matplotlib.lines import Line2D
+
     points = sorted({point for curve in found for point in curve.rows})
+    numbers = [point.workers for point in points if point.threads is None]
+    most = max((step.workers for curve in found for step in curve.path), default=0)
+    while numbers and numbers[-1] < most:  # a path may lead beyond what was measured
+        numbers.append(numbers[-1] * 2)
+    points = [*map(Point, numbers), *(point for point in points if point.threads is not None)]
     places = {point: at for at, point in enumerate(points)}
+    keys: list[Any] = []
     for at, curve in enumerate(found):
         rates = [row.rate for row in curve.rows.values()]
         ends = [[trial.rate for trial in row.trials] for row in curve.rows.values()]
@@ -125,15 +139,38 @@ def _lines(found: Sequence[Curve], axis: Any) -> None:
         look: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.5}
         drawn = axis.errorbar(where, rates, yerr=[below, above], label=_plain(curve.title), **look)
         drawn.lines[0].set_gid(f"curve-{at}")
+        keys.append(drawn)
         for part in drawn.get_children():
             part.set_clip_on(False)
+        if curve.path and numbers:
+            _path(curve, numbers, axis, at, drawn.lines[0].get_color())
+    if most and numbers:
+        keys.append(Line2D([], [], color=INK, label="path of auto", **PATH))
     axis.set_xticks(list(places.values()), [str(point) for point in points])
     axis.set_ylim(bottom=0)
     axis.yaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     axis.tick_params(labelsize=7, colors=DIM)
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(DIM)
-    axis.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=2)
+    columns = 2 if max(len(key.get_label()) for key in keys) <= BESIDE else 1  # longer ones leave no room for the lines
+    axis.legend(handles=keys, fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=columns)
+
+
+def _path(curve: Curve, numbers: Sequence[int], axis: Any, at: int, colour: str) -> None:
+    """Draws how a program came to its workers: small dots, joined in the order of time; the last one is large."""
+    where = [_place(step.workers, numbers) for step in curve.path]
+    rates = [step.objects_per_second for step in curve.path]
+    look: dict[str, Any] = {"color": colour, "markeredgecolor": INK, "zorder": 3, "clip_on": False}
+    axis.plot(where, rates, gid=f"path-{at}", **look, **PATH)
+    axis.plot(where[-1:], rates[-1:], "o", markersize=LAST, gid=f"end-{at}", **look)
+
+
+def _place(workers: int, numbers: Sequence[int]) -> float:
+    """Returns where a number stands among others, at equal distances: between two of them as its logarithm does."""
+    at = bisect.bisect_right(numbers, workers) - 1
+    if at < 0 or at + 1 == len(numbers):
+        return float(max(at, 0))
+    return at + math.log(workers / numbers[at]) / math.log(numbers[at + 1] / numbers[at])
 
 
 def _plain(text: str) -> str:

@@ -147,7 +147,7 @@ def inline(svg: str, rules: dict[str, str]) -> Markup:
     svg = svg[svg.index("<svg") :]
     for gone in (r"<!--.*?-->", r"<metadata>.*?</metadata>", r"<style.*?</style>", r" id=\"[a-zA-Z0-9.]+_\d+\""):
         svg = re.sub(gone, "", svg, flags=re.DOTALL)
-    svg = re.sub(r'id="(bar|trial|whisker|curve)-\d+"', r'class="\1"', svg)
+    svg = re.sub(r'id="(bar|trial|whisker|curve|path|end)-\d+"', r'class="\1"', svg)
 
     def ruled(found: re.Match[str]) -> str:
         style = re.sub(r"'DejaVu Sans'[^;]*", "system-ui, sans-serif", found[1].replace("&apos;", "'"))
@@ -197,6 +197,7 @@ def _content(collection: Collection, title: str, pictures: list[Any]) -> Mapping
             "words": words.of(one.job),
             "advice": recommend(one),
             "picture": picture,
+            "path": figures.PATH if picture and any(curve.path for curve in curves(one)) else "",
             "scanned": figures.scanned(curves(one), ACROSS),
             "figures": figures.figures(one),
             "about": figures.about(one),

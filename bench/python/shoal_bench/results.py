@@ -73,11 +73,25 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Step:
+    """From when shoal had a number of workers, in seconds since its start, and the rates measured while it had them.
+
+    A rate of 0 means that nothing was measured.
+    """
+
+    seconds: Amount
+    workers: Count
+    objects_per_second: Amount
+    bytes_per_second: Amount
+
+
+@dataclass(frozen=True)
 class Trial:
     """One run of one contestant; times in seconds, memory in bytes.
 
     `start` is its process's time beside its own, `first` and `last` when the first and the last object were complete;
-    None where nothing is written.
+    None where nothing is written. `path` is how shoal came to its workers, where it found their number itself; results
+    of an older shoal have none.
     """
 
     round: Count
@@ -89,6 +103,7 @@ class Trial:
     start: Number = 0.0
     first: Amount | None = None
     last: Amount | None = None
+    path: tuple[Step, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -151,6 +166,11 @@ class Row:
     def workers(self) -> int | None:
         """Objects worked on at once, of the last trial."""
         return self.trials[-1].workers if self.trials else None
+
+    @property
+    def path(self) -> tuple[Step, ...]:
+        """How it came to them, in order of time; empty where it did not find their number itself."""
+        return self.trials[-1].path if self.trials else ()
 
     @property
     def start(self) -> float:

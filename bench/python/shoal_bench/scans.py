@@ -227,6 +227,10 @@ def run(
             for family in known
             if point is None or point.threads is None or family.grid
         }
+        # What is found is compared with every fixed number, in the same rounds.
+        entries |= {
+            (family.key, None): family.at(None) for family in known if given and family.contestant.finds_workers
+        }
         one = replace(one, count=sizing.fitting(one, entries.values(), counted=counted))
         if len(wanted) > 1:
             progress(f"objects of {size:,} bytes, {one.count:,} of them")

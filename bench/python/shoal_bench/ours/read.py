@@ -58,4 +58,5 @@ if __name__ == "__main__":
     objects, size, proven = consume(reader, given.verify)
     seconds = time.perf_counter() - began
     found = {"objects": objects, "bytes": size, "seconds": seconds, "workers": reader.report.workers}
+    found["concurrency"] = [vars(step) for step in reader.report.concurrency]
     print(json.dumps(found | ({"proof": proven} if given.verify else {})))

@@ -53,4 +53,4 @@ if __name__ == "__main__":
     )
     seconds = time.perf_counter() - began
     found = {"objects": report.written, "bytes": report.run.bytes, "seconds": seconds, "workers": report.workers}
-    print(json.dumps(found))
+    print(json.dumps(found | {"concurrency": [vars(step) for step in report.concurrency]}))

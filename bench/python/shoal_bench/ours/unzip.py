@@ -41,4 +41,6 @@ if __name__ == "__main__":
     seconds = time.perf_counter() - began
     if report.failed:
         raise SystemExit(f"{report.failed} entries failed")
-    print(json.dumps({"objects": objects, "bytes": size, "seconds": seconds, "workers": report.workers}))
+    found = {"objects": objects, "bytes": size, "seconds": seconds, "workers": report.workers}
+    found["concurrency"] = [vars(step) for step in report.concurrency]
+    print(json.dumps(found))
