@@ -112,7 +112,7 @@ class Report(Value):
         workers: The number of workers that was chosen.
         workers_reason: Why it is not larger.
         concurrency: The path to `workers`: each number that held for a while, in order of time, at most 200. A number
-            that you set is one step; empty if nothing was left to do.
+            that you set is one step, unless it had to be lowered. Empty if nothing was left to do.
         durability: How durable the result is: what was really synced.
         publish: How files got their names.
         paused: Seconds without requests, because the host did not answer.
