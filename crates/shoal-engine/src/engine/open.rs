@@ -1,7 +1,7 @@
 //! A partition that has been handed out: shared by the lanes that work on parts of it, complete when all are done.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::journal::{Done, Due, Failed, Retried};
 use crate::partition::Partition;
@@ -56,17 +56,20 @@ pub(crate) struct Open {
     pub origin: Origin,
     next: AtomicU32,
     len: AtomicU32,
+    /// The first of the lanes that have taken something of it.
+    first_taker: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// `len` of a partition that nobody has opened yet and whose listing did not say.
+/// `len` of a partition that no lane has opened yet and whose listing did not say.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Open {
     pub fn new(partition: Partition, mode: Mode, origin: Origin) -> Open {
         let len = AtomicU32::new(partition.len.unwrap_or(UNKNOWN));
         let state = State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new() };
-        Open { partition, mode, origin, next: AtomicU32::new(0), len, state: Mutex::new(state) }
+        let first_taker = AtomicUsize::new(usize::MAX);
+        Open { partition, mode, origin, next: AtomicU32::new(0), len, first_taker, state: Mutex::new(state) }
     }
 
     /// A lane wants a part; false when nothing is left to take.
@@ -83,13 +86,21 @@ impl Open {
         true
     }
 
+    /// Whether one of the first `lanes` lanes takes from it. That one has room for what comes next.
+    pub fn is_taken_by_first(&self, lanes: usize) -> bool {
+        self.first_taker.load(Relaxed) < lanes
+    }
+
     /// The number of objects, found on opening. True for the first to say so where the listing had not.
     pub fn opened(&self, len: u32) -> bool {
         self.len.swap(len, Relaxed) == UNKNOWN
     }
 
-    /// The next entry nobody has taken.
-    pub fn take(&self) -> Option<u32> {
+    /// The next entry that no lane has taken, for lane `lane`.
+    pub fn take(&self, lane: usize) -> Option<u32> {
+        if self.first_taker.load(Relaxed) > lane {
+            self.first_taker.fetch_min(lane, Relaxed);
+        }
         let len = self.len.load(Relaxed);
         if self.next.load(Relaxed) >= len {
             return None;
@@ -104,7 +115,7 @@ impl Open {
         (index < self.len.load(Relaxed)).then_some(index)
     }
 
-    /// Entries nobody has taken.
+    /// Entries that no lane has taken.
     pub fn untaken(&self) -> u32 {
         match self.len.load(Relaxed) {
             UNKNOWN => 1,

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct LaneCounters {
     pub written: AtomicU64,
     pub bytes: AtomicU64,
+    /// Bytes that the sink has taken, those of unfinished and of failed objects included.
+    pub moved: AtomicU64,
     pub skipped: AtomicU64,
     pub failed: AtomicU64,
     pub duplicates: AtomicU64,
@@ -18,6 +20,8 @@ pub(crate) struct LaneCounters {
     pub wasted: AtomicU64,
     pub retries: AtomicU64,
     pub in_flight: AtomicU64,
+    /// Ticks of its clock: a lane that is blocked in the sink has none.
+    pub beats: AtomicU64,
 }
 
 /// Only the lane itself writes, so a plain load and store is enough and costs no locked instruction.
@@ -35,6 +39,7 @@ pub(crate) fn sub(counter: &AtomicU64, amount: u64) {
 pub(crate) struct Sums {
     pub written: u64,
     pub bytes: u64,
+    pub moved: u64,
     pub skipped: u64,
     pub failed: u64,
     pub duplicates: u64,
@@ -44,6 +49,7 @@ pub(crate) struct Sums {
     pub wasted: u64,
     pub retries: u64,
     pub in_flight: u64,
+    pub beats: u64,
 }
 
 /// The counters of every lane.
@@ -69,6 +75,7 @@ impl Counters {
         for lane in &self.lanes {
             sums.written += lane.written.load(Relaxed);
             sums.bytes += lane.bytes.load(Relaxed);
+            sums.moved += lane.moved.load(Relaxed);
             sums.skipped += lane.skipped.load(Relaxed);
             sums.failed += lane.failed.load(Relaxed);
             sums.duplicates += lane.duplicates.load(Relaxed);
@@ -78,6 +85,7 @@ impl Counters {
             sums.wasted += lane.wasted.load(Relaxed);
             sums.retries += lane.retries.load(Relaxed);
             sums.in_flight += lane.in_flight.load(Relaxed);
+            sums.beats += lane.beats.load(Relaxed);
         }
         sums
     }

@@ -188,7 +188,7 @@ impl Queue {
 
     fn hand_out(state: &mut State, open: Arc<Open>) -> Handout {
         if !open.join() {
-            return Handout::Wait; // cannot happen: nobody else knows it yet
+            return Handout::Wait; // cannot happen: no other lane knows it yet
         }
         state.out_objects += open.len();
         if matches!(open.origin, Origin::Listed) {

@@ -166,6 +166,11 @@ pub trait Entries {
         let _ = index;
         None
     }
+    /// Whether a lane must read all entries before the one it wants. Then another lane does not take over what one has
+    /// begun.
+    fn is_stream(&self) -> bool {
+        false
+    }
     /// What else the listing knows of entry `index`, for callers that only list. May read the source.
     fn known(&self, index: u32) -> Known {
         let _ = index;

@@ -146,6 +146,10 @@ impl Entries for EntriesOfPart {
         Entry { skip: entry.skip.or(elsewhere), ..entry }
     }
 
+    fn is_stream(&self) -> bool {
+        self.inner.is_stream()
+    }
+
     fn within(&self, index: u32) -> Option<&[u8]> {
         self.inner.within(index)
     }

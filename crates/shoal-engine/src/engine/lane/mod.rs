@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::Shared;
 use super::open::Open;
-use super::progress::LaneCounters;
+use super::progress::{LaneCounters, add};
 use super::queue::Handout;
 use super::retry::HOLD_MAX;
 use super::slot::Slot;
@@ -182,6 +182,7 @@ impl LaneState {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.shared.cancel.is_raised() {
             tick.tick().await;
+            add(&self.counters().beats, 1);
             let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due
@@ -212,12 +213,26 @@ impl LaneState {
         self.share() as u32 * 2
     }
 
-    /// Objects this lane may have in flight. A lane that is no longer needed finishes what it has open, one at a time.
+    /// Objects this lane may have in flight. A lane that is no longer needed finishes what it has open, one at a time,
+    /// unless a lane that is needed does.
     fn limit(&self) -> usize {
         match self.share() {
-            0 => usize::from(self.slots.borrow().iter().any(Option::is_some)),
+            0 => usize::from(self.slots.borrow().iter().flatten().any(|slot| self.is_left_to_this_lane(slot))),
             share => share,
         }
+    }
+
+    fn is_left_to_this_lane(&self, slot: &Slot) -> bool {
+        // In a stream, the lane that is furthest finishes first.
+        slot.waiting > 0
+            || slot.open.untaken() == 0
+            || slot.entries.is_stream()
+            || !slot.open.is_taken_by_first(self.needed())
+    }
+
+    /// Lanes that share what is in flight.
+    fn needed(&self) -> usize {
+        self.shared.busy_lanes(self.shared.target.load(Relaxed))
     }
 
     /// This lane's part of what is in flight; 0 while fewer lanes do.
@@ -258,6 +273,7 @@ fn coarse_now() -> Duration {
 
 impl BodyClock for LaneState {
     fn wrote(&self, bytes: usize, time: Duration) {
+        add(&self.counters().moved, bytes as u64);
         let mut wait =
             if self.shared.rate.is_limited() { self.shared.rate.spend(bytes as u64) } else { Duration::ZERO };
         let slept = Instant::now();

@@ -223,6 +223,7 @@ impl LaneState {
     }
 
     pub(super) fn spend(&self, bytes: u64) {
+        add(&self.counters().moved, bytes);
         if self.shared.rate.is_limited() {
             let wait = self.shared.rate.spend(bytes);
             if !wait.is_zero() {

@@ -146,7 +146,7 @@ impl LaneState {
             if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
                 return None;
             }
-            let Some(index) = slot.open.take() else {
+            let Some(index) = slot.open.take(self.index) else {
                 drop(slots);
                 self.close_if_settled(number);
                 return None;

@@ -162,14 +162,6 @@ impl Find {
         name
     }
 
-    /// Where the first of the places is: the archive, or the root of the glob.
-    pub fn first(&self) -> Option<&Path> {
-        self.places.first().map(|place| match place {
-            Place::One(path) => path.as_path(),
-            Place::Glob(glob) => glob.root(),
-        })
-    }
-
     /// Whether an archive that came into being in this directory would be found.
     pub fn lists_below(&self, directory: &Path) -> bool {
         self.places.iter().any(|place| matches!(place, Place::Glob(glob) if glob.enters(directory)))

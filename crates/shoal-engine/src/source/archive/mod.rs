@@ -39,8 +39,6 @@ use super::zip::Zip;
 use super::{Behind, Fetcher, Job, Lane, Listing, LocalFuture, Source};
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
-use crate::fs::storage::storage;
-use crate::object::Storage;
 use crate::partition::{Cursor, Key, Partition};
 use crate::session::Twice;
 
@@ -218,10 +216,6 @@ impl Source for Archives {
         false
     }
 
-    fn storage(&self) -> Storage {
-        self.keep.find.first().map_or(Storage::Other, storage)
-    }
-
     fn lists_below(&self, directory: &Path) -> bool {
         self.keep.find.lists_below(directory)
     }
@@ -236,6 +230,10 @@ pub(crate) trait Format: Send + Sync {
     fn plan(&self, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan>;
     /// The part that lives on one lane.
     fn unpacker(&self) -> Box<dyn Unpacker>;
+    /// Whether an archive may be one stream, so that an entry is found only by reading all before it.
+    fn is_stream(&self) -> bool {
+        false
+    }
     /// When an entry was last changed.
     fn modified(&self, member: &Member) -> Option<SystemTime> {
         member.last_modified()

@@ -245,6 +245,10 @@ impl Entries for Run {
         Entry { name: plan.name(member), locator, host: HostId(0), skip, unlisted: None }
     }
 
+    fn is_stream(&self) -> bool {
+        self.archives.iter().any(|archive| self.keep.formats[archive.format].is_stream())
+    }
+
     fn within(&self, index: u32) -> Option<&[u8]> {
         let (which, _) = self.places[index as usize].entry?;
         Some(&self.archives[which as usize].file.path)

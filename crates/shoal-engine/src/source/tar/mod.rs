@@ -34,6 +34,10 @@ pub(crate) struct Tar {
 }
 
 impl Format for Tar {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
     fn begins(&self, head: &[u8]) -> bool {
         Method::of_file(head).is_some() || headers::begins(head)
     }
