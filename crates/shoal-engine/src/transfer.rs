@@ -154,22 +154,9 @@ impl Transfer {
             let tries_again = if retries && source.gives_again() { failures } else { 0 };
             let sink: Arc<dyn Sink> = Arc::new(NullSink::new());
             let (lease, local, started) = (Arc::new(Lease::unbounded()), local_clock(), Started::default());
-            let wanted = schedstat::wanted;
             let neighbour = neighbour(&options);
-            let run = Run {
-                source,
-                sink,
-                options,
-                journal,
-                standing,
-                started,
-                lease,
-                local,
-                files_max,
-                batch,
-                wanted,
-                neighbour,
-            };
+            let run =
+                Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, neighbour };
             return Ok(Prepared::Dry { run: Box::new(run), tries_again });
         }
         let (mut journal, mut standing) = Journal::open(&place, &key, &open)?;
@@ -222,7 +209,7 @@ impl Transfer {
             lease: lease.clone(),
         })?;
         journal.begin_session(started.began, started.volatile)?;
-        let (wanted, neighbour) = (schedstat::wanted, neighbour(&options));
+        let neighbour = neighbour(&options);
         Ok(Prepared::Run(Box::new(Run {
             source,
             sink,
@@ -234,7 +221,6 @@ impl Transfer {
             local,
             files_max,
             batch,
-            wanted,
             neighbour,
         })))
     }

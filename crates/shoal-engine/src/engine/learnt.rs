@@ -2,7 +2,7 @@
 //! finds it (`Standing::learnt`).
 //!
 //! The thread that watches the run notes it, the committer reads it: it is stored with each commit and at the end, so that
-//! a kill loses little. Not here: how the number is found (`concurrency.rs`).
+//! a kill loses little. Not here: how the number is found (`concurrency/`).
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;

@@ -28,40 +28,40 @@ mod queue;
 mod rate;
 mod retry;
 mod slot;
+mod threads;
 
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Credited, Ending, Journal, Standing};
+use crate::journal::{Credited, Journal, Standing};
 use crate::options::{Pass, Resume, TransferOptions, Workers};
 use crate::report::{Counts, Failure, Progress, Report, archive_of, is_of_archives};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
-use crate::source::{Behind, Entry, Source};
+use crate::source::{Entry, Source, WHOLE_MAX};
 use tokio::sync::Notify;
 
-use commit::{Committer, Message};
-use concurrency::{Concurrency, Reach, Sample};
+use commit::Message;
+use concurrency::{Concurrency, Reach, Setup};
 pub(crate) use filter::Filter;
 use frontier::Frontier;
 use lease::Keeper;
-use listing::Known;
 use progress::Counters;
+use threads::Threads;
 
-/// How often the caller's thread looks round: signals must be seen within 100 ms.
-const TICK: Duration = Duration::from_millis(50);
 /// Connections of one lane before the next is put to work, where writing costs nothing.
 const LANE_FILL: usize = 32;
-/// Lanes for each core at the most, where each is blocked by what it fetches: a disk or a network file system wants that
-/// many requests at once before it is busy.
+/// Lanes at the most, where each is blocked by what it fetches: for each core, and in any case. A disk or a network file
+/// system wants that many requests at once before it is busy, however few cores ask (64 are a tenth faster than 32 with cold
+/// files on a virtual disk).
 const BLOCKED_LANES: usize = 16;
+const BLOCKED_LANES_MIN: usize = 64;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
 
@@ -81,7 +81,6 @@ pub(crate) struct Shared {
     rate: rate::Rate,
     filter: filter::Filter,
     counters: Counters,
-    wanted: fn() -> Duration,
     /// Lowers the priority of the calling thread, if the run is to leave the machine to others.
     lower: Option<fn() -> Result<(), String>>,
     /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
@@ -212,8 +211,6 @@ pub(crate) struct Run {
     pub files_max: usize,
     /// For tests: objects of a batch.
     pub batch: Option<u64>,
-    /// Time in which threads of this process had a processor or waited for one, so far.
-    pub wanted: fn() -> Duration,
     /// With `nice`.
     pub neighbour: Option<Neighbour>,
 }
@@ -222,8 +219,7 @@ impl Run {
     /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
         let began = Instant::now();
-        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, wanted, .. } =
-            self;
+        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, .. } = self;
         let lower = self.neighbour.as_ref().map(|neighbour| neighbour.lower);
         let mut others_suffer = self.neighbour.and_then(|neighbour| neighbour.others_suffer);
         let cores = cores(options.nice);
@@ -231,7 +227,18 @@ impl Run {
         let (sender, messages) = channel();
         let blocking = !source.is_network();
         let reach = if blocking { Reach::Blocking { cores } } else { Reach::Network };
-        let mut concurrency = Concurrency::new(options.workers, reach, lanes, files_max, source.in_flight_max());
+        let setup = Setup {
+            workers: options.workers,
+            reach,
+            lanes,
+            files_max,
+            memory_max: usize::try_from(options.memory).unwrap_or(usize::MAX) / WHOLE_MAX,
+            source_max: source.in_flight_max(),
+            learnt: standing.learnt.and_then(|learnt| usize::try_from(learnt).ok()),
+            storage: source.storage(),
+            writes: sink.blocks(),
+        };
+        let mut concurrency = Concurrency::new(setup, began);
         let filter = match filter::Filter::new(&options.include, &options.exclude) {
             Ok(filter) => filter,
             Err(error) => return (Report::default(), Some(error)),
@@ -250,7 +257,6 @@ impl Run {
             rate: rate::Rate::new(options.limit_rate),
             filter,
             counters: Counters::new(lanes),
-            wanted,
             lower,
             target: AtomicUsize::new(concurrency.target()),
             learnt: learnt::Learnt::default(),
@@ -295,8 +301,8 @@ impl Run {
         let mut report = report(&shared, &journal, committed, &started);
         report.resumed_from = standing.totals.written;
         report.elapsed = began.elapsed();
-        report.workers = concurrency.target();
-        report.concurrency = concurrency.path();
+        report.workers = concurrency.chosen();
+        report.concurrency = concurrency.path(report.elapsed);
         report.notes.extend(shared.source.remarks());
         let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if *repeated > 0 {
@@ -310,7 +316,7 @@ impl Run {
                 .push(format!("{kept} of the objects were already at the destination, from an earlier session"));
         }
         report.workers_reason = match shared.source.depth() {
-            1 => concurrency.reason().to_owned(),
+            1 => concurrency.reason(),
             depth => format!("{}; up to {depth} requests pipelined on each connection", concurrency.reason()),
         };
         let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
@@ -326,159 +332,6 @@ impl Run {
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
     }
-}
-
-/// The threads of one run; it joins them.
-struct Threads {
-    lanes: Vec<JoinHandle<()>>,
-    listing: Option<JoinHandle<()>>,
-    committer: JoinHandle<(Credited, Ending)>,
-    /// Extends the lease.
-    keeper: Option<JoinHandle<()>>,
-    over: Receiver<()>,
-    /// A lane could not be started: no further one is tried.
-    refused: bool,
-}
-
-impl Threads {
-    fn start(
-        shared: &Arc<Shared>,
-        keeper: Arc<Keeper>,
-        messages: Receiver<Message>,
-        standing: &Standing,
-        leased: bool,
-    ) -> Result<Threads> {
-        let (alive, over) = channel::<()>();
-        // Of a listing that was finished, only what is deferred is left.
-        let listed = standing.completed_at.is_some();
-        let lists = listed || shared.options.resume != Resume::Failed;
-        let committer = Committer::new(shared.clone(), keeper.clone(), standing.mark, lists);
-        let committer = spawn(shared, "shoal-commit", move || committer.run(&messages, alive))?;
-        let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
-        if leased {
-            let cancelled = shared.clone();
-            match spawn(shared, "shoal-lease", move || keeper.extend(&cancelled.cancel)) {
-                Ok(thread) => threads.keeper = Some(thread),
-                Err(error) => shared.cancel.fail(error),
-            }
-        }
-        threads.grow(shared);
-        if listed || shared.options.resume == Resume::Failed {
-            shared.queue.listed_all();
-            return Ok(threads);
-        }
-        let compare = shared.options.resume == Resume::Relist || shared.source.behind() == Behind::Names;
-        let (known, listing) = (Known::new(standing, compare), shared.clone());
-        match spawn(shared, "shoal-list", move || listing::run(&listing, known)) {
-            Ok(thread) => threads.listing = Some(thread),
-            Err(error) => shared.cancel.fail(error),
-        }
-        Ok(threads)
-    }
-
-    /// Starts the lanes that the target asks for and that are not there yet.
-    fn grow(&mut self, shared: &Arc<Shared>) {
-        let wanted = shared.busy_lanes(shared.target.load(Relaxed));
-        while !self.refused && self.lanes.len() < wanted {
-            let (index, lane) = (self.lanes.len(), shared.clone());
-            match spawn(shared, "shoal-lane", move || lane::run(&lane, index)) {
-                Ok(thread) => self.lanes.push(thread),
-                Err(error) => {
-                    self.refused = true;
-                    match index {
-                        0 => shared.cancel.fail(error),
-                        _ => {
-                            let why = error.why();
-                            shared.note(&format!("only {index} of {wanted} worker threads could be started: {why}"));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Watches the run from the caller's thread until it is over.
-    fn watch(
-        &mut self,
-        shared: &Arc<Shared>,
-        standing: &Standing,
-        concurrency: &mut Concurrency,
-        began: Instant,
-        others_suffer: &mut Option<Box<dyn FnMut(Instant) -> bool>>,
-        observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
-    ) {
-        loop {
-            if observer(&progress(shared, standing, concurrency, began)).is_break() {
-                shared.cancel.interrupt();
-            }
-            match self.over.recv_timeout(TICK) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if let Some(error) = shared.retry.unreachable(Instant::now()) {
-                shared.cancel.fail(error);
-            }
-            let sums = shared.counters.sums();
-            let now = Instant::now();
-            // For the sample, so that nothing grows while it is true; `concurrency` does not take it yet (issue 19).
-            let _suffering = others_suffer.as_mut().is_some_and(|suffer| suffer(now));
-            let sample = Sample {
-                now,
-                objects: sums.written + sums.skipped,
-                bytes: sums.bytes,
-                in_flight: sums.in_flight as usize,
-                throttled: shared.retry.throttled(),
-                out_of_files: shared.out_of_files.load(Relaxed),
-                depth: shared.source.depth(),
-            };
-            concurrency.look(sample, shared.wanted);
-            let auto = shared.options.workers == Workers::Auto;
-            let found = auto.then(|| u32::try_from(concurrency.target()).unwrap_or(u32::MAX));
-            shared.learnt.note(found, sample.objects, began.elapsed());
-            shared.depth.store(shared.source.depth(), Relaxed);
-            shared.target.store(concurrency.target(), Relaxed);
-            self.grow(shared);
-        }
-        let _ = observer(&progress(shared, standing, concurrency, began));
-    }
-
-    fn join(self, shared: &Shared, keeper: &Keeper) -> (Credited, Ending) {
-        shared.queue.finish();
-        if shared.cancel.is_raised() {
-            keeper.end(); // lanes that wait for it end
-        }
-        for thread in self.lanes.into_iter().chain(self.listing) {
-            let _ = thread.join(); // their bodies catch panics and report them
-        }
-        shared.tell_committer(Message::LanesEnded);
-        let outcome = self.committer.join();
-        keeper.end();
-        if let Some(thread) = self.keeper {
-            let _ = thread.join(); // a panic in it is one in the journal, which the committer meets too
-        }
-        match outcome {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic), // its body catches panics; only a panic in a panic comes here
-        }
-    }
-}
-
-fn spawn<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>> {
-    let run = shared.clone();
-    let lowered = move || {
-        run.lower_priority();
-        drop(run);
-        body()
-    };
-    std::thread::Builder::new().name(name.to_owned()).spawn(lowered).map_err(|e| {
-        Error::new(Kind::Internal, format!("a thread could not be started: {e}"))
-            .errno(e.raw_os_error())
-            .hint("raise the limit of processes (ulimit -u, or the container's pids limit)")
-    })
 }
 
 /// A panic is a defect of shoal; it ends the run like any other error.
@@ -507,35 +360,9 @@ fn lane_count(source: &dyn Source, workers: Workers, cores: usize) -> usize {
         (Workers::Fixed(count), true) => count.clamp(1, cores),
         (Workers::Fixed(count), false) => count.max(1),
         (Workers::Auto, true) => cores,
-        (Workers::Auto, false) => cores * BLOCKED_LANES,
+        (Workers::Auto, false) => (cores * BLOCKED_LANES).max(BLOCKED_LANES_MIN),
     };
     lanes.min(source.lanes_max().unwrap_or(lanes)).max(1)
-}
-
-fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, began: Instant) -> Progress {
-    let sums = shared.counters.sums();
-    let listed = shared.counters.listed.load(Relaxed);
-    let settled = sums.written + sums.skipped + sums.failed;
-    Progress {
-        run: Counts {
-            listed,
-            written: sums.written,
-            skipped: sums.skipped,
-            failed: sums.failed,
-            unfinished: listed.saturating_sub(settled),
-            bytes: sums.bytes,
-        },
-        before: standing.totals,
-        listing_done: shared.queue.is_listed_all(),
-        in_flight: sums.in_flight as usize,
-        workers: concurrency.target(),
-        retries: sums.retries + shared.listing_retries.load(Relaxed),
-        deferred: shared.deferred.load(Relaxed),
-        retry_in: shared.retry_in(),
-        committed: shared.counters.committed.load(Relaxed),
-        paused: shared.retry.is_gated(),
-        elapsed: began.elapsed(),
-    }
 }
 
 fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Started) -> Report {

@@ -78,6 +78,8 @@ pub(crate) struct Retry {
     missing: AtomicI64,
     hosts: Mutex<HashMap<HostId, Host>>,
     throttled: AtomicU64,
+    /// First requests for an object that had no answer.
+    silent: AtomicU64,
     /// Some host has answered something since the start.
     answered: AtomicBool,
 }
@@ -92,6 +94,7 @@ impl Retry {
             missing: AtomicI64::new(0),
             hosts: Mutex::default(),
             throttled: AtomicU64::new(0),
+            silent: AtomicU64::new(0),
             answered: AtomicBool::new(false),
         }
     }
@@ -190,6 +193,8 @@ impl Retry {
         let silent = is_silent(error.kind());
         if !silent {
             self.answered();
+        } else if tries == 1 {
+            self.silent.fetch_add(1, Relaxed);
         }
         if let Some(wait) = error.wait_asked().filter(|wait| !wait.is_zero()) {
             // Up to a tenth more, so that everybody does not come back in the same instant.
@@ -291,6 +296,11 @@ impl Retry {
     /// Answers so far that asked to slow down.
     pub fn throttled(&self) -> u64 {
         self.throttled.load(Relaxed)
+    }
+
+    /// Requests so far that had no answer, one for each object.
+    pub fn silent(&self) -> u64 {
+        self.silent.load(Relaxed)
     }
 
     /// How long the listing, which asks one page at a time, waits after its `tries`-th failure in a row;
