@@ -1,4 +1,4 @@
-"""shoal copies, reads, saves and unpacks very many files as fast as the hardware allows.
+"""shoal copies, reads, saves and unpacks very many files fast.
 
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")

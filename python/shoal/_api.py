@@ -197,7 +197,7 @@ def archives(
         max_size: Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
         max_ratio: How many times its own size an archive may unpack to; checked only beyond 64 MiB.
         max_entries: Maximum number of entries in one archive.
-        max_depth: Maximum number of nested directories of an entry.
+        max_depth: Maximum number of parts in the name of an entry; the file's own name is one.
         allow_overlap: Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
 
     Returns:

@@ -73,9 +73,10 @@ def unzip(
 
     **Failures.** A bad entry does not stop the rest: one that is damaged or encrypted, has an unknown compression
     method, or a name that leads out of the directory. A file that is not an archive, is damaged as a whole, or exceeds
-    a limit is one failure under its own name. A duplicate name, in the same or another archive, is a failure too; the
-    first one stays. Links, devices and entries for directories count as skipped; empty directories are created. Files
-    and directories get the permissions of their entry, less the umask.
+    a limit is one failure under its own name. If two entries have one name, the one that is written first stays. The
+    other is a failure too, unless it is in another archive and has the same bytes: then it is skipped. Links, devices
+    and entries for directories count as skipped; empty directories are created. Files and directories get the
+    permissions of their entry, less the umask.
 
     Args:
         archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of these. The
@@ -90,7 +91,7 @@ def unzip(
         max_size: Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
         max_ratio: How many times its own size an archive may unpack to; checked only beyond 64 MiB.
         max_entries: Maximum number of entries in one archive.
-        max_depth: Maximum number of nested directories of an entry.
+        max_depth: Maximum number of parts in the name of an entry; the name of the file itself is one.
         allow_overlap: Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
             `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.

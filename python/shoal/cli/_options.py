@@ -255,7 +255,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("max_size", "Reject archives that unpack to more bytes.", metavar="SIZE"),
             _option("max_ratio", "Reject archives that grow more than this.", type=int, metavar="N"),
             _option("max_entries", "Reject archives with more entries.", type=int, metavar="N"),
-            _option("max_depth", "Reject entries in deeper directories.", type=int, metavar="N"),
+            _option("max_depth", "Reject entries with more parts in their names.", type=int, metavar="N"),
             _option("allow_overlap", "Accept entries that share bytes, as in zip bombs."),
         ]
     ),
