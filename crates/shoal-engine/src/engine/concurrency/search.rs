@@ -22,8 +22,8 @@ const UNFILLED_WINDOWS: u32 = 5;
 /// count: lanes that a disk wakes all at once wait too, and more of them still keep the disk busier (measured on two cores
 /// with cold files: "all cores are busy" with 8 lanes, and 64 were half as fast again).
 const BUSY: f64 = 0.9;
-/// A trial of a smaller number can cost half of the throughput of its window: not in the first second, which may be all.
-const TRIM_AFTER: Duration = Duration::from_secs(1);
+/// A trial of a smaller number can cost half of the throughput of its window: not in the first two seconds, which may be all.
+const TRIM_AFTER: Duration = Duration::from_secs(2);
 /// A window is at least this part of the run so far: a job of half a second should not end before its search.
 const WINDOWS: u32 = 40;
 /// Longest wait for enough objects.
@@ -182,7 +182,7 @@ impl Search {
     /// How long the next window is: longer in a run that has been longer, which can wait for a clear answer.
     pub fn length(&self, elapsed: Duration) -> Length {
         let (at_least, at_most, units, rounds) = match (&self.comparison, self.why) {
-            (Some((Purpose::Climb, _)), _) | (None, Why::Searching | Why::Unfilled) => (8, 50, 24.0, 1.0),
+            (Some((Purpose::Climb, _)), _) | (None, Why::Searching | Why::Unfilled) => (8, 50, 12.0, 1.0),
             _ => (50, 500, 64.0, 2.0),
         };
         let at_least = (elapsed / WINDOWS).clamp(Duration::from_millis(at_least), Duration::from_millis(at_most));
