@@ -327,7 +327,9 @@ impl Concurrency {
         self.ceiling = most.min(self.memory_max).max(1);
         let number = self.search.best();
         if depth > before {
-            self.set(number.max(DEEP_START * depth * self.lanes), sample);
+            let number = number.max(DEEP_START * depth * self.lanes);
+            self.stall.trust(number);
+            self.set(number, sample);
         } else {
             self.set(number * depth / before, sample);
         }
