@@ -1,7 +1,7 @@
 //! The bounded, ordered hand-out of partitions to lanes.
 //!
-//! Three bounds, so that memory stays flat and a kill costs about one batch (more bytes where objects are large, since what
-//! lanes have begun is committed by partition):
+//! Three bounds, so that memory stays flat and a kill costs about one batch (more bytes where objects are large, since
+//! what lanes have begun is committed by partition):
 //! - partitions listed and waiting (`AHEAD_MAX`, `AHEAD_BYTES_MAX`): the listing waits
 //! - partitions listed and not behind the frontier (`WINDOW_MAX`): the listing waits
 //! - objects handed out and not committed (`BATCH_OBJECTS`, `BATCH_BYTES`): lanes wait, the committer hurries
