@@ -74,7 +74,8 @@ def test_reading_and_saving_have_a_path_too(tmp_path: Path) -> None:
 
 
 def test_generate_has_its_processes_as_one_step(interpreter: Interpreter, tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text("def make(number):\n    return str(number)\n")
+    # Slow enough for the progress function to be called.
+    (tmp_path / "job.py").write_text("import time\n\ndef make(number):\n    time.sleep(0.02)\n    return str(number)\n")
     done = interpreter.run(
         """
         import shoal, job
