@@ -253,6 +253,12 @@ impl Queue {
         self.state().listed_all
     }
 
+    /// Whether the listing has ended and nothing waits for a lane.
+    pub fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.listed_all && state.ready.is_empty() && state.again.is_empty()
+    }
+
     /// Whether the listing has ended and everything handed out is committed, but for `held` objects that the sink holds.
     pub fn is_drained_but(&self, held: u64) -> bool {
         let state = self.state();

@@ -317,6 +317,8 @@ pub struct Limits {
     pub in_flight: usize,
     /// Requests that may be unanswered on one connection.
     pub depth: usize,
+    /// Less is left than may be in flight: it is too late to try anything.
+    pub is_ending: bool,
 }
 
 /// The engine's side of one lane, as a fetcher sees it. Never blocks for a consumer; writing may block on the disk.

@@ -227,7 +227,7 @@ impl Lane for Desk {
     }
 
     fn limits(&self) -> Limits {
-        Limits { in_flight: 1, depth: 1 }
+        Limits { in_flight: 1, depth: 1, is_ending: false }
     }
 
     fn whole(&self, _: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {

@@ -301,7 +301,8 @@ impl Lane for Handle {
     fn limits(&self) -> Limits {
         // One waits even where none may be in flight, to learn of the end.
         let in_flight = self.0.limit().max(1);
-        Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1) }
+        let is_ending = (self.0.untaken() as usize) < in_flight && self.0.shared.queue.is_empty();
+        Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1), is_ending }
     }
 
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {

@@ -20,6 +20,8 @@ use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_
 
 /// Connections of a lane until the first answer has shown whether requests can be sent ahead, and so how many it takes.
 const SCOUTS: usize = 4;
+/// In flight on a lane before one connection fewer is used to find out if pipelining helps: of a few, one would be missed.
+const DOUBTED: usize = 16;
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -126,7 +128,7 @@ impl Crew {
         let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
         if pipelining.is_unknown() {
             wanted.min(SCOUTS)
-        } else if pipelining.is_doubtful() && pipelining.depth(limits.depth) > 1 {
+        } else if pipelining.is_doubtful() && limits.in_flight >= DOUBTED && pipelining.depth(limits.depth) > 1 {
             wanted - 1 // one of them has two objects in flight, to find out
         } else {
             wanted
@@ -266,7 +268,9 @@ impl Exchange for Jobs<'_> {
     }
 
     fn depth(&self) -> usize {
-        self.crew.lane.limits().depth
+        let limits = self.crew.lane.limits();
+        // The last objects would wait for each other, to find out what is of no use any more.
+        if limits.is_ending && !self.service.client.pipelining.works() { 1 } else { limits.depth }
     }
 
     fn wasted(&self, bytes: u64) {
