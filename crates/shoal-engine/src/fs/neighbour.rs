@@ -1,7 +1,7 @@
 //! What a run with `nice` asks of the kernel: a lower priority for its threads, and whether other processes wait for what
 //! it uses.
 //!
-//! Not here: which threads ask for that, and what the answer is for (`engine/mod.rs`, `engine/concurrency.rs`).
+//! Not here: which threads ask for that, and what the answer is for (`engine/mod.rs`, `engine/concurrency/`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn lower_io_class() -> io::Result<()> {
 /// - Disks: less the stalls of this process's own cgroup, in which its neighbours do not count as others. Without a
 ///   cgroup of its own (version 2, not the root), the waits of others cannot be told from its own, so disks do not
 ///   count.
-/// - Memory: all of it. Who reclaims memory waits for the one who takes it, and that may be this process.
+/// - Memory: all of it. A process that has to reclaim memory waits because another takes it, which may be this one.
 pub(crate) struct Pressure {
     directory: PathBuf,
     /// The stalls of this process's cgroup.

@@ -1,6 +1,6 @@
 //! What a path lies on: memory, a disk that turns, another machine.
 //!
-//! Not here: what makes its files durable (`sync.rs`), how many objects in flight suit it (`engine/concurrency.rs`).
+//! Not here: what makes its files durable (`sync.rs`), how many objects in flight suit it (`engine/concurrency/`).
 
 use std::path::Path;
 

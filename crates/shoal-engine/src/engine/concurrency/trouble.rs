@@ -2,8 +2,8 @@
 //! reset, requests without an answer.
 //!
 //! Each reduces the number at once, to half of what was too much. That number is not tried again for a while, longer each
-//! time. One bad answer in a hundred is normal and changes nothing, beyond chance; nor do bad answers that are as frequent with one object
-//! in flight, because then the number is not their cause.
+//! time. One bad answer in a hundred is normal: only clearly more than that counts. Bad answers that are as frequent with one
+//! object in flight do not count either, because then the number is not their cause.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const BARRED: Duration = Duration::from_secs(5);
 /// The same after a stall, which may have had another cause.
 const BARRED_AFTER_STALL: Duration = Duration::from_secs(2);
 const BARRED_TIMES: u32 = 5;
-/// How long after that the next time is the first one again.
+/// How long after a bar has ended the next one is as short as the first again.
 const FORGOTTEN: Duration = Duration::from_secs(300);
 /// How long bad answers that the number did not cause are tolerated.
 const TOLERATED: Duration = Duration::from_secs(60);
