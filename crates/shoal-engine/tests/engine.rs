@@ -244,6 +244,9 @@ fn what_auto_has_found_is_there_for_the_next_session_and_only_another_search_rep
     let (outcome, learnt) = copy(10, "out", Workers::Auto, true);
     assert_eq!(outcome.error.map(|error| error.kind()), Some(Kind::Interrupted));
     assert_eq!(learnt.map(|found| found as usize), Some(outcome.report.workers), "also when it was interrupted");
+    let (outcome, _) = copy(10, "out", Workers::Auto, true);
+    let began = outcome.report.concurrency.first().map(|step| step.workers);
+    assert_eq!(began, learnt.map(|found| found as usize), "the next session begins with it");
     let (outcome, kept) = copy(10, "out", Workers::Fixed(3), false);
     assert!(outcome.report.complete && outcome.report.run.written > 2_000, "{:?}", outcome.report);
     assert_eq!(kept, learnt, "a number that was asked for is not found");
