@@ -205,6 +205,37 @@ def test_a_child_forked_inside_the_generator_does_not_hang(interpreter: Interpre
     assert (done.returncode, done.stdout, done.stderr) == (0, f"child {code}\n1000\n", "")
 
 
+def test_a_child_forked_while_other_threads_save_can_save(interpreter: Interpreter) -> None:
+    script = """
+        import os, shoal, signal, threading, warnings
+        warnings.simplefilter("ignore")
+        stop = threading.Event()
+        def saves(thread):
+            number = 0
+            while not stop.is_set():
+                shoal.save([("a", b"x")], f"thread{thread}/{number}")
+                number += 1
+        threads = [threading.Thread(target=saves, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        ends = set()
+        for number in range(25):
+            child = os.fork()
+            if not child:
+                signal.alarm(15)
+                os._exit(0 if shoal.save([("new", b"")], f"child{number}").written == 1 else 1)
+            ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            if ends != {0}:
+                break
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(ends)
+    """
+    done = interpreter.run(script, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{0}\n", "")
+
+
 def test_saving_through_a_thread_pool_of_the_callers_own_works(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda n: package.save(numbered(500), tmp_path / f"out{n}"), range(8)))

@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::trouble::Trouble;
-use super::{Place, schema};
+use super::{Place, fork, schema};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
@@ -126,6 +126,7 @@ impl Files {
     pub(super) fn connect(&self, flags: OpenFlags) -> Result<Connection, Trouble> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let path = self.dir.path().join(&self.database);
+        fork::prepare();
         let connection = match flags.contains(OpenFlags::SQLITE_OPEN_URI) {
             true => Connection::open_with_flags(immutable_uri(&path), flags)?,
             false => Connection::open_with_flags(&path, flags)?,

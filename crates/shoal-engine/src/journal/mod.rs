@@ -13,6 +13,7 @@ mod commit;
 mod dry;
 mod failures;
 mod files;
+mod fork;
 mod open;
 mod rows;
 mod schema;

@@ -14,7 +14,7 @@ use super::files::Files;
 use super::rows::{Entry, Fault, Header, Progress, Sample, Secrets};
 use super::schema::{self, Log};
 use super::trouble::Trouble;
-use super::{Journal, OpenOptions, Place, Rate, RunKey, SPACING_MS, Standing, Store, skipped};
+use super::{Journal, OpenOptions, Place, Rate, RunKey, SPACING_MS, Standing, Store, fork, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
@@ -74,6 +74,7 @@ pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result
 /// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail. It
 /// begins with what the journal says so far.
 pub(super) fn memory(journal: &Journal) -> Result<Connection, Trouble> {
+    fork::prepare();
     let connection = Connection::open("")?;
     schema::harden(&connection)?;
     schema::prepare_writing(&connection, Log::Nothing)?;
