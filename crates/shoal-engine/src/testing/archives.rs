@@ -11,8 +11,11 @@ use std::time::Duration;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::name::Name;
 use crate::object::{ObjectMeta, ObjectWriter, Payload, Put, WHOLE_MAX};
-use crate::source::archive::plan::{Member, Plan, What};
-use crate::source::archive::{Archive, ArchiveFile, ArchiveOptions, Format, Unpacker};
+use crate::source::archive::archive_file::ArchiveFile;
+use crate::source::archive::format::{Archive, Format, Unpacker};
+use crate::source::archive::member::{EntryKind, Member};
+use crate::source::archive::options::ArchiveOptions;
+use crate::source::archive::plan::Plan;
 use crate::source::tar::Tar;
 use crate::source::zip::Zip;
 use crate::source::{Body, BodyClock, Entries, Entry, Job, Lane, Limits, LocalFuture, Take, Written};
@@ -131,8 +134,8 @@ fn unpack_all(format: &dyn Format, archive: Archive) -> Result<Vec<(Vec<u8>, Out
         let member = &archive.plan.members[number];
         let name = archive.plan.name(member);
         let outcome = match (member.what, Name::parse(name)) {
-            (What::File, Ok(name)) => unpack(&mut *unpacker, &archive, number as u32, name),
-            (What::File, Err(error)) => Outcome::Failed(error.kind()),
+            (EntryKind::File, Ok(name)) => unpack(&mut *unpacker, &archive, number as u32, name),
+            (EntryKind::File, Err(error)) => Outcome::Failed(error.kind()),
             _ => Outcome::NoFile,
         };
         entries.push((name.to_vec(), outcome));
@@ -143,13 +146,13 @@ fn unpack_all(format: &dyn Format, archive: Archive) -> Result<Vec<(Vec<u8>, Out
 fn check_plan(plan: &Plan, bytes: &[u8]) {
     assert!(plan.members.len() as u64 <= ENTRIES_MAX && plan.size <= SIZE_MAX, "beyond a limit");
     // Memory follows the archive, not what it claims; names may be three times as long once they are UTF-8.
-    let unpacked = bytes.len().max(plan.kept.len());
+    let unpacked = bytes.len().max(plan.unpacked.len());
     assert!(plan.text.len() <= 3 * unpacked + 64, "{} bytes of names in {unpacked}", plan.text.len());
     let mut names = std::collections::HashSet::new();
     for member in &plan.members {
         let name = plan.name(member);
         // A name that is refused fails wherever it stands, twice too.
-        if member.what == What::File && Name::parse(name).is_ok() {
+        if member.what == EntryKind::File && Name::parse(name).is_ok() {
             assert!(names.insert(name), "a name twice: {}", name.escape_ascii());
         }
     }

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use super::keep::Keep;
-use super::plan::{Fault, NoFile, What};
-use super::run::{Located, Run, changed};
-use super::{Archive, Unpacker};
+use super::cache::ArchiveCache;
+use super::entries::{ArchiveEntries, Locator, changed};
+use super::fault::failure;
+use super::format::{Archive, Unpacker};
+use super::member::EntryKind;
 use crate::error::{Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::Partition;
@@ -25,32 +26,32 @@ const AHEAD: u64 = 4 << 20;
 const AHEAD_MAX: u64 = 16 << 20;
 
 /// The fetcher of one lane.
-pub(super) struct Fetch {
-    keep: Arc<Keep>,
+pub(super) struct ArchiveFetcher {
+    cache: Arc<ArchiveCache>,
     /// The archives of partitions that were opened here.
     opened: RefCell<Vec<Weak<Archive>>>,
     /// Up to where of the last archive was asked for.
     asked: RefCell<(Weak<Archive>, u64)>,
 }
 
-impl Fetch {
-    pub fn new(keep: Arc<Keep>) -> Fetch {
-        Fetch { keep, opened: RefCell::default(), asked: RefCell::default() }
+impl ArchiveFetcher {
+    pub fn new(cache: Arc<ArchiveCache>) -> ArchiveFetcher {
+        ArchiveFetcher { cache, opened: RefCell::default(), asked: RefCell::default() }
     }
 
-    fn run(&self, partition: &Partition) -> Result<Rc<dyn Entries>> {
-        let run = Run::new(&partition.payload, &self.keep)?;
+    fn entries(&self, partition: &Partition) -> Result<Rc<dyn Entries>> {
+        let entries = ArchiveEntries::new(&partition.payload, &self.cache)?;
         let mut opened = self.opened.borrow_mut();
         opened.retain(|archive| archive.strong_count() > 0);
-        for archive in run.archives() {
+        for archive in entries.archives() {
             if !opened.iter().any(|known| known.as_ptr() == Arc::as_ptr(archive)) {
                 opened.push(Arc::downgrade(archive));
             }
         }
-        if let (Some(archive), Some(extent)) = (run.archives().first(), run.extent()) {
+        if let (Some(archive), Some(extent)) = (entries.archives().first(), entries.extent()) {
             self.ask(archive, extent);
         }
-        Ok(Rc::new(run))
+        Ok(Rc::new(entries))
     }
 
     /// Has the kernel read what is wanted next, once.
@@ -69,31 +70,31 @@ impl Fetch {
         let known = self.opened.borrow().iter().filter_map(Weak::upgrade).find(|archive| *archive.file.path == *path);
         match known {
             Some(archive) => Ok(archive),
-            None => self.keep.archive(path),
+            None => self.cache.archive(path),
         }
     }
 }
 
-impl Fetcher for Fetch {
+impl Fetcher for ArchiveFetcher {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let run = self.run(partition);
-        Box::pin(async move { run })
+        let entries = self.entries(partition);
+        Box::pin(async move { entries })
     }
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let mut hands = Hands { fetch: self, current: None, unpackers: Vec::new() };
+            let mut unpacker = LaneUnpacker { fetch: self, current: None, unpackers: Vec::new() };
             let (mut objects, mut turn) = (0, read::coarse_now());
             loop {
                 match lane.take() {
                     Take::Stop => return Ok(()),
                     Take::Wait => {
-                        hands.current = None; // its file is not held while there is nothing to do
+                        unpacker.current = None; // its file is not held while there is nothing to do
                         lane.wake().await;
                         (objects, turn) = (0, read::coarse_now());
                     }
                     Take::Job(job) => {
-                        hands.fetch(&*lane, job).await;
+                        unpacker.fetch(&*lane, job).await;
                         objects += 1;
                         let now = read::coarse_now();
                         if objects >= TURN_OBJECTS || (now - turn).abs() >= TURN_TIME {
@@ -108,15 +109,15 @@ impl Fetcher for Fetch {
 }
 
 /// What one lane unpacks with.
-struct Hands<'f> {
-    fetch: &'f Fetch,
+struct LaneUnpacker<'f> {
+    fetch: &'f ArchiveFetcher,
     /// The archive of the last entry.
     current: Option<Arc<Archive>>,
     /// Of each format, once it was met.
     unpackers: Vec<Option<Box<dyn Unpacker>>>,
 }
 
-impl Hands<'_> {
+impl LaneUnpacker<'_> {
     /// Answers one job.
     async fn fetch(&mut self, lane: &dyn Lane, job: Job) {
         let (number, archive) = match self.find(&job) {
@@ -124,11 +125,11 @@ impl Hands<'_> {
             Err(error) => return lane.failed(job, error),
         };
         match archive.plan.members[number as usize].what {
-            What::File => {}
-            What::Fault(fault) => return lane.failed(job, failure(fault, &archive, number)),
+            EntryKind::File => {}
+            EntryKind::Fault(fault) => return lane.failed(job, failure(fault, &archive, number)),
             _ => return lane.failed(job, Error::new(Kind::Internal, "this entry of the archive must not be fetched")),
         }
-        let formats = &self.fetch.keep.formats;
+        let formats = &self.fetch.cache.formats;
         if self.unpackers.is_empty() {
             self.unpackers.resize_with(formats.len(), || None);
         }
@@ -139,7 +140,7 @@ impl Hands<'_> {
     /// The archive of a job, and the number of its entry.
     fn find(&mut self, job: &Job) -> Result<(u32, Arc<Archive>)> {
         let entry = job.entry();
-        let located = Located::read(entry.locator);
+        let located = Locator::parse(entry.locator);
         let archive = match &self.current {
             Some(archive) if *archive.file.path == *located.path => archive.clone(),
             _ => {
@@ -155,64 +156,4 @@ impl Hands<'_> {
                 .hint("list again: `resume=\"update\"`")),
         }
     }
-}
-
-/// What a failure that was known from the plan says.
-pub(super) fn failure(fault: Fault, archive: &Archive, number: u32) -> Error {
-    match fault {
-        Fault::Duplicate => {
-            Error::new(Kind::Repeated, "an earlier entry of the archive has this name; the first one stays")
-        }
-        Fault::Conflict => Error::new(
-            Kind::NameConflict,
-            "an earlier entry is a file where this one needs a directory, or the reverse",
-        ),
-        Fault::Encrypted => Error::new(Kind::Unsupported, "the entry is encrypted, which shoal does not support"),
-        Fault::Method => {
-            let method = archive.plan.members[number as usize].method;
-            let name = method_name(method).map_or_else(String::new, |name| format!(" ({name})"));
-            let why = format!("compressed with method {method}{name}, which shoal does not support");
-            Error::new(Kind::Unsupported, why)
-        }
-        Fault::Sparse => Error::new(Kind::Unsupported, "a sparse file, which shoal does not support"),
-        Fault::HardLink(to) => Error::new(
-            Kind::Unsupported,
-            match to {
-                NoFile::Outside => "a hard link to a path outside the archive",
-                NoFile::Missing => "a hard link to a name that is not an earlier entry",
-                NoFile::Other => "a hard link to an entry that is not a file, or that has failed",
-            },
-        ),
-        Fault::Backslash => {
-            Error::new(Kind::UnsafeName, "its name has a backslash (`backslashes=\"separator\"` reads it as a slash)")
-        }
-        Fault::TooDeep => {
-            let why = "its name has more directories than allowed (`max_depth` raises the limit)";
-            Error::new(Kind::Archive, why)
-        }
-        Fault::Damaged(reason) => {
-            let why = archive.plan.reasons.get(usize::from(reason)).map_or("the archive is damaged here", |why| why);
-            Error::new(Kind::Archive, why)
-        }
-    }
-}
-
-/// Methods of zip archives that are not supported.
-fn method_name(method: u16) -> Option<&'static str> {
-    Some(match method {
-        1 => "shrink",
-        2..=5 => "reduce",
-        6 => "implode",
-        10 => "pkware implode",
-        16 => "z/OS cmpsc",
-        18 => "terse",
-        19 => "lz77",
-        20 => "zstd, by its old number",
-        94 => "mp3",
-        96 => "jpeg",
-        97 => "wavpack",
-        98 => "ppmd",
-        99 => "aes",
-        _ => return None,
-    })
 }

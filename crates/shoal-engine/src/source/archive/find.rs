@@ -45,7 +45,7 @@ impl Found {
     }
 }
 
-enum Place {
+enum SearchPath {
     /// Its path, absolute.
     One(PathBuf),
     Glob(Glob),
@@ -53,8 +53,8 @@ enum Place {
 
 /// What to find, and how it is called.
 pub(super) struct Find {
-    places: Vec<Place>,
-    /// Of several places: names are what their paths do not have in common.
+    search_paths: Vec<SearchPath>,
+    /// Of several search_paths: names are what their paths do not have in common.
     named: Option<Paths>,
 }
 
@@ -69,41 +69,43 @@ impl Find {
             ArchivesFrom::Paths(paths) => paths,
         };
         let several = texts.len() != 1;
-        let places = texts.into_iter().map(place).collect::<Result<Vec<_>>>()?;
+        let search_paths = texts.into_iter().map(search_path).collect::<Result<Vec<_>>>()?;
         let named = match several {
             false => None,
             true => {
-                let path = |place: &Place| match place {
-                    Place::One(path) => path.as_os_str().as_bytes().to_vec(),
+                let path = |search_path: &SearchPath| match search_path {
+                    SearchPath::One(path) => path.as_os_str().as_bytes().to_vec(),
                     // What lies in its root has as much in common with others as this.
-                    Place::Glob(glob) => glob.root().join("*").into_os_string().as_bytes().to_vec(),
+                    SearchPath::Glob(glob) => glob.root().join("*").into_os_string().as_bytes().to_vec(),
                 };
-                Some(places.iter().map(path).collect::<Paths>().named()?)
+                Some(search_paths.iter().map(path).collect::<Paths>().named()?)
             }
         };
-        Ok(Find { places, named })
+        Ok(Find { search_paths, named })
     }
 
     /// What makes it the same again.
     pub fn identity(&self) -> String {
         // All bytes: what is cut for display would make two long paths one.
         let shown = |path: &Path| path.as_os_str().as_bytes().escape_ascii().to_string().replace(' ', "\\ "); // options follow a space
-        match &self.places[..] {
-            [Place::One(path)] => shown(path),
-            [Place::Glob(glob)] => format!("{} glob={}", shown(glob.root()), glob.text().as_bytes().escape_ascii()),
-            places => {
+        match &self.search_paths[..] {
+            [SearchPath::One(path)] => shown(path),
+            [SearchPath::Glob(glob)] => {
+                format!("{} glob={}", shown(glob.root()), glob.text().as_bytes().escape_ascii())
+            }
+            search_paths => {
                 let mut hasher = Xxh3::new();
-                for place in places {
-                    let (path, glob) = match place {
-                        Place::One(path) => (path.as_path(), ""),
-                        Place::Glob(glob) => (glob.root(), glob.text()),
+                for search_path in search_paths {
+                    let (path, glob) = match search_path {
+                        SearchPath::One(path) => (path.as_path(), ""),
+                        SearchPath::Glob(glob) => (glob.root(), glob.text()),
                     };
                     for part in [path.as_os_str().as_bytes(), glob.as_bytes()] {
                         hasher.update(&(part.len() as u64).to_le_bytes());
                         hasher.update(part);
                     }
                 }
-                format!("paths={} xxh3={:032x}", places.len(), hasher.digest128())
+                format!("paths={} xxh3={:032x}", search_paths.len(), hasher.digest128())
             }
         }
     }
@@ -112,10 +114,10 @@ impl Find {
     pub async fn all(&self) -> Result<(Vec<Found>, Vec<String>)> {
         let mut found = Vec::new();
         let mut unmatched = Vec::new();
-        for place in &self.places {
-            match place {
-                Place::One(path) => found.push(look(path)),
-                Place::Glob(glob) => {
+        for search_path in &self.search_paths {
+            match search_path {
+                SearchPath::One(path) => found.push(look(path)),
+                SearchPath::Glob(glob) => {
                     let before = found.len();
                     glob.each(|path| found.push(look(&path))).await?;
                     if found.len() == before {
@@ -144,13 +146,13 @@ impl Find {
         Subdirectories::of(found.iter().map(|found| self.name(&found.path)))
     }
 
-    /// What the archive at a path is called: below the root of its glob, or its last component; of several places what
+    /// What the archive at a path is called: below the root of its glob, or its last component; of several search_paths what
     /// they do not have in common.
     pub fn name(&self, path: &[u8]) -> Vec<u8> {
         let mut name = Vec::new();
-        match (&self.named, &self.places[..]) {
+        match (&self.named, &self.search_paths[..]) {
             (Some(paths), _) => paths.name(path, &mut name),
-            (None, [Place::Glob(glob)]) => {
+            (None, [SearchPath::Glob(glob)]) => {
                 let below = Path::new(OsStr::from_bytes(path)).strip_prefix(glob.root());
                 name.extend_from_slice(below.map_or(path, |below| below.as_os_str().as_bytes()));
             }
@@ -164,12 +166,14 @@ impl Find {
 
     /// Whether an archive that came into being in this directory would be found.
     pub fn lists_below(&self, directory: &Path) -> bool {
-        self.places.iter().any(|place| matches!(place, Place::Glob(glob) if glob.enters(directory)))
+        self.search_paths
+            .iter()
+            .any(|search_path| matches!(search_path, SearchPath::Glob(glob) if glob.enters(directory)))
     }
 }
 
 /// What a user means with a text.
-fn place(text: PathBuf) -> Result<Place> {
+fn search_path(text: PathBuf) -> Result<SearchPath> {
     let shown = || escape(text.as_os_str().as_bytes());
     if text.as_os_str().is_empty() {
         return Err(Error::new(Kind::Config, "the name of an archive is empty"));
@@ -181,13 +185,13 @@ fn place(text: PathBuf) -> Result<Place> {
                 Some(parent) if !parent.as_os_str().is_empty() => resolved(parent),
                 _ => resolved(Path::new(".")),
             };
-            Ok(Place::One(parent.join(text.file_name().unwrap_or_default())))
+            Ok(SearchPath::One(parent.join(text.file_name().unwrap_or_default())))
         }
         (Ok(_), _) => {
             let why = "not a file: use a glob for the archives in a directory (DIR/*.zip)";
             Err(Error::new(Kind::Config, why).on(&shown()))
         }
-        (Err(_), Some(glob)) if is_glob(glob) => Glob::new(glob).map(Place::Glob),
+        (Err(_), Some(glob)) if is_glob(glob) => Glob::new(glob).map(SearchPath::Glob),
         (Err(errno), _) => Err(unusable(errno, &text)),
     }
 }

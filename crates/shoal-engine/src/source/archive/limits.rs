@@ -1,6 +1,7 @@
 //! How much of one archive is too much, and what to say then.
 
-use super::{ArchiveFile, ArchiveOptions};
+use super::archive_file::ArchiveFile;
+use super::options::ArchiveOptions;
 use crate::error::{Error, Kind, Result};
 
 /// Below this many bytes unpacked, no ratio is too high: ten thousand equal bytes are no attack.

@@ -14,12 +14,13 @@ use std::thread::JoinHandle;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Archive;
+use super::cache::ArchiveCache;
+use super::entries::of_ranges;
 use super::find::Found;
-use super::keep::Keep;
-use super::plan::{Plan, What};
-use super::run::of_ranges;
-use super::seen::Seen;
+use super::format::Archive;
+use super::member::EntryKind;
+use super::plan::Plan;
+use super::skip_stats::SkipStats;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
@@ -41,15 +42,15 @@ const FIRST: u64 = 8 << 20;
 
 /// Where a page begins: what `Cursor` holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct PageStart {
     /// `seq` of its first partition.
     seq: u64,
     /// `None` at the start.
-    within: Option<Within>,
+    within: Option<ArchivePosition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Within {
+struct ArchivePosition {
     /// Which archive it begins in, and how many partitions of that come before.
     at: u64,
     done: u32,
@@ -57,10 +58,10 @@ struct Within {
     chain: u128,
 }
 
-impl Place {
+impl PageStart {
     fn cursor(&self) -> Cursor {
         let mut bytes = self.seq.to_le_bytes().to_vec();
-        if let Some(Within { at, done, chain }) = &self.within {
+        if let Some(ArchivePosition { at, done, chain }) = &self.within {
             bytes.extend_from_slice(&at.to_le_bytes());
             bytes.extend_from_slice(&done.to_le_bytes());
             bytes.extend_from_slice(&chain.to_le_bytes());
@@ -68,17 +69,20 @@ impl Place {
         Cursor(bytes.into())
     }
 
-    fn of(cursor: Option<&Cursor>) -> Option<Place> {
-        let Some(cursor) = cursor else { return Some(Place { seq: 0, within: None }) };
+    fn of(cursor: Option<&Cursor>) -> Option<PageStart> {
+        let Some(cursor) = cursor else { return Some(PageStart { seq: 0, within: None }) };
         let (seq, rest) = cursor.0.split_first_chunk()?;
         let seq = u64::from_le_bytes(*seq);
         if rest.is_empty() {
-            return Some(Place { seq, within: None });
+            return Some(PageStart { seq, within: None });
         }
         let (at, rest) = rest.split_first_chunk()?;
         let (done, chain) = rest.split_first_chunk()?;
         let (at, done) = (u64::from_le_bytes(*at), u32::from_le_bytes(*done));
-        Some(Place { seq, within: Some(Within { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }) })
+        Some(PageStart {
+            seq,
+            within: Some(ArchivePosition { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }),
+        })
     }
 }
 
@@ -140,7 +144,7 @@ impl Cut {
         }
         let is_large = |number: u32| {
             let member = &plan.members[number as usize];
-            member.size > LARGE && member.what == What::File
+            member.size > LARGE && member.what == EntryKind::File
         };
         while self.searched < count {
             self.searched += 1;
@@ -153,7 +157,7 @@ impl Cut {
         while self.at < count && entries < ENTRIES_MAX {
             let member = &plan.members[self.at as usize];
             if !is_large(self.at) {
-                let size = if member.what == What::File { member.size } else { 0 };
+                let size = if member.what == EntryKind::File { member.size } else { 0 };
                 if entries > 0 && output + size > OUTPUT_MAX {
                     break;
                 }
@@ -186,11 +190,11 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 }
 
 /// The listing of archives.
-pub(super) struct OfArchives {
-    keep: Arc<Keep>,
-    seen: Arc<Seen>,
+pub(super) struct ArchiveListing {
+    cache: Arc<ArchiveCache>,
+    skip_stats: Arc<SkipStats>,
     /// Where it is to begin, until the archives were found.
-    begin: Option<Place>,
+    begin: Option<PageStart>,
     found: Vec<Found>,
     chain: Chain,
     at: usize,
@@ -203,31 +207,47 @@ pub(super) struct OfArchives {
     filled: u64,
 }
 
-impl OfArchives {
-    pub fn new(keep: Arc<Keep>, seen: Arc<Seen>, after: Option<Cursor>) -> Result<OfArchives> {
-        let begin = Place::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
-        seen.reset();
+impl ArchiveListing {
+    pub fn new(cache: Arc<ArchiveCache>, skip_stats: Arc<SkipStats>, after: Option<Cursor>) -> Result<ArchiveListing> {
+        let begin =
+            PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
+        skip_stats.reset();
         let (seq, after) = (begin.seq, begin.cursor());
         let begin = Some(begin);
         let (found, chain) = Default::default();
-        Ok(OfArchives { keep, seen, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
+        Ok(ArchiveListing {
+            cache,
+            skip_stats,
+            begin,
+            found,
+            chain,
+            at: 0,
+            cut: None,
+            before: 0,
+            seq,
+            after,
+            filled: 0,
+        })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
         if let Some(begin) = &self.begin {
-            let (found, unmatched) = self.keep.find.all().await?;
+            let (found, unmatched) = self.cache.find.all().await?;
             if let (true, Some(glob)) = (found.is_empty(), unmatched.first()) {
                 return Err(Error::new(Kind::Config, "no file matches")
                     .on(&escape(glob.as_bytes()))
                     .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
             }
-            self.seen.unmatched(unmatched);
-            if self.keep.options.into_subdirectories && !self.keep.is_as_before(self.keep.find.subdirectories(&found)) {
+            self.skip_stats.unmatched(unmatched);
+            if self.cache.options.into_subdirectories
+                && !self.cache.is_as_before(self.cache.find.subdirectories(&found))
+            {
                 return Err(refused("archives were added or removed that change the subdirectories of others"));
             }
             if let Some(within) = &begin.within {
                 let at = usize::try_from(within.at).unwrap_or(usize::MAX);
-                if at >= found.len() || self.chain.up_to(at, &found, |path| is_full(&self.keep, path)) != within.chain {
+                if at >= found.len() || self.chain.up_to(at, &found, |path| is_full(&self.cache, path)) != within.chain
+                {
                     let why = "the archives before the point where the run stopped are not the ones that were listed";
                     return Err(refused(why));
                 }
@@ -244,7 +264,7 @@ impl OfArchives {
                 }
                 continue;
             }
-            let archive = match planned(&self.keep, found).await {
+            let archive = match planned(&self.cache, found).await {
                 Ok(archive) => Some(archive),
                 Err(error) if error.class() == Class::Object => None,
                 Err(error) => return Err(error),
@@ -254,7 +274,7 @@ impl OfArchives {
                 return Err(refused("the archive at which the run stopped cannot be read as before"));
             }
             if let Some(archive) = &archive {
-                self.seen.archive(archive);
+                self.skip_stats.archive(archive);
                 read::will_need(archive.file.fd.as_fd(), 0, FIRST.min(archive.file.len()));
             }
             self.cut = Some(Cut::new(archive));
@@ -277,24 +297,24 @@ impl OfArchives {
         if self.filled == PAGE {
             self.filled = 0;
             let done = cut.map_or(0, |cut| cut.done);
-            let chain = self.chain.up_to(self.at, &self.found, |path| is_full(&self.keep, path));
-            let within = Some(Within { at: self.at as u64, done, chain });
-            self.after = Place { seq: self.seq, within }.cursor();
+            let chain = self.chain.up_to(self.at, &self.found, |path| is_full(&self.cache, path));
+            let within = Some(ArchivePosition { at: self.at as u64, done, chain });
+            self.after = PageStart { seq: self.seq, within }.cursor();
             partition.next = Some(self.after.clone());
         }
         partition
     }
 }
 
-impl Listing for OfArchives {
+impl Listing for ArchiveListing {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
     }
 }
 
 /// Whether the entries of an archive go below all of its name.
-fn is_full(keep: &Keep, path: &[u8]) -> bool {
-    keep.options.into_subdirectories && keep.subdirectories().is_ok_and(|all| all.is_shared(&keep.find.name(path)))
+fn is_full(cache: &ArchiveCache, path: &[u8]) -> bool {
+    cache.options.into_subdirectories && cache.subdirectories().is_ok_and(|all| all.is_shared(&cache.find.name(path)))
 }
 
 fn refused(why: &str) -> Error {
@@ -303,20 +323,20 @@ fn refused(why: &str) -> Error {
 
 /// An archive, planned. A large one by a thread of its own: a packed tar is unpacked for that, and whoever waits for the
 /// run to stop must not wait for it.
-async fn planned(keep: &Arc<Keep>, found: &Found) -> Result<Arc<Archive>> {
+async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive>> {
     if found.size <= AT_ONCE {
-        return keep.listed(&found.path, &Arc::default());
+        return cache.listed(&found.path, &Arc::default());
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let stop = Arc::new(AtomicBool::new(false));
     let work = {
-        let (keep, path, stop) = (keep.clone(), found.path.clone(), stop.clone());
+        let (cache, path, stop) = (cache.clone(), found.path.clone(), stop.clone());
         move || {
-            let _ = sender.send(keep.listed(&path, &stop)); // nobody waits for it any more
+            let _ = sender.send(cache.listed(&path, &stop)); // nobody waits for it any more
         }
     };
     let Ok(thread) = std::thread::Builder::new().name("shoal-plan".into()).spawn(work) else {
-        return keep.listed(&found.path, &Arc::default());
+        return cache.listed(&found.path, &Arc::default());
     };
     let mut planning = Planning { stop, thread: Some(thread) };
     let archive = receiver.await;
@@ -366,11 +386,11 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back() {
-        let within = Some(Within { at: 7, done: 17, chain: 1 << 100 });
-        for place in [Place { seq: 0, within: None }, Place { seq: 300, within }] {
-            assert_eq!(Place::of(Some(&place.cursor())), Some(place));
+        let within = Some(ArchivePosition { at: 7, done: 17, chain: 1 << 100 });
+        for start in [PageStart { seq: 0, within: None }, PageStart { seq: 300, within }] {
+            assert_eq!(PageStart::of(Some(&start.cursor())), Some(start));
         }
-        assert_eq!(Place::of(Some(&Cursor([1, 2].as_slice().into()))), None);
-        assert_eq!(Place::of(None), Some(Place { seq: 0, within: None }));
+        assert_eq!(PageStart::of(Some(&Cursor([1, 2].as_slice().into()))), None);
+        assert_eq!(PageStart::of(None), Some(PageStart { seq: 0, within: None }));
     }
 }

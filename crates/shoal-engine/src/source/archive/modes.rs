@@ -1,6 +1,8 @@
 //! The permissions of directories: what an archive's own entries for them say.
 
-use super::plan::{Member, Plan, SLASH};
+use super::conflicts::SLASH;
+use super::member::Member;
+use super::plan::Plan;
 
 impl Plan {
     /// Permission bits of the directory `name`, where entries have some: of several, what all of them permit.
@@ -19,7 +21,8 @@ fn sorting(name: &[u8]) -> impl Iterator<Item = u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{What, find_conflicts};
+    use super::super::conflicts::find_conflicts;
+    use super::super::member::EntryKind;
     use super::*;
 
     #[test]
@@ -30,12 +33,12 @@ mod tests {
             plan.text.extend_from_slice(name.as_bytes());
             plan.members.push(Member { name: start..plan.text.len() as u32, mode, what, ..Member::default() });
         };
-        let directory = What::Directory { empty: true };
+        let directory = EntryKind::Directory { empty: true };
         for (name, mode) in [("a b", 0o711), ("a/b", 0o750), ("a", 0o700), ("a.b", 0o555), ("twice", 0o770)] {
             push(name, mode, directory);
         }
         push("none", 0, directory);
-        push("a/b/file", 0o600, What::File);
+        push("a/b/file", 0o600, EntryKind::File);
         push("twice", 0o705, directory);
         push("../up", 0o700, directory);
         plan.directories = find_conflicts(&mut plan.text, &mut plan.members);

@@ -5,7 +5,7 @@
 
 use encoding_rs::Encoding as Table;
 
-use super::{ArchiveOptions, Backslashes, Encoding};
+use super::options::{ArchiveOptions, Backslashes, Encoding};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 

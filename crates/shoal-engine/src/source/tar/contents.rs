@@ -5,15 +5,17 @@
 //! its checksum finds may be anywhere in it. So is what goes beyond a limit, and found while it is read: a packed archive of
 //! a few kilobytes may go on for days.
 
-use super::headers::{Entry, Health, Reader, Stream, What as Is};
+use super::headers::{Entry, EntryType, Health, Reader, Stream};
 use super::links::Links;
 use super::stream::{Packed, Plain};
 use crate::error::{Error, Kind, Result};
+use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::Method;
 use crate::source::archive::limits;
+use crate::source::archive::member::{EntryKind, Fault, Member, NO_TIME};
 use crate::source::archive::names::{Charset, RawName};
-use crate::source::archive::plan::{Fault, Member, NO_TIME, Plan, What};
-use crate::source::archive::{ArchiveFile, ArchiveOptions};
+use crate::source::archive::options::ArchiveOptions;
+use crate::source::archive::plan::Plan;
 
 /// Unpacked bytes after which the limits are looked at again.
 const STEP: u64 = 1 << 20;
@@ -37,8 +39,8 @@ pub(super) fn of_packed(method: Method, file: &ArchiveFile, options: &ArchiveOpt
     contents.packed = Some(method);
     let mut plan = contents.read(&mut reader)?;
     plan.sequential = true;
-    plan.kept = reader.into_stream().into_kept().unwrap_or_default();
-    plan.kept.shrink_to_fit();
+    plan.unpacked = reader.into_stream().into_kept().unwrap_or_default();
+    plan.unpacked.shrink_to_fit();
     Ok(plan)
 }
 
@@ -110,7 +112,7 @@ impl<'a> Contents<'a> {
             (Health::Damaged, _) => return Err(of_any(error)),
             // Damage may look like an early end. What it made of the bytes before shows in the next header, which this one
             // has not.
-            (Health::BrokenOff, Some(Member { what: What::File, .. })) => self.plan.damage(why),
+            (Health::BrokenOff, Some(Member { what: EntryKind::File, .. })) => self.plan.damage(why),
             (health, _) => {
                 self.broken = health == Health::Sound;
                 self.plan.push_damaged(why, self.file);
@@ -134,12 +136,12 @@ impl<'a> Contents<'a> {
                 }
             };
             passed += there as u64;
-            self.plan.goes_on |= !self.broken && block[..there].iter().any(|&byte| byte != 0);
+            self.plan.trailing_data |= !self.broken && block[..there].iter().any(|&byte| byte != 0);
             if self.packed.is_some() {
                 let counted = self.size + reader.extensions() + u64::saturating_sub(passed, RECORD_MAX);
                 limits::output(counted, self.file, self.options)?;
-            } else if self.plan.goes_on || passed > RECORD_MAX {
-                self.plan.goes_on = true;
+            } else if self.plan.trailing_data || passed > RECORD_MAX {
+                self.plan.trailing_data = true;
                 return Ok(());
             }
             if there < block.len() {
@@ -175,22 +177,24 @@ impl<'a> Contents<'a> {
     }
 
     fn push(&mut self, entry: Entry, cut: Option<String>) -> Result<()> {
-        if entry.what == Is::Directory && entry.name.is_empty() {
+        if entry.what == EntryType::Directory && entry.name.is_empty() {
             return Ok(()); // what was packed itself
         }
         let (what, reason) = match (entry.what, cut) {
-            (_, Some(why)) => (What::Special, Some(why)),
-            (Is::File | Is::HardLink, None) if entry.name.ends_with(b"/") => {
-                (What::Special, Some(format!("its name is that of a directory, but it has {} bytes", entry.size)))
+            (_, Some(why)) => (EntryKind::Special, Some(why)),
+            (EntryType::File | EntryType::HardLink, None) if entry.name.ends_with(b"/") => {
+                (EntryKind::Special, Some(format!("its name is that of a directory, but it has {} bytes", entry.size)))
             }
-            (Is::File | Is::HardLink, None) => (What::File, None),
-            (Is::Directory, None) => (What::Directory { empty: true }, None),
-            (Is::SymbolicLink, None) => (What::Link, None),
-            (Is::Device | Is::Fifo, None) => (What::Special, None),
-            (Is::Sparse, None) => (What::Fault(Fault::Sparse), None),
-            (Is::Continued, None) => (What::Special, Some("it begins in another volume of the archive".into())),
-            (Is::Unknown(flag), None) => {
-                (What::Special, Some(format!("its type is '{}', which is unknown", flag.escape_ascii())))
+            (EntryType::File | EntryType::HardLink, None) => (EntryKind::File, None),
+            (EntryType::Directory, None) => (EntryKind::Directory { empty: true }, None),
+            (EntryType::SymbolicLink, None) => (EntryKind::Link, None),
+            (EntryType::Device | EntryType::Fifo, None) => (EntryKind::Special, None),
+            (EntryType::Sparse, None) => (EntryKind::Fault(Fault::Sparse), None),
+            (EntryType::Continued, None) => {
+                (EntryKind::Special, Some("it begins in another volume of the archive".into()))
+            }
+            (EntryType::Unknown(flag), None) => {
+                (EntryKind::Special, Some(format!("its type is '{}', which is unknown", flag.escape_ascii())))
             }
         };
         let member = Member {
@@ -208,7 +212,7 @@ impl<'a> Contents<'a> {
         if let Some(reason) = reason {
             self.plan.damage(reason);
         }
-        let is_file = self.plan.members.last().is_some_and(|member| member.what == What::File);
+        let is_file = self.plan.members.last().is_some_and(|member| member.what == EntryKind::File);
         if let Some(target) = entry.link.filter(|_| is_file) {
             self.links.push(&target, &mut self.plan, self.file, self.options)?;
         }

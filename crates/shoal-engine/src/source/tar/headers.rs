@@ -43,7 +43,7 @@ pub(super) enum Health {
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EntryType {
     File,
     Directory,
     SymbolicLink,
@@ -64,7 +64,7 @@ pub(super) enum What {
 pub(super) struct Entry {
     /// As it is in the archive, without leading "./" and, of a directory, trailing slashes.
     pub name: Vec<u8>,
-    pub what: What,
+    pub what: EntryType,
     /// Where its contents begin in the stream, and how long they are there.
     pub at: u64,
     pub size: u64,
@@ -250,7 +250,7 @@ impl<S: Stream> Reader<S> {
     }
 
     /// The entry of a header.
-    fn entry(&mut self, header: &Header<'_>, what: What, extended: Extended) -> Result<Entry> {
+    fn entry(&mut self, header: &Header<'_>, what: EntryType, extended: Extended) -> Result<Entry> {
         let pax = extended.pax.unwrap_or_default();
         let of_pax = pax.sparse_name.or(pax.path);
         let is_utf8 = |name: &Option<Vec<u8>>| name.as_ref().is_some_and(|name| std::str::from_utf8(name).is_ok());
@@ -261,23 +261,23 @@ impl<S: Stream> Reader<S> {
             None => header.size().map_err(|why| self.broken_at(&name, why))?,
         };
         let what = match what {
-            What::File if pax.sparse => What::Sparse,
-            What::File if size == 0 && name.ends_with(b"/") => What::Directory, // old packers mark one only so
+            EntryType::File if pax.sparse => EntryType::Sparse,
+            EntryType::File if size == 0 && name.ends_with(b"/") => EntryType::Directory, // old packers mark one only so
             what => what,
         };
-        if what == What::Sparse && header.type_flag() == b'S' {
+        if what == EntryType::Sparse && header.type_flag() == b'S' {
             self.sparse_map(header)?;
         }
         let size = match what {
-            What::HardLink => 0, // some packers leave the length of the file here, and then do not pack its contents
-            What::Directory if header.type_flag() != b'D' => self.nothing(&name, size)?,
-            What::SymbolicLink | What::Device | What::Fifo => self.nothing(&name, size)?,
+            EntryType::HardLink => 0, // some packers leave the length of the file here, and then do not pack its contents
+            EntryType::Directory if header.type_flag() != b'D' => self.nothing(&name, size)?,
+            EntryType::SymbolicLink | EntryType::Device | EntryType::Fifo => self.nothing(&name, size)?,
             _ => size,
         };
         self.padding = padding(size);
         let modified = pax.modified.or(self.global.modified).or(header.modified());
-        let name = plain(&name, what == What::Directory).to_vec();
-        let link = (what == What::HardLink).then(|| {
+        let name = plain(&name, what == EntryType::Directory).to_vec();
+        let link = (what == EntryType::HardLink).then(|| {
             let utf8 = is_utf8(&pax.link);
             let name = pax.link.or(extended.link).unwrap_or_else(|| header.link());
             Target { name: plain(&name, false).to_vec(), utf8 }
@@ -425,18 +425,18 @@ impl Header<'_> {
     }
 
     /// What it stands for; `None`: for no entry.
-    fn what(&self) -> Option<What> {
+    fn what(&self) -> Option<EntryType> {
         Some(match self.type_flag() {
-            0 | b'0' | b'7' => What::File,
-            b'1' => What::HardLink,
-            b'2' => What::SymbolicLink,
-            b'3' | b'4' => What::Device,
-            b'5' | b'D' => What::Directory,
-            b'6' => What::Fifo,
-            b'S' => What::Sparse,
-            b'M' => What::Continued,
+            0 | b'0' | b'7' => EntryType::File,
+            b'1' => EntryType::HardLink,
+            b'2' => EntryType::SymbolicLink,
+            b'3' | b'4' => EntryType::Device,
+            b'5' | b'D' => EntryType::Directory,
+            b'6' => EntryType::Fifo,
+            b'S' => EntryType::Sparse,
+            b'M' => EntryType::Continued,
             b'V' => return None, // the label of a volume
-            other => What::Unknown(other),
+            other => EntryType::Unknown(other),
         })
     }
 }

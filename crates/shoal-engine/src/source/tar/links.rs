@@ -12,9 +12,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::headers::Target;
 use crate::error::Result;
 use crate::name::Name;
+use crate::source::archive::archive_file::ArchiveFile;
+use crate::source::archive::limits;
+use crate::source::archive::member::{EntryKind, Fault, Member, NoFile};
 use crate::source::archive::names::{Charset, RawName};
-use crate::source::archive::plan::{Fault, Member, NoFile, Plan, What};
-use crate::source::archive::{ArchiveFile, ArchiveOptions, limits};
+use crate::source::archive::options::ArchiveOptions;
+use crate::source::archive::plan::Plan;
 
 /// A file of at most so many bytes is kept in memory while a packed archive gives its copies: the programs of git are 140
 /// links to one file of 4 MB.
@@ -56,7 +59,7 @@ impl Links {
         let name = plan.name_of(RawName { bytes: &target.name, charset }, file, options)?;
         let link = plan.members.len() as u32 - 1;
         match (plan.members.last_mut(), Name::parse(&name)) {
-            (Some(member), Err(_)) => member.what = What::Fault(Fault::HardLink(NoFile::Outside)),
+            (Some(member), Err(_)) => member.what = EntryKind::Fault(Fault::HardLink(NoFile::Outside)),
             (_, _) => self.0.push(Wanted { hash: hash(&name), link, target: NONE }),
         }
         Ok(())
@@ -82,16 +85,16 @@ impl Links {
             let found = plan.members.get(wanted.target as usize).cloned();
             let Some(member) = plan.members.get_mut(wanted.link as usize) else { continue };
             member.what = match found {
-                _ if member.what != What::File => continue, // it has failed for another reason
-                Some(found) if found.what == What::File => {
+                _ if member.what != EntryKind::File => continue, // it has failed for another reason
+                Some(found) if found.what == EntryKind::File => {
                     plan.size = plan.size.saturating_add(found.size);
                     plan.links.push(wanted.link);
                     // All that GNU tar's link has of it: also the time and the mode.
                     *member = Member { name: member.name.clone(), ..found };
                     continue;
                 }
-                Some(_) => What::Fault(Fault::HardLink(NoFile::Other)),
-                None => What::Fault(Fault::HardLink(NoFile::Missing)),
+                Some(_) => EntryKind::Fault(Fault::HardLink(NoFile::Other)),
+                None => EntryKind::Fault(Fault::HardLink(NoFile::Missing)),
             };
         }
         let again = order(plan);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::headers::{Health, Stream};
 use crate::error::{Kind, Result};
-use crate::source::archive::ArchiveFile;
+use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::{Decoder, Method, carried};
 
 /// What is read at once for headers, in bytes: those of a few small entries, and not much beside that of a large one.

@@ -13,9 +13,10 @@ use super::links::{HELD_MAX, SHARED};
 use super::stream::Input;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
+use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::{Decoder, MAGIC, Method};
-use crate::source::archive::plan::{Member, What};
-use crate::source::archive::{Archive, ArchiveFile, Unpacker};
+use crate::source::archive::format::{Archive, Unpacker};
+use crate::source::archive::member::{EntryKind, Member};
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
 /// Bytes read or unpacked at once; a whole entry and its header fit.
@@ -75,7 +76,7 @@ impl Unpacker for Unpack {
             }
             let is_last = match archive.plan.links.last() {
                 Some(&last) => last == number,
-                None => !behind.iter().any(|member| member.what == What::File),
+                None => !behind.iter().any(|member| member.what == EntryKind::File),
             };
             if is_last {
                 (self.stream, self.held) = (None, None); // they would hold the archive open
@@ -224,11 +225,11 @@ impl Unpack {
 
 /// The contents of an entry where the plan holds the archive unpacked.
 fn kept<'a>(archive: &'a Archive, member: &Member) -> Result<Option<&'a [u8]>> {
-    if archive.plan.kept.is_empty() {
+    if archive.plan.unpacked.is_empty() {
         return Ok(None);
     }
     let range = usize::try_from(member.at).ok().zip(usize::try_from(member.at + member.size).ok());
-    let bytes = range.and_then(|(from, to)| archive.plan.kept.get(from..to));
+    let bytes = range.and_then(|(from, to)| archive.plan.unpacked.get(from..to));
     bytes.map(Some).ok_or_else(lost)
 }
 

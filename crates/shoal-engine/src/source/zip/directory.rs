@@ -1,14 +1,17 @@
 //! The directory of an archive, read entry by entry: memory is what the plan takes and one block, whatever it claims.
 
-use super::super::archive::decode::Method;
-use super::super::archive::limits;
-use super::super::archive::names::{Charset, RawName};
-use super::super::archive::plan::{Fault, Member, Plan, What};
-use super::super::archive::{ArchiveFile, ArchiveOptions};
 use super::end::End;
 use super::fields::{Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
-use super::{damaged, flag, local, time};
+use super::fields::{damaged, flag};
+use super::{local, time};
 use crate::error::Result;
+use crate::source::archive::archive_file::ArchiveFile;
+use crate::source::archive::decode::Method;
+use crate::source::archive::limits;
+use crate::source::archive::member::{EntryKind, Fault, Member};
+use crate::source::archive::names::{Charset, RawName};
+use crate::source::archive::options::ArchiveOptions;
+use crate::source::archive::plan::Plan;
 
 const ENTRY: &[u8] = b"PK\x01\x02";
 const ENTRY_LENGTH: usize = 46;
@@ -164,9 +167,9 @@ fn entry(
     let system = bytes[5];
     let attributes = if matches!(system, UNIX | MACOS) { u32_at(bytes, 38) >> 16 } else { 0 };
     let what = match attributes & KIND {
-        LINK => What::Link,
-        kind if SPECIAL.contains(&kind) => What::Special,
-        _ => What::File,
+        LINK => EntryKind::Link,
+        kind if SPECIAL.contains(&kind) => EntryKind::Special,
+        _ => EntryKind::File,
     };
     let (name, charset) = match extra.name {
         Some(name) => (name, Charset::Utf8),
@@ -191,11 +194,11 @@ fn entry(
 
 /// Whether the last entry is one that can be unpacked, if it is to be.
 fn judge(plan: &mut Plan, wrong: Option<&str>) {
-    let Some(member) = plan.members.last_mut().filter(|member| member.what == What::File) else { return };
+    let Some(member) = plan.members.last_mut().filter(|member| member.what == EntryKind::File) else { return };
     if member.flags & (flag::ENCRYPTED | flag::STRONGLY_ENCRYPTED | flag::MASKED) != 0 {
-        member.what = What::Fault(Fault::Encrypted);
+        member.what = EntryKind::Fault(Fault::Encrypted);
     } else if Method::of_zip(member.method).is_none() {
-        member.what = What::Fault(Fault::Method);
+        member.what = EntryKind::Fault(Fault::Method);
     } else if let Some(why) = wrong {
         plan.damage(why.to_owned());
     } else if member.method == 0 && member.size != member.packed {

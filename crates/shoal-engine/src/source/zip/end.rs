@@ -4,10 +4,10 @@
 //! Everything it says is held against where it stands: the directory must end where the end begins. What lies in front of
 //! the archive (a program that unpacks it) shifts all its offsets by one number, found here.
 
-use super::super::archive::ArchiveFile;
-use super::damaged;
+use super::fields::damaged;
 use super::fields::{u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
+use crate::source::archive::archive_file::ArchiveFile;
 
 pub(super) const SIGNATURE: &[u8] = b"PK\x05\x06";
 const LOCATOR: &[u8] = b"PK\x06\x07";

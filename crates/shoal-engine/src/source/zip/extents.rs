@@ -4,10 +4,10 @@
 //! each entry must end before the next begins; what it takes at least is known from the directory, the rest is looked at
 //! with its own header (`local.rs`).
 
-use super::super::archive::plan::Plan;
-use super::damaged;
+use super::fields::damaged;
 use crate::display::escape;
 use crate::error::Result;
+use crate::source::archive::plan::Plan;
 
 /// Sets where each entry must end. On entry `bound` is where it ends at the earliest.
 pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Result<()> {
@@ -44,8 +44,8 @@ pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::archive::plan::Member;
     use super::*;
+    use crate::source::archive::member::Member;
 
     fn bounds(extents: &[(u64, u64)], directory: u64) -> Option<Vec<u64>> {
         let mut plan = Plan::default();

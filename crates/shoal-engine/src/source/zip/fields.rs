@@ -1,6 +1,8 @@
-//! Numbers and extra fields, as zip archives hold them.
+//! Numbers, flags and extra fields of zip archives, and the error for an archive that is damaged.
 
-/// The number at byte `at`; the caller has seen to it that it is there.
+use crate::error::{Error, Kind};
+
+/// The number at byte `at`. The caller has checked that it is there.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u16::from_le_bytes(*chunk))
 }
@@ -13,13 +15,13 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// In place of a number that stands in the zip64 field.
+/// In place of a number that is in the zip64 field.
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 
-/// What is wrong with an entry that says its numbers twice: some readers take the first, some the last.
+/// Why an entry with its numbers twice is refused: some readers use the first, some the last.
 pub(super) const TWO_ZIP64: &str = "it has two zip64 fields, and programs differ on which one they read";
 
-/// Extra fields that matter.
+/// The extra fields that are read.
 pub(super) mod id {
     pub const ZIP64: u16 = 0x0001;
     pub const NTFS: u16 = 0x000a;
@@ -27,11 +29,25 @@ pub(super) mod id {
     pub const UNICODE_PATH: u16 = 0x7075;
 }
 
-/// The extra fields of a header. Up to three bytes behind the last are padding; a field longer than what is left is
-/// damage, and ends the iteration with an error.
+/// Flags of a `Member`: those of the archive, and two of ours in unused bits.
+pub(super) mod flag {
+    pub const ENCRYPTED: u16 = 1;
+    /// Sizes and checksum follow the entry.
+    pub const DESCRIPTOR: u16 = 1 << 3;
+    pub const STRONGLY_ENCRYPTED: u16 = 1 << 6;
+    pub const UTF8: u16 = 1 << 11;
+    pub const MASKED: u16 = 1 << 13;
+    /// The name was decoded. Its raw bytes follow it in the plan's text, after their length in two bytes.
+    pub const RAW_NAME: u16 = 1 << 14;
+    /// The time is local: seconds since 1970, as if there were no time zones.
+    pub const LOCAL_TIME: u16 = 1 << 15;
+}
+
+/// The extra fields of a header. Up to three bytes after the last field are padding. A field that is longer than the rest
+/// ends the iteration with an error.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
-/// A field that claims more bytes than there are.
+/// A field that claims more bytes than are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overlong;
 
@@ -53,11 +69,11 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Numbers of 8 bytes, one behind the other, each there only where it is asked for.
+/// The numbers of a zip64 field, 8 bytes each, in a fixed order. Each is there only if the header refers to it.
 pub(super) struct Wide<'a>(pub Option<&'a [u8]>);
 
 impl Wide<'_> {
-    /// `narrow`, or the next number of the zip64 field where it says so; `None` where there is none.
+    /// Returns `narrow`, or the next number of the zip64 field if `narrow` refers to it; `None` if there is none.
     pub fn widen(&mut self, narrow: u32) -> Option<u64> {
         if narrow != ELSEWHERE {
             return Some(u64::from(narrow));
@@ -67,7 +83,7 @@ impl Wide<'_> {
         Some(u64::from_le_bytes(*number))
     }
 
-    /// The same of the number of a disk.
+    /// The same for the number of a disk.
     pub fn disk(&mut self, narrow: u16) -> Option<u32> {
         if narrow != u16::MAX {
             return Some(u32::from(narrow));
@@ -76,6 +92,11 @@ impl Wide<'_> {
         self.0 = Some(rest);
         Some(u32::from_le_bytes(*number))
     }
+}
+
+/// The error for an archive that cannot be read as a whole.
+pub(super) fn damaged(why: impl Into<String>) -> Error {
+    Error::new(Kind::Archive, why)
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! A reader that goes through an archive from the front sees these headers and not the directory. Where both differ, one
 //! of the two was shown something else.
 
-use super::super::archive::Archive;
-use super::super::archive::plan::Member;
+use super::fields::flag;
 use super::fields::{ELSEWHERE, Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
-use super::flag;
 use crate::error::{Error, Kind, Result};
+use crate::source::archive::format::Archive;
+use crate::source::archive::member::Member;
 
 pub(super) const SIGNATURE: &[u8] = b"PK\x03\x04";
 /// Without name and extra fields.

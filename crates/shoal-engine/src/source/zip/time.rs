@@ -1,8 +1,8 @@
 //! Times of entries: of DOS, which has no time zone, and of NTFS.
 
-use super::super::archive::plan::{Member, NO_TIME};
+use super::fields::flag;
 use super::fields::{u16_at, u64_at};
-use super::flag;
+use crate::source::archive::member::{Member, NO_TIME};
 
 /// Seconds from 1601, where NTFS begins, to 1970.
 const NTFS_EPOCH: i64 = 11_644_473_600;

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, carried};
-use super::super::archive::plan::Member;
-use super::super::archive::windows::WideWindows;
-use super::super::archive::{Archive, ArchiveFile, Unpacker};
 use super::inflate::{Inflater, crc, fewer, more};
 use super::time::Clock;
 use super::window::Window;
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Space, unreadable};
 use crate::object::{ObjectMeta, Payload};
+use crate::source::archive::archive_file::ArchiveFile;
+use crate::source::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, carried};
+use crate::source::archive::decoder_memory::WideWindows;
+use crate::source::archive::format::{Archive, Unpacker};
+use crate::source::archive::member::Member;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
 /// An entry of at most this many bytes is unpacked at once, by libdeflate; a larger one in pieces, by a decompressor that

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
-use super::super::archive::Archive;
-use super::super::archive::plan::Member;
 use super::local::{self, Checked};
 use crate::error::Result;
 use crate::fs::read::Space;
+use crate::source::archive::format::Archive;
+use crate::source::archive::member::Member;
 
 /// Bytes read at once, unless an entry needs more: what stays in a core's own cache while it is unpacked.
 const USUAL: usize = 256 << 10;

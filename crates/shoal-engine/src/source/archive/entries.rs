@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Archive;
-use super::fetch::failure;
-use super::keep::Keep;
-use super::plan::{Fault, What};
+use super::cache::ArchiveCache;
+use super::fault::failure;
+use super::format::Archive;
+use super::member::{EntryKind, Fault};
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::fs::read::Facts;
 use crate::report::{Reason, archive_of};
@@ -49,20 +49,20 @@ pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> V
 
 /// What a locator says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Located<'a> {
+pub(super) struct Locator<'a> {
     pub path: &'a [u8],
     /// The number of the entry and the checksum of its name; `None`: the archive as a whole.
     pub entry: Option<(u32, u32)>,
 }
 
-impl<'a> Located<'a> {
-    pub fn read(locator: &'a [u8]) -> Located<'a> {
+impl<'a> Locator<'a> {
+    pub fn parse(locator: &'a [u8]) -> Locator<'a> {
         let (path, rest) = locator.split_at(memchr::memchr(0, locator).unwrap_or(locator.len()));
         let mut fields = rest.split(|&byte| byte == 0).skip(1);
         let mut number =
             |radix| std::str::from_utf8(fields.next()?).ok().and_then(|text| u32::from_str_radix(text, radix).ok());
         let entry = number(10).and_then(|member| Some((member, number(16)?)));
-        Located { path, entry }
+        Locator { path, entry }
     }
 
     /// Whether an archive still has the entry that it had.
@@ -84,7 +84,7 @@ pub(super) fn changed() -> Error {
     Error::new(Kind::Changed, why).hint("list again: `resume=\"update\"`")
 }
 
-struct Place {
+struct EntryPlace {
     /// Which archive, and its entry; `None`: the name lies in `text`.
     entry: Option<(u32, u32)>,
     name: Range<u32>,
@@ -92,28 +92,32 @@ struct Place {
 }
 
 /// The entries of an open partition.
-pub(super) struct Run {
-    keep: Arc<Keep>,
+pub(super) struct ArchiveEntries {
+    cache: Arc<ArchiveCache>,
     archives: Vec<Arc<Archive>>,
     text: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<EntryPlace>,
 }
 
-impl Run {
+impl ArchiveEntries {
     /// Reads a payload, and plans the archives that it names where nobody has.
     ///
     /// # Errors
     /// [`Kind::Internal`] for a payload this file did not make; errors that are not about one archive.
-    pub fn new(payload: &[u8], keep: &Arc<Keep>) -> Result<Run> {
-        let mut run =
-            Run { keep: keep.clone(), archives: Vec::new(), text: Vec::new(), places: Vec::with_capacity(128) };
+    pub fn new(payload: &[u8], cache: &Arc<ArchiveCache>) -> Result<ArchiveEntries> {
+        let mut entries = ArchiveEntries {
+            cache: cache.clone(),
+            archives: Vec::new(),
+            text: Vec::new(),
+            places: Vec::with_capacity(128),
+        };
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
         match payload.split_first() {
-            Some((&RUN, rest)) => run.ranges(Rest(rest), keep).ok_or_else(damaged)??,
-            Some((&LOCATORS, rest)) => run.locators(Rest(rest), keep).ok_or_else(damaged)??,
+            Some((&RUN, rest)) => entries.ranges(Rest(rest), cache).ok_or_else(damaged)??,
+            Some((&LOCATORS, rest)) => entries.locators(Rest(rest), cache).ok_or_else(damaged)??,
             _ => return Err(damaged()),
         }
-        Ok(run)
+        Ok(entries)
     }
 
     /// The archives of its entries.
@@ -132,16 +136,16 @@ impl Run {
             .map(|(at, bound)| at..bound)
     }
 
-    fn ranges(&mut self, mut rest: Rest<'_>, keep: &Keep) -> Option<Result<()>> {
+    fn ranges(&mut self, mut rest: Rest<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
         let length = rest.number()? as usize;
         let path = rest.take(length)?;
         let size = u64::from_le_bytes(rest.take(8)?.try_into().ok()?);
         let time = i128::from_le_bytes(rest.take(16)?.try_into().ok()?);
         if rest.0.is_empty() {
-            self.whole(path, keep);
+            self.whole(path, cache);
             return Some(Ok(()));
         }
-        let archive = match keep.archive(path) {
+        let archive = match cache.archive(path) {
             Ok(archive) => {
                 (archive.file.facts.size, archive.file.facts.changed) == (size, time) && {
                     self.archives.push(archive);
@@ -156,22 +160,22 @@ impl Run {
                 match archive {
                     true => self.entry(0, number),
                     // It is another one now, or cannot be read: as many failures as there were entries.
-                    false => self.whole(path, keep),
+                    false => self.whole(path, cache),
                 }
             }
         }
         Some(Ok(()))
     }
 
-    fn locators(&mut self, mut rest: Rest<'_>, keep: &Keep) -> Option<Result<()>> {
+    fn locators(&mut self, mut rest: Rest<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
         while !rest.0.is_empty() {
             let length = rest.number()? as usize;
             let locator = rest.take(length)?;
-            let located = Located::read(locator);
+            let located = Locator::parse(locator);
             let which = match self.archives.iter().position(|archive| *archive.file.path == *located.path) {
                 Some(which) => Some(which),
                 None if located.entry.is_none() => None,
-                None => match keep.archive(located.path) {
+                None => match cache.archive(located.path) {
                     Ok(archive) => {
                         self.archives.push(archive);
                         Some(self.archives.len() - 1)
@@ -189,8 +193,8 @@ impl Run {
                     let start = self.text.len() as u32;
                     self.text.extend_from_slice(locator);
                     let locator = start..self.text.len() as u32;
-                    self.text.extend_from_slice(&keep.find.name(located.path));
-                    self.places.push(Place { entry: None, name: locator.end..self.text.len() as u32, locator });
+                    self.text.extend_from_slice(&cache.find.name(located.path));
+                    self.places.push(EntryPlace { entry: None, name: locator.end..self.text.len() as u32, locator });
                 }
             }
         }
@@ -205,16 +209,16 @@ impl Run {
         self.text.extend_from_slice(&archive.file.path);
         let _ = write!(self.text, "\0{number}\0{:08x}", checksum(archive.plan.name(member)));
         let locator = start..self.text.len() as u32;
-        self.places.push(Place { entry: Some((which, number)), name: 0..0, locator });
+        self.places.push(EntryPlace { entry: Some((which, number)), name: 0..0, locator });
     }
 
-    fn whole(&mut self, path: &[u8], keep: &Keep) {
+    fn whole(&mut self, path: &[u8], cache: &ArchiveCache) {
         let start = self.text.len() as u32;
         self.text.extend_from_slice(path);
         self.text.push(0);
         let locator = start..self.text.len() as u32;
-        self.text.extend_from_slice(&keep.find.name(path));
-        self.places.push(Place { entry: None, name: locator.end..self.text.len() as u32, locator });
+        self.text.extend_from_slice(&cache.find.name(path));
+        self.places.push(EntryPlace { entry: None, name: locator.end..self.text.len() as u32, locator });
     }
 
     fn slice(&self, range: &Range<u32>) -> &[u8] {
@@ -222,7 +226,7 @@ impl Run {
     }
 }
 
-impl Entries for Run {
+impl Entries for ArchiveEntries {
     fn len(&self) -> u32 {
         self.places.len() as u32
     }
@@ -237,16 +241,16 @@ impl Entries for Run {
         let plan = &self.archives[which as usize].plan;
         let member = &plan.members[number as usize];
         let skip = match member.what {
-            What::File | What::Fault(_) => None,
-            What::Directory { empty } => Some(Skip::Directory { make: empty }),
-            What::Link => Some(Skip::NoObject(Reason::Link)),
-            What::Special => Some(Skip::NoObject(Reason::Special)),
+            EntryKind::File | EntryKind::Fault(_) => None,
+            EntryKind::Directory { empty } => Some(Skip::Directory { make: empty }),
+            EntryKind::Link => Some(Skip::NoObject(Reason::Link)),
+            EntryKind::Special => Some(Skip::NoObject(Reason::Special)),
         };
         Entry { name: plan.name(member), locator, host: HostId(0), skip, unlisted: None }
     }
 
     fn is_stream(&self) -> bool {
-        self.archives.iter().any(|archive| self.keep.formats[archive.format].is_stream())
+        self.archives.iter().any(|archive| self.cache.formats[archive.format].is_stream())
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {
@@ -257,14 +261,14 @@ impl Entries for Run {
     fn known(&self, index: u32) -> Known {
         let place = &self.places[index as usize];
         let Some((which, number)) = place.entry else {
-            let failed = self.keep.archive(archive_of(self.slice(&place.locator))).err().unwrap_or_else(changed);
+            let failed = self.cache.archive(archive_of(self.slice(&place.locator))).err().unwrap_or_else(changed);
             return Known { failed: Some(failed), ..Known::default() };
         };
         let archive = &self.archives[which as usize];
         let member = &archive.plan.members[number as usize];
-        let modified = self.keep.formats[archive.format].modified(member);
+        let modified = self.cache.formats[archive.format].modified(member);
         let failed = match member.what {
-            What::Fault(fault @ Fault::Damaged(_)) => Some(failure(fault, archive, number)),
+            EntryKind::Fault(fault @ Fault::Damaged(_)) => Some(failure(fault, archive, number)),
             _ => None,
         };
         Known { size: Some(member.size), modified, failed }
@@ -297,11 +301,11 @@ mod tests {
 
     #[test]
     fn a_locator_is_read_back() {
-        let read = |locator| Located::read(locator);
-        assert_eq!(read(b"/a/x.zip\x0017\x00000000ff"), Located { path: b"/a/x.zip", entry: Some((17, 255)) });
-        assert_eq!(read(b"/a/x.zip\0"), Located { path: b"/a/x.zip", entry: None });
+        let read = |locator| Locator::parse(locator);
+        assert_eq!(read(b"/a/x.zip\x0017\x00000000ff"), Locator { path: b"/a/x.zip", entry: Some((17, 255)) });
+        assert_eq!(read(b"/a/x.zip\0"), Locator { path: b"/a/x.zip", entry: None });
         for damaged in [&b"/a/x.zip"[..], b"/a/x.zip\0x\x001", b"/a/x.zip\x001", b"/a/x.zip\x001\0zz"] {
-            assert_eq!(read(damaged), Located { path: b"/a/x.zip", entry: None });
+            assert_eq!(read(damaged), Locator { path: b"/a/x.zip", entry: None });
         }
     }
 }

@@ -10,10 +10,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use super::archive_file::ArchiveFile;
 use super::find::Find;
+use super::format::{Archive, Format};
+use super::options::ArchiveOptions;
 use super::plan::Plan;
+use super::registry::NONE_OF_THEM;
+use super::signature;
 use super::subdirectories::Subdirectories;
-use super::{Archive, ArchiveFile, ArchiveOptions, Format, kind};
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
 
@@ -28,28 +32,28 @@ const UNPACKED_MAX: usize = 31 << 20;
 /// First bytes of an archive by which its kind is told.
 const HEAD: usize = 512;
 
-struct Kept {
+struct CachedPlan {
     path: Box<[u8]>,
     facts: Facts,
     format: usize,
     plan: Arc<Plan>,
     /// Somebody reads it now.
     open: Weak<Archive>,
-    /// Its place in the order in which archives were listed.
-    place: u64,
+    /// Its rank in the order in which archives were listed.
+    rank: u64,
 }
 
 #[derive(Default)]
 struct Plans {
-    kept: VecDeque<Kept>,
+    cached: VecDeque<CachedPlan>,
     /// Places given out.
     listed: u64,
-    /// The last place that a lane has asked for: archives before it are in the work of some lane, done, or not wanted.
+    /// The last rank that a lane has asked for: archives before it are in the work of some lane, done, or not wanted.
     begun: u64,
 }
 
 /// What the listing and all lanes share.
-pub(super) struct Keep {
+pub(super) struct ArchiveCache {
     pub find: Find,
     pub formats: Vec<Box<dyn Format>>,
     pub options: ArchiveOptions,
@@ -62,10 +66,10 @@ pub(super) struct Keep {
     subdirectories: OnceLock<Subdirectories>,
 }
 
-impl Keep {
-    pub fn new(find: Find, formats: Vec<Box<dyn Format>>, options: ArchiveOptions) -> Keep {
+impl ArchiveCache {
+    pub fn new(find: Find, formats: Vec<Box<dyn Format>>, options: ArchiveOptions) -> ArchiveCache {
         let (plans, unpacked, planning, subdirectories) = Default::default();
-        Keep { find, formats, options, plans, unpacked, planning, subdirectories }
+        ArchiveCache { find, formats, options, plans, unpacked, planning, subdirectories }
     }
 
     /// Where entries go with `into_subdirectories`. Asked for before a listing has found the archives, where failures alone
@@ -100,20 +104,20 @@ impl Keep {
     }
 
     fn planned(&self, path: &[u8], stop: &Arc<AtomicBool>, begun: bool) -> Result<Arc<Archive>> {
-        if let Some(archive) = self.kept(path, None, begun) {
+        if let Some(archive) = self.open_archive(path, None, begun) {
             return Ok(archive);
         }
         let _planning = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.open(path, stop.clone())?;
-        if let Some(archive) = self.kept(path, Some(&file.facts), begun) {
+        if let Some(archive) = self.open_archive(path, Some(&file.facts), begun) {
             return Ok(archive);
         }
         let known = self
             .plans()
-            .kept
+            .cached
             .iter()
-            .find(|kept| *kept.path == *path && kept.facts == file.facts)
-            .map(|kept| (kept.format, kept.plan.clone()));
+            .find(|one| *one.path == *path && one.facts == file.facts)
+            .map(|one| (one.format, one.plan.clone()));
         let (format, plan) = match known {
             Some(known) => known,
             None => {
@@ -122,14 +126,14 @@ impl Keep {
                 let plan = self.formats[format].plan(&file, &self.options).map_err(|error| self.meant(error, &file))?;
                 file.unchanged()?;
                 let plan = Arc::new(plan);
-                if !plan.kept.is_empty() {
+                if !plan.unpacked.is_empty() {
                     self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&plan));
                 }
                 (format, plan)
             }
         };
         let archive = Arc::new(Archive { file, plan, format });
-        self.keep(&archive, begun);
+        self.store(&archive, begun);
         Ok(archive)
     }
 
@@ -139,31 +143,31 @@ impl Keep {
 
     /// Bytes of an archive that there is room for, unpacked; plans that lanes are done with make some.
     fn room(&self) -> usize {
-        let Plans { kept, begun, .. } = &mut *self.plans();
-        kept.retain(|kept| kept.plan.kept.is_empty() || kept.place > *begun || kept.open.strong_count() > 0);
+        let Plans { cached, begun, .. } = &mut *self.plans();
+        cached.retain(|one| one.plan.unpacked.is_empty() || one.rank > *begun || one.open.strong_count() > 0);
         let mut unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
         unpacked.retain(|plan| plan.strong_count() > 0);
-        let held: usize = unpacked.iter().filter_map(Weak::upgrade).map(|plan| plan.kept.len()).sum();
+        let held: usize = unpacked.iter().filter_map(Weak::upgrade).map(|plan| plan.unpacked.len()).sum();
         UNPACKED_MAX.saturating_sub(held)
     }
 
     /// The archive, where somebody has it open, and it is this file.
-    fn kept(&self, path: &[u8], facts: Option<&Facts>, begun: bool) -> Option<Arc<Archive>> {
+    fn open_archive(&self, path: &[u8], facts: Option<&Facts>, begun: bool) -> Option<Arc<Archive>> {
         let plans = &mut *self.plans();
         let mut same =
-            plans.kept.iter().filter(|kept| *kept.path == *path && facts.is_none_or(|facts| *facts == kept.facts));
-        let (archive, place) = same.find_map(|kept| Some((kept.open.upgrade()?, kept.place)))?;
+            plans.cached.iter().filter(|one| *one.path == *path && facts.is_none_or(|facts| *facts == one.facts));
+        let (archive, rank) = same.find_map(|one| Some((one.open.upgrade()?, one.rank)))?;
         if begun {
-            plans.begun = plans.begun.max(place);
+            plans.begun = plans.begun.max(rank);
         }
         Some(archive)
     }
 
-    fn keep(&self, archive: &Arc<Archive>, begun: bool) {
-        let Plans { kept: plans, listed, begun: last } = &mut *self.plans();
-        let known = plans.iter().find(|kept| kept.path == archive.file.path).map(|kept| kept.place);
-        let place = match (known, begun) {
-            (Some(place), _) => place,
+    fn store(&self, archive: &Arc<Archive>, begun: bool) {
+        let Plans { cached: plans, listed, begun: last } = &mut *self.plans();
+        let known = plans.iter().find(|one| one.path == archive.file.path).map(|one| one.rank);
+        let rank = match (known, begun) {
+            (Some(rank), _) => rank,
             (None, true) => *last, // planned anew: it says nothing of those that were listed
             (None, false) => {
                 *listed += 1;
@@ -171,20 +175,20 @@ impl Keep {
             }
         };
         if begun {
-            *last = place.max(*last);
+            *last = rank.max(*last);
         }
-        plans.retain(|kept| kept.path != archive.file.path);
-        plans.push_back(Kept {
+        plans.retain(|one| one.path != archive.file.path);
+        plans.push_back(CachedPlan {
             path: archive.file.path.clone(),
             facts: archive.file.facts,
             format: archive.format,
             plan: archive.plan.clone(),
             open: Arc::downgrade(archive),
-            place,
+            rank,
         });
-        let mut bytes: usize = plans.iter().map(|kept| kept.plan.weight()).sum();
+        let mut bytes: usize = plans.iter().map(|one| one.plan.weight()).sum();
         while plans.len() > PLANS_MAX || (bytes > BYTES_MAX && plans.len() > 1) {
-            bytes -= plans.pop_front().map_or(0, |kept| kept.plan.weight());
+            bytes -= plans.pop_front().map_or(0, |one| one.plan.weight());
         }
     }
 
@@ -220,10 +224,10 @@ impl Keep {
             Ok(()) => match file.read_at(&mut head, 0) {
                 Ok(held) if !begins(&head[..held]) => {
                     let several = self.formats.len() > 1;
-                    let why = match kind::of(&head[..held]) {
-                        Some(what) if several => format!("neither a zip nor a tar archive, but {what}"),
+                    let why = match signature::of(&head[..held]) {
+                        Some(what) if several => format!("{NONE_OF_THEM}, but {what}"),
                         Some(what) => format!("not an archive of the requested kind, but {what}"),
-                        None if several => format!("neither a zip nor a tar archive: {}", error.why()),
+                        None if several => format!("{NONE_OF_THEM}: {}", error.why()),
                         None => return error,
                     };
                     Error::new(Kind::Archive, why)
@@ -238,9 +242,9 @@ impl Keep {
 mod tests {
     use std::io::Write;
 
+    use super::super::find::ArchivesFrom;
+    use super::super::registry::FormatsIn;
     use super::*;
-    use crate::source::archive::ArchivesFrom;
-    use crate::source::tar::Tar;
 
     /// A tar archive of one file of zeros, packed.
     fn packed(bytes: usize) -> Vec<u8> {
@@ -267,14 +271,14 @@ mod tests {
             rustix::io::write(&fd, &bytes).unwrap();
         }
         let find = Find::new(ArchivesFrom::Paths(paths.clone())).unwrap();
-        let keep = Keep::new(find, vec![Box::new(Tar::default())], ArchiveOptions::default());
+        let cache = ArchiveCache::new(find, FormatsIn::Tar.formats(), ArchiveOptions::default());
         let path = |number: usize| paths[number].as_os_str().as_bytes();
-        let unpacked = |archive: &Archive| archive.plan.kept.len() >> 20;
-        let listed = |number: usize| unpacked(&keep.listed(path(number), &Arc::default()).unwrap());
+        let unpacked = |archive: &Archive| archive.plan.unpacked.len() >> 20;
+        let listed = |number: usize| unpacked(&cache.listed(path(number), &Arc::default()).unwrap());
         // Ahead of the lanes: three have room.
         assert_eq!([0, 1, 2, 3, 4].map(listed), [10, 10, 10, 0, 0]);
         // Lanes have some open: they hold what they hold, whatever is listed.
-        let open = [0, 1, 2].map(|number| keep.archive(path(number)).unwrap());
+        let open = [0, 1, 2].map(|number| cache.archive(path(number)).unwrap());
         assert_eq!(open.each_ref().map(|archive| unpacked(archive)), [10, 10, 10]);
         assert_eq!([5, 6].map(listed), [0, 0]);
         // Done with two of them.
@@ -282,7 +286,7 @@ mod tests {
         assert_eq!([7, 8, 9].map(listed), [10, 10, 0]);
         assert_eq!(unpacked(&last), 10);
         // A lane is beyond those that were listed: nobody wants them any more.
-        let beyond = keep.archive(path(9)).unwrap();
+        let beyond = cache.archive(path(9)).unwrap();
         assert_eq!([unpacked(&beyond), listed(10), listed(11)], [0, 10, 10]);
     }
 }

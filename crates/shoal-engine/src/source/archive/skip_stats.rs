@@ -3,30 +3,30 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::Archive;
-use super::plan::What;
+use super::format::Archive;
+use super::member::EntryKind;
 use crate::display::escape;
 
 /// Counts of one listing.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SkipStats {
     links: AtomicU64,
     special: AtomicU64,
     /// Hard links that became copies.
     copies: AtomicU64,
     /// Archives with something behind their end, and the first of them.
-    going_on: Mutex<(u64, Box<[u8]>)>,
+    trailing_data: Mutex<(u64, Box<[u8]>)>,
     /// Globs that nothing matched.
     unmatched: Mutex<Vec<String>>,
 }
 
-impl Seen {
+impl SkipStats {
     /// A listing begins: what an earlier one met is not this one's.
     pub fn reset(&self) {
         for count in [&self.links, &self.special, &self.copies] {
             count.store(0, Relaxed);
         }
-        *self.going_on.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        *self.trailing_data.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
         self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -38,15 +38,15 @@ impl Seen {
         let plan = &archive.plan;
         for member in &plan.members {
             let count = match member.what {
-                What::Link => &self.links,
-                What::Special => &self.special,
+                EntryKind::Link => &self.links,
+                EntryKind::Special => &self.special,
                 _ => continue,
             };
             count.fetch_add(1, Relaxed);
         }
         self.copies.fetch_add(plan.links.len() as u64, Relaxed);
-        if plan.goes_on {
-            let (count, first) = &mut *self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+        if plan.trailing_data {
+            let (count, first) = &mut *self.trailing_data.lock().unwrap_or_else(PoisonError::into_inner);
             *count += 1;
             if *count == 1 {
                 *first = archive.file.name.clone();
@@ -69,8 +69,8 @@ impl Seen {
             1 => Some("1 hard link became a copy of its file".to_owned()),
             count => Some(format!("{count} hard links became copies of their files")),
         };
-        let going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
-        let going_on = match &*going_on {
+        let trailing_data = self.trailing_data.lock().unwrap_or_else(PoisonError::into_inner);
+        let trailing_data = match &*trailing_data {
             (0, _) => None,
             (1, name) => Some(format!("\"{}\" has data after its end, which was not read", escape(name))),
             (count, name) => Some(format!(
@@ -78,6 +78,6 @@ impl Seen {
                 escape(name)
             )),
         };
-        unmatched.chain(left_out).chain(copies).chain(going_on).collect()
+        unmatched.chain(left_out).chain(copies).chain(trailing_data).collect()
     }
 }
