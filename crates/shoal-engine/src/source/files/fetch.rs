@@ -1,12 +1,12 @@
-//! Reading files, on the lane's own thread: opened by one component relative to their directory, small ones in one read.
+//! Reads files, on the thread of the lane: opened relative to their directory, small ones with a single read.
 //!
-//! A small file costs four system calls: open, read, fstat, close. That what was read is one state of the file is seen
-//! from its change time, which nobody can set: older than the moment before the open, nothing has changed since. A file
-//! changed just before is waited for, 20 ms at the most, and read a second time between two looks. A large one is read
-//! between two looks as well. File systems with change times in steps of a second or two (FAT, ext4 with 128-byte inodes,
-//! servers over such disks) show it by a time without nanoseconds: there the wait is until the step has passed.
-//! Where another machine's clock sets the change time, a change that keeps the length can go unseen: if that clock lags by
-//! more than the file's age, or is ahead and has such steps.
+//! A small file takes four system calls: open, read, fstat, close. Its change time, which programs cannot set, shows whether
+//! the bytes are from a single state of the file: if it is older than the time before the open, the file has not changed
+//! since. If the file changed just before, shoal waits at most 20 ms and reads it again between two calls of fstat. A large
+//! file is read between two calls of fstat as well. On file systems with change times in steps of a second or two (FAT, ext4
+//! with 128-byte inodes, servers over such disks), which show in a time without nanoseconds, shoal waits until the step has
+//! passed. If the clock of another machine sets the change time, a change that keeps the length can go unnoticed: if that
+//! clock lags by more than the file's age, or if it is ahead and has such steps.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::modes::Opened;
-use super::run::{Mark, parts};
-use super::{Paths, Tree, What};
+use super::entries::{Mark, parts};
+use super::modes::OpenPartition;
+use super::paths::Paths;
+use super::tree::{Selection, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::read::{self, Facts, Space, TICK, unreadable};
@@ -25,7 +26,7 @@ use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
-/// Directories that a lane keeps open: a run of entries that goes back and forth between a few.
+/// Directories that a lane keeps open, for entries that alternate between a few.
 const KEPT: usize = 4;
 /// Bytes of a large file read at once.
 const PIECE: usize = 256 << 10;
@@ -34,20 +35,20 @@ const TURN_OBJECTS: u32 = 64;
 const TURN_TIME: i128 = 10_000_000;
 
 /// The fetcher of one lane.
-pub(super) struct Fetch {
+pub(super) struct FileFetcher {
     tree: Arc<Tree>,
     paths: Arc<Paths>,
 }
 
-impl Fetch {
-    pub fn new(tree: Arc<Tree>, paths: Arc<Paths>) -> Fetch {
-        Fetch { tree, paths }
+impl FileFetcher {
+    pub fn new(tree: Arc<Tree>, paths: Arc<Paths>) -> FileFetcher {
+        FileFetcher { tree, paths }
     }
 }
 
-impl Fetcher for Fetch {
+impl Fetcher for FileFetcher {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let opened = Opened::new(&partition.payload, &self.tree, &self.paths);
+        let opened = OpenPartition::new(&partition.payload, &self.tree, &self.paths);
         Box::pin(async move { Ok(Rc::new(opened?) as Rc<dyn Entries>) })
     }
 
@@ -77,42 +78,43 @@ impl Fetcher for Fetch {
     }
 }
 
-/// What one lane reads with.
+/// The state of one lane for reading.
 struct Reader<'t> {
     opener: Opener<'t>,
-    /// One byte more than a whole object may have, so that one read tells.
+    /// One byte more than a whole object may have, so that a single read shows whether the file is larger.
     buffer: Space,
 }
 
 /// Opens files by one component relative to their directory.
 struct Opener<'t> {
     tree: &'t Tree,
-    /// Directories of a list and of a tree whose links are followed may lie behind links.
+    /// Whether the paths of directories may contain links: in a list, or if links are followed.
     through_links: bool,
-    /// The last one used first.
+    /// The most recently used first.
     directories: Vec<(Vec<u8>, Dir)>,
 }
 
-/// What a first read came to.
+/// The result of the first read.
 enum First {
     /// The object, and its length.
     Whole(Facts, usize),
-    /// Larger: what was found, and how much of it was read.
+    /// A larger file, and how many bytes of it were read.
     More(OwnedFd, Facts, usize),
-    /// Changed within the present step of a coarse change time: to be read once this long has passed.
+    /// Changed within the current step of a coarse change time. Read it again after this time.
     Fresh(Facts, Duration),
 }
 
-/// Where a first read puts what it reads.
+/// Where the first read puts the bytes.
 enum To<'a> {
     /// The lane's buffer.
     Buffer(&'a mut Space),
-    /// Behind this many bytes of a sink's memory.
+    /// The sink's memory, after this many bytes.
     Place(&'a mut Vec<u8>, usize),
 }
 
 impl To<'_> {
-    /// Reads once, to place `at` of the object; 0 at the end of the file, or behind one byte more than a whole object has.
+    /// Reads once, to offset `at` of the object. Returns 0 at the end of the file, or if one byte more than a whole object
+    /// has been read.
     fn read(&mut self, file: &OwnedFd, at: usize) -> Result<usize, Errno> {
         match self {
             To::Buffer(buffer) => read::read(file.as_fd(), &mut buffer[at..=WHOLE_MAX]),
@@ -123,7 +125,7 @@ impl To<'_> {
         }
     }
 
-    /// Reads to the end of the file, or to one byte more than a whole object has.
+    /// Reads to the end of the file, or one byte more than a whole object may have.
     fn fill(&mut self, file: &OwnedFd) -> Result<usize> {
         let mut held = 0;
         loop {
@@ -137,12 +139,12 @@ impl To<'_> {
 
 impl<'t> Reader<'t> {
     fn new(tree: &'t Tree) -> Reader<'t> {
-        let through_links = tree.follow || matches!(tree.what, What::List);
+        let through_links = tree.follow || matches!(tree.selection, Selection::List);
         let opener = Opener { tree, through_links, directories: Vec::new() };
         Reader { opener, buffer: Space::new(WHOLE_MAX + 1) }
     }
 
-    /// Answers one job; `now`: the coarse time before anything is opened.
+    /// Answers one job. `now` is the coarse time before anything is opened.
     async fn fetch(&mut self, lane: &dyn Lane, mut job: Job, mut now: i128) {
         if job.is_again() {
             job = match lane.is_there(job, &mut |job| self.opener.facts(job, now).as_ref().map(meta)) {
@@ -178,7 +180,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The rest of a file that does not fit, piece by piece; `held` bytes of it are in the buffer.
+    /// Passes on a large file in pieces; its first `held` bytes are in the buffer.
     async fn large(&mut self, lane: &dyn Lane, job: Job, file: &OwnedFd, facts: &Facts, held: usize) {
         let meta = meta(facts);
         let mut body = match lane.begin(&job, &meta).await {
@@ -192,7 +194,7 @@ impl<'t> Reader<'t> {
     async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
         let (mut at, mut held) = (0, held);
         if body.has_space() {
-            // To where it is to lie, from the start: a copy of what is in the buffer would cost as much, and shift the rest.
+            // Read directly into the sink's space, from the start: copying the buffer would cost as much and misalign the rest.
             read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
             held = 0;
         }
@@ -261,14 +263,14 @@ impl Opener<'_> {
         if calm && facts.size > WHOLE_MAX as u64 && matches!(to, To::Buffer(_)) {
             return Ok(First::More(file, facts, held));
         }
-        // A stamp ahead of this clock is another machine's, or the clock was set back: nothing says how long to wait.
+        // A timestamp ahead of this clock is from another machine, or the clock was set back. Then the time to wait is unknown.
         let step = read::step(facts.changed);
         if !calm && step > 0 && facts.changed <= now {
             let wait = facts.changed + step + TICK + TICK - read::coarse_now();
             return Ok(First::Fresh(facts, Duration::from_nanos(wait.max(0) as u64)));
         }
-        // Read again from the start, now that there is something to compare with, and once the clock has passed what the
-        // file is stamped with: from then on any change shows.
+        // Read again from the start, now that there is metadata to compare with, and after the clock has passed the change
+        // time of the file: from then on, any change is visible.
         if !calm {
             let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
             std::thread::sleep(Duration::from_nanos(wait as u64));
@@ -284,7 +286,7 @@ impl Opener<'_> {
         }
     }
 
-    /// What is known of a file that has not changed a moment ago, without reading it; `None`: reading it will say more.
+    /// Returns the metadata of a file without reading it, or `None` if it changed just now or cannot be opened.
     fn facts(&mut self, job: &Job, now: i128) -> Option<Facts> {
         let (path, mark) = parts(job.entry().locator);
         let file = (mark == Mark::File).then(|| self.open(path).ok())??;
@@ -300,7 +302,7 @@ impl Opener<'_> {
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::ISDIR);
         }
-        let follow = self.tree.follow || matches!(self.tree.what, What::File);
+        let follow = self.tree.follow || matches!(self.tree.selection, Selection::File);
         read::open(self.directory(directory)?, name, follow)
     }
 
@@ -312,7 +314,7 @@ impl Opener<'_> {
             Some(0) => {}
             Some(at) => self.directories[..=at].rotate_right(1),
             None => {
-                self.directories.truncate(KEPT - 1); // before another is opened: descriptors may be few
+                self.directories.truncate(KEPT - 1); // before opening another: there may be few descriptors
                 let directory = self.tree.root.below(path, self.through_links)?;
                 self.directories.insert(0, (path.to_vec(), directory));
             }
@@ -339,7 +341,7 @@ fn no_file() -> Error {
     Error::new(Kind::BadAnswer, "no longer a regular file")
 }
 
-/// A read that failed at byte `at`: a pipe that has nothing to say, a directory, or a file that cannot be read.
+/// The error of a read that failed at byte `at`: of an empty pipe, a directory, or a file that cannot be read.
 fn refused(file: &OwnedFd, errno: Errno, at: u64) -> Error {
     match read::facts(file.as_fd()) {
         Ok(facts) if !facts.regular => no_file(),

@@ -1,47 +1,52 @@
-//! A glob gone through at once, for sources that need all that matches before they begin.
+//! All matches of a glob at once, for sources that need them before they begin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ahead::SLOW;
-use super::run::Mark;
+use super::entries::Mark;
+use super::options::{FilesFrom, FilesOptions};
+use super::prefetch::SLOW;
+use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
-use super::{Files, FilesFrom, FilesOptions, Tree, What};
 use crate::error::Result;
 
-/// A glob, its root held open.
+/// A glob whose root is open.
 pub(in crate::source) struct Glob(Arc<Tree>);
 
 impl Glob {
-    /// As [`Files::new`].
+    /// Opens the root.
+    ///
+    /// # Errors
+    /// As of [`Tree::open`].
     pub fn new(text: &str) -> Result<Glob> {
-        Ok(Glob(Files::new(FilesFrom::Glob(text.to_owned()), FilesOptions::default())?.tree))
+        let (tree, _) = Tree::open(FilesFrom::Glob(text.to_owned()), FilesOptions::default())?;
+        Ok(Glob(Arc::new(tree)))
     }
 
-    /// The directory it begins in, free of links.
+    /// The directory it begins in, absolute and free of links.
     pub fn root(&self) -> &Path {
         &self.0.path
     }
 
-    /// Below the root, as the user wrote it.
+    /// The pattern below the root, as the user wrote it.
     pub fn text(&self) -> &str {
-        match &self.0.what {
-            What::Walk(Some(pattern)) => pattern.text(),
+        match &self.0.selection {
+            Selection::Walk(Some(pattern)) => pattern.text(),
             _ => "",
         }
     }
 
-    /// Whether it looks for anything in this directory, itself below the root and not the root.
+    /// Whether it looks for matches in this directory, which must be below the root.
     pub fn enters(&self, directory: &Path) -> bool {
         use std::os::unix::ffi::OsStrExt;
-        let What::Walk(Some(pattern)) = &self.0.what else { return false };
+        let Selection::Walk(Some(pattern)) = &self.0.selection else { return false };
         let Ok(below) = directory.strip_prefix(&self.0.path) else { return false };
         let mut components = below.components().enumerate().peekable();
         components.peek().is_some()
             && components.all(|(depth, name)| pattern.enters(depth, name.as_os_str().as_bytes()))
     }
 
-    /// Calls `each` with every path that matches, links and directories that cannot be read among them.
+    /// Calls `each` with every path that matches, including links and directories that cannot be read.
     pub async fn each(&self, mut each: impl FnMut(PathBuf)) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let mut walk = Walk::new(self.0.clone(), SLOW);

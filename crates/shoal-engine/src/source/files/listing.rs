@@ -1,35 +1,38 @@
-//! From a walk or a list to partitions, in pages that the journal folds.
+//! Splits a walk or a list into partitions, and these into pages that the journal folds.
+//!
+//! Not here: the walk (`walk.rs`), the payload of a partition (`entries.rs`).
 
 use std::sync::Arc;
 
-use super::ahead::SLOW;
-use super::run::{Builder, Run, of_locators};
+use super::entries::{FileEntries, PayloadBuilder, of_locators};
+use super::paths::Paths;
+use super::prefetch::SLOW;
+use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
-use super::{Paths, Tree, What};
 use crate::error::Result;
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::{BoxFuture, Entries, Listing};
 
-/// Entries of a partition at the most: as of a page of a list/get service, small enough that a kill costs little and that
-/// two lanes share a small tree.
+/// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two lanes
+/// share a small tree.
 const PARTITION_MAX: u32 = 100;
-/// Partitions of a page. The journal folds page by page: 10,000 files are one row.
+/// Partitions of a page. The journal folds whole pages: 10,000 files are one row.
 const PAGE: u64 = 100;
-/// Entries after which the event loop is asked whether the run goes on: well below a millisecond.
+/// Steps of the walk after which it yields, so that a stop is noticed: well below a millisecond.
 const PAUSE: u32 = 1024;
 
-/// Where a page begins: the `seq` of its first partition. What lies before is listed again and compared, since the order
-/// of a directory may be another one the next time; so nothing is looked up by it.
-fn place(seq: u64) -> Cursor {
+/// The cursor of a page: the `seq` of its first partition. A resumed listing starts at the beginning and compares, since
+/// the order of a directory may have changed. So nothing is looked up by the cursor.
+fn cursor(seq: u64) -> Cursor {
     Cursor(seq.to_le_bytes()[..].into())
 }
 
-/// A partition of this payload; `seq` and `after` are the caller's to set.
+/// A partition with this payload. The caller sets `seq` and `after`.
 pub(super) fn partition(payload: Vec<u8>) -> Partition {
     let payload: Arc<[u8]> = payload.into();
-    // Names play no part in it, and the payload is our own.
-    let (key, len) =
-        Run::new(&payload, &Paths::default()).map_or((Key::default(), None), |run| (run.key(), Some(run.len())));
+    // The key does not depend on names, and the payload is valid because we made it.
+    let (key, len) = FileEntries::new(&payload, &Paths::default())
+        .map_or((Key::default(), None), |entries| (entries.key(), Some(entries.len())));
     Partition { seq: 0, key, after: Cursor::default(), next: None, payload, len }
 }
 
@@ -43,17 +46,17 @@ struct Pages {
 
 impl Pages {
     fn new() -> Pages {
-        Pages { seq: 0, after: place(0), filled: 0 }
+        Pages { seq: 0, after: cursor(0), filled: 0 }
     }
 
-    /// The next partition.
+    /// Numbers the next partition.
     fn number(&mut self, payload: Vec<u8>) -> Partition {
         let mut numbered = Partition { seq: self.seq, after: self.after.clone(), ..partition(payload) };
         self.seq += 1;
         self.filled += 1;
         if self.filled == PAGE {
             self.filled = 0;
-            self.after = place(self.seq);
+            self.after = cursor(self.seq);
             numbered.next = Some(self.after.clone());
         }
         numbered
@@ -61,20 +64,20 @@ impl Pages {
 }
 
 /// The listing of a tree.
-pub(super) struct OfTree {
+pub(super) struct TreeListing {
     tree: Arc<Tree>,
     walk: Walk,
     pages: Pages,
-    run: Builder,
+    builder: PayloadBuilder,
     /// Whether anything has been listed.
     any: bool,
 }
 
-impl OfTree {
-    pub fn new(tree: Arc<Tree>) -> OfTree {
-        tree.seen.reset();
+impl TreeListing {
+    pub fn new(tree: Arc<Tree>) -> TreeListing {
+        tree.skip_stats.reset();
         let walk = Walk::new(tree.clone(), SLOW);
-        OfTree { tree, walk, pages: Pages::new(), run: Builder::new(), any: false }
+        TreeListing { tree, walk, pages: Pages::new(), builder: PayloadBuilder::new(), any: false }
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -82,18 +85,18 @@ impl OfTree {
         loop {
             match self.walk.step()? {
                 Step::Entry(mark) => {
-                    self.run.push(self.walk.directory(), self.walk.name(), mark);
+                    self.builder.push(self.walk.directory(), self.walk.name(), mark);
                     self.any = true;
-                    if self.run.len() == PARTITION_MAX {
-                        return Ok(Some(self.pages.number(self.run.take())));
+                    if self.builder.len() == PARTITION_MAX {
+                        return Ok(Some(self.pages.number(self.builder.take())));
                     }
                 }
                 Step::Nothing => {}
                 Step::End => {
-                    if let (What::Walk(Some(pattern)), false) = (&self.tree.what, self.any) {
-                        self.tree.seen.unmatched(pattern.text());
+                    if let (Selection::Walk(Some(pattern)), false) = (&self.tree.selection, self.any) {
+                        self.tree.skip_stats.unmatched(pattern.text());
                     }
-                    let rest = (self.run.len() > 0).then(|| self.run.take());
+                    let rest = (self.builder.len() > 0).then(|| self.builder.take());
                     return Ok(rest.map(|payload| self.pages.number(payload)));
                 }
             }
@@ -105,26 +108,26 @@ impl OfTree {
     }
 }
 
-impl Listing for OfTree {
+impl Listing for TreeListing {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
     }
 }
 
 /// The listing of a list.
-pub(super) struct OfList {
+pub(super) struct PathsListing {
     paths: Arc<Paths>,
     at: usize,
     pages: Pages,
 }
 
-impl OfList {
-    pub fn new(paths: Arc<Paths>) -> OfList {
-        OfList { paths, at: 0, pages: Pages::new() }
+impl PathsListing {
+    pub fn new(paths: Arc<Paths>) -> PathsListing {
+        PathsListing { paths, at: 0, pages: Pages::new() }
     }
 }
 
-impl Listing for OfList {
+impl Listing for PathsListing {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         let run = self.at..self.paths.len().min(self.at + PARTITION_MAX as usize);
         self.at = run.end;

@@ -1,59 +1,63 @@
-//! An open partition of files, which also knows the permissions of the directories that its objects lie in.
+//! An open partition of files that also knows the permissions of the directories of its objects.
 //!
-//! They are looked up when a sink makes a directory: once for each at most, and right wherever a listing goes on.
+//! They are looked up when a sink creates a directory: at most once for each, and correct wherever a listing resumes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::run::{Run, parts};
-use super::{Paths, Tree, What};
+use super::entries::{FileEntries, parts};
+use super::paths::Paths;
+use super::tree::{Selection, Tree};
 use crate::source::{Entries, Entry};
 
-/// Of a directory that cannot be looked at any more: its owner alone.
+/// Permission bits of a directory that can no longer be looked up: only for its owner.
 const UNKNOWN: u32 = 0o700;
 
-/// The entries of a partition, and where they lie.
-pub(super) struct Opened {
-    run: Run,
+/// The entries of a partition, and the tree they are in.
+pub(super) struct OpenPartition {
+    entries: FileEntries,
     tree: Arc<Tree>,
 }
 
-impl Opened {
-    /// As [`Run::new`].
-    pub fn new(payload: &Arc<[u8]>, tree: &Arc<Tree>, paths: &Paths) -> crate::Result<Opened> {
-        Ok(Opened { run: Run::new(payload, paths)?, tree: tree.clone() })
+impl OpenPartition {
+    /// As [`FileEntries::new`].
+    pub fn new(payload: &Arc<[u8]>, tree: &Arc<Tree>, paths: &Paths) -> crate::Result<OpenPartition> {
+        Ok(OpenPartition { entries: FileEntries::new(payload, paths)?, tree: tree.clone() })
     }
 
-    /// Where the directory of a list lies: in several places, where paths far apart have got names that lie together.
-    fn places(&self, directory: &[u8]) -> BTreeSet<Vec<u8>> {
-        let place = |entry: Entry<'_>| {
+    /// Returns the directories that a directory of names stands for. With a list these can be several, because paths that are
+    /// far apart may get names in one directory.
+    fn directories(&self, directory: &[u8]) -> BTreeSet<Vec<u8>> {
+        let path = |entry: Entry<'_>| {
             let rest = entry.name.strip_prefix(directory).filter(|rest| rest.starts_with(b"/"))?;
             Some(above(parts(entry.locator).0, memchr::memchr_iter(b'/', rest).count()))
         };
-        (0..self.len()).filter_map(|index| place(self.get(index))).collect()
+        (0..self.len()).filter_map(|index| path(self.get(index))).collect()
     }
 }
 
-impl Entries for Opened {
+impl Entries for OpenPartition {
     fn len(&self) -> u32 {
-        self.run.len()
+        self.entries.len()
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        self.run.get(index)
+        self.entries.get(index)
     }
 
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
         let mode = |path: &[u8], follow| self.tree.root.mode(path, follow).unwrap_or(UNKNOWN);
-        match self.tree.what {
-            What::Walk(_) => Some(mode(directory, self.tree.follow)),
-            What::File => None,
-            What::List => self.places(directory).iter().map(|place| mode(place, true)).reduce(|one, other| one & other),
+        match self.tree.selection {
+            Selection::Walk(_) => Some(mode(directory, self.tree.follow)),
+            Selection::File => None,
+            Selection::List => {
+                self.directories(directory).iter().map(|path| mode(path, true)).reduce(|one, other| one & other)
+            }
         }
     }
 }
 
-/// The directory so many levels above what a path names. Above ".." it is "../..": what lies between may be links.
+/// Returns the directory so many levels above a path. Above ".." it is "../..", since components in between may be links.
 fn above(path: &[u8], levels: usize) -> Vec<u8> {
     let mut components: Vec<&[u8]> =
         path.split(|&byte| byte == b'/').filter(|component| !matches!(*component, b"" | b".")).collect();

@@ -1,7 +1,7 @@
-//! A list of paths, and how what is on it is called.
+//! A list of paths, and the names of the objects on it.
 //!
-//! Names: a relative path without `..` keeps its words (`./a//b` is `a/b`); all others, made absolute by words alone, are
-//! called relative to the longest directory that they have in common. Two paths may get one name; then the sink decides.
+//! Names: a relative path without `..` keeps its components (`./a//b` is `a/b`). All others are made absolute without looking
+//! at links, and named relative to their longest common directory. Two paths may get the same name; then the sink decides.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -17,7 +17,7 @@ pub struct Paths {
     ends: Vec<usize>,
     /// The working directory when they were given.
     here: Vec<u8>,
-    /// What the far ones have in common: a directory with its last slash.
+    /// The common directory of all far paths, with its last slash.
     common: Vec<u8>,
 }
 
@@ -50,15 +50,15 @@ impl Paths {
         Some(&self.bytes[start..end])
     }
 
-    /// Whether names are other than paths.
+    /// Whether names differ from paths.
     pub(super) fn is_named(&self) -> bool {
         !self.here.is_empty()
     }
 
-    /// One number for all of them in their order.
+    /// A hash of all paths in their order.
     pub(super) fn hash(&self) -> u128 {
         let mut hasher = Xxh3::new();
-        // Where every path is absolute, it does not matter where they were given.
+        // If all paths are absolute, the working directory does not matter.
         if (0..self.len()).any(|index| self.get(index).is_some_and(|path| !path.starts_with(b"/"))) {
             hasher.update(&self.here);
         }
@@ -67,7 +67,7 @@ impl Paths {
         hasher.digest128()
     }
 
-    /// Finds what the far ones have in common.
+    /// Sets the working directory and finds the common directory of all far paths.
     pub(in crate::source) fn named(self) -> Result<Paths> {
         let here = std::env::current_dir().map_err(|e| {
             Error::new(Kind::Config, format!("cannot determine the working directory: {e}")).errno(e.raw_os_error())
@@ -102,7 +102,7 @@ impl Paths {
         }
     }
 
-    /// A path from `/` on, without `.` and `..`. Links are not looked at.
+    /// Makes a path absolute, without `.` and `..`. Does not look at links.
     fn absolute(&self, path: &[u8]) -> Vec<u8> {
         let mut words = Vec::with_capacity(self.here.len() + path.len() + 2);
         words.push(b'/');
@@ -114,12 +114,12 @@ impl Paths {
     }
 }
 
-/// Whether a path leads out of the working directory.
+/// Whether a path is far: absolute, or with a `..`, so that it may leave the working directory.
 fn is_far(path: &[u8]) -> bool {
     path.starts_with(b"/") || path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
-/// Appends the components of a path; `..` takes one away, but nothing of the first `floor` bytes.
+/// Appends the components of a path. A `..` removes one, but nothing of the first `floor` bytes.
 fn push_words(path: &[u8], floor: usize, into: &mut Vec<u8>) {
     let floor = if floor == 0 { into.len() } else { floor };
     for component in path.split(|&byte| byte == b'/') {

@@ -1,4 +1,4 @@
-//! A glob over paths: where it begins, what matches, and which directories need not be entered.
+//! A glob over paths: its root, which paths match, and which directories need not be entered.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,12 +8,12 @@ use globset::{GlobBuilder, GlobMatcher};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// Whether a text has characters that only a glob has.
+/// Whether a text has glob characters.
 pub(in crate::source) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// The longest directory without glob characters, and what is to match below it.
+/// Splits a glob into the longest directory without glob characters and the pattern below it.
 pub(in crate::source) fn split(glob: &str) -> (&str, &str) {
     let begins = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
     match glob[..begins].rfind('/') {
@@ -23,12 +23,12 @@ pub(in crate::source) fn split(glob: &str) -> (&str, &str) {
     }
 }
 
-/// What has to match below a root.
+/// The pattern of a glob, below its root.
 pub(super) struct Pattern {
     whole: GlobMatcher,
-    /// What directories at each depth must match, as far as one component of the pattern speaks for one directory.
+    /// What the directory at each depth must match, up to the first component that can match several levels.
     steps: Vec<GlobMatcher>,
-    /// Components of a path that matches, where all have as many.
+    /// Number of components of a path that matches, if it is fixed.
     depth: Option<usize>,
 }
 
@@ -43,14 +43,14 @@ impl Pattern {
         };
         let whole = compile(text)?;
         let components: Vec<&str> = text.split('/').collect();
-        // Alternatives and sets may hold a slash; then nothing is said about single components.
+        // Alternatives and sets may contain a slash. Then components cannot be matched one by one.
         let plain = !text.contains('{') && !components.iter().any(|part| part.contains('[') && !part.contains(']'));
         let fixed = components.iter().take_while(|part| plain && !part.contains("**")).count();
         let steps = components[..fixed].iter().map(|part| compile(part)).collect::<Result<_>>()?;
         Ok(Pattern { whole, steps, depth: (fixed == components.len()).then_some(fixed) })
     }
 
-    /// As the user wrote it.
+    /// Returns the pattern as the user wrote it.
     pub fn text(&self) -> &str {
         self.whole.glob().glob()
     }

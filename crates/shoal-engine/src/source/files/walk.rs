@@ -1,9 +1,9 @@
-//! The walk through a tree: depth first, in the file system's own order, nothing kept but the chain of directories.
+//! The walk through a tree: depth first, in the order of the file system, keeping only the chain of open directories.
 //!
-//! Nothing is sorted and nothing collected, so a directory of ten million files costs as much memory as one of ten. Of a
-//! directory one block of entries is held (what one system call gives); the rest is read when that is used up. A chain
-//! deeper than `OPEN_MAX` keeps only its lower end open: a directory above is opened again, at the position it had, when
-//! the walk comes back to it, and has failed if it is then another one.
+//! Nothing is sorted or collected, so a directory of ten million files needs as much memory as one of ten. Of each directory
+//! it holds one block of entries (the result of one system call) and reads the next when that is used up. Of a chain deeper
+//! than `OPEN_MAX`, only the lower end is open: a directory further up is opened again, at its old position, when the walk
+//! returns to it. If it is then a different directory, it has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,87 +11,87 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::ahead::{Ahead, LEVEL_MAX, Opened, Order, pace};
-use super::run::Mark;
-use super::{OURS, Tree, What};
+use super::entries::Mark;
+use super::prefetch::{LEVEL_MAX, OpenedDirectory, Prefetch, PrefetchTask, pace};
+use super::tree::{OURS, Selection, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::read::unreadable;
 use crate::fs::walk::{Block, Identity, Kind as Found};
 use crate::report::Reason;
 
-/// Directories of a chain that are open at once; a process may have few descriptors.
+/// Most directories of the chain that are open at once: a process may have few descriptors.
 const OPEN_MAX: usize = 16;
-/// Bytes of entries read at once: about 1,000 short names, as the C library does. Deep down less, so that a chain of
-/// 2,000 directories, the deepest a path can name, holds 9 MiB at the most.
+/// Bytes of entries read at once: about 1,000 short names, as the C library does. Less in deep directories, so that a chain
+/// of 2,000 directories, the deepest that a path can name, holds at most 9 MiB.
 const BLOCK: usize = 32 << 10;
 const BLOCK_DEEP: usize = 4 << 10;
 
 /// One directory of the chain.
 struct Level {
-    /// `None`: too many are open below it.
+    /// `None` if it was closed because too many are open below it.
     directory: Option<Arc<Dir>>,
     block: Block,
     /// Length of its path.
     path: usize,
-    /// Known where links are followed, and of those that were closed.
+    /// Set if links are followed or the directory was closed.
     identity: Option<Identity>,
-    /// Where it was read to, of one that was closed.
+    /// Where to continue reading a directory that was closed.
     position: u64,
-    /// Directories in the block that are read ahead, by their places in it.
-    orders: VecDeque<(usize, Arc<Order>)>,
-    /// How far the block was searched for such.
+    /// Directories of the block that are read ahead, with their positions in it.
+    tasks: VecDeque<(usize, Arc<PrefetchTask>)>,
+    /// How far the block was searched for directories to read ahead.
     searched: usize,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An entry of the listing; [`Walk::directory`] and [`Walk::name`] say which.
+    /// An entry of the listing. [`Walk::directory`] and [`Walk::name`] return which.
     Entry(Mark),
-    /// Nothing for the listing.
+    /// No entry; step again.
     Nothing,
-    /// The end.
+    /// The walk has ended.
     End,
 }
 
-/// A walk under way.
+/// A walk in progress.
 pub(super) struct Walk {
     tree: Arc<Tree>,
     levels: Vec<Level>,
     begun: bool,
-    /// The path of the entry the walk stands at, below the root.
+    /// The path of the current entry, below the root.
     path: Vec<u8>,
-    /// The length of its directory's path.
+    /// The length of the path of its directory.
     directory: usize,
-    ahead: Ahead,
+    prefetch: Prefetch,
 }
 
 impl Walk {
-    /// A walk from the start; directories that take longer than `slow` are read ahead.
+    /// Starts a walk. Directories are read ahead if they take longer than `slow`.
     pub fn new(tree: Arc<Tree>, slow: Duration) -> Walk {
-        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, ahead: Ahead::new(slow) }
+        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, prefetch: Prefetch::new(slow) }
     }
 
-    /// The path of the directory of the last entry.
+    /// Returns the path of the directory of the last entry.
     pub fn directory(&self) -> &[u8] {
         &self.path[..self.directory]
     }
 
-    /// The last entry's own name.
+    /// Returns the name of the last entry in its directory.
     pub fn name(&self) -> &[u8] {
         &self.path[self.directory + usize::from(self.directory > 0)..]
     }
 
-    /// The path of the last entry.
+    /// Returns the path of the last entry.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Goes on by one entry. After an error of class `Retry` the same step can be tried again.
+    /// Advances by one entry. After an error of class `Retry`, the same step can be retried.
     ///
     /// # Errors
-    /// [`Kind::OutOfFiles`]; [`Kind::Listing`] when the root itself cannot be read.
+    /// [`Kind::OutOfFiles`]; [`Kind::Listing`] if the root itself cannot be read.
     pub fn step(&mut self) -> Result<Step> {
         if !self.begun {
             self.begin()?;
@@ -105,7 +105,7 @@ impl Walk {
         }
         self.path.extend_from_slice(name);
         if self.levels.len() == 1 && self.name().eq_ignore_ascii_case(OURS) {
-            self.tree.seen.ours();
+            self.tree.skip_stats.ours();
             self.advance();
             return Ok(Step::Nothing);
         }
@@ -136,7 +136,7 @@ impl Walk {
         }
     }
 
-    /// The entry at which the walk stands.
+    /// Handles the current entry.
     fn entry(&mut self, found: Found) -> Result<Step> {
         let found = match found {
             Found::Unknown => self.look(false)?,
@@ -156,14 +156,14 @@ impl Walk {
             Ok(Found::Link) => Reason::Link,
             Ok(Found::Pipe) => Reason::Pipe,
             Ok(Found::Socket) => Reason::Socket,
-            // Nothing can say what it is: reading it will.
+            // Its kind is unknown. Reading it will tell.
             Ok(Found::Unknown) | Err(_) => return Ok(self.pass(Mark::File)),
             Ok(Found::Device) => Reason::Device,
         };
         Ok(self.skip(odd))
     }
 
-    /// Leaves the entry behind; it is one of the listing unless a glob says otherwise.
+    /// Passes the entry; it belongs to the listing unless it does not match the glob.
     fn pass(&mut self, mark: Mark) -> Step {
         self.advance();
         match self.wants() {
@@ -175,19 +175,19 @@ impl Walk {
     fn skip(&mut self, odd: Reason) -> Step {
         let step = self.pass(Mark::NoObject(odd));
         if step != Step::Nothing {
-            self.tree.seen.odd(odd);
+            self.tree.skip_stats.odd(odd);
         }
         step
     }
 
     fn wants(&self) -> bool {
-        match &self.tree.what {
-            What::Walk(Some(pattern)) => pattern.matches(&self.path),
+        match &self.tree.selection {
+            Selection::Walk(Some(pattern)) => pattern.matches(&self.path),
             _ => true,
         }
     }
 
-    /// What the entry is, or what its link leads to; the outer error: the directory around it cannot be opened again.
+    /// Returns the kind of the entry, or of the target of its link. The outer error: its directory cannot be opened again.
     fn look(&mut self, follow: bool) -> Result<Result<Found, Errno>> {
         let top = self.levels.len() - 1;
         Ok(match self.opened(top)? {
@@ -196,17 +196,17 @@ impl Walk {
         })
     }
 
-    /// Goes into the directory at which the walk stands.
+    /// Enters the current entry, which is a directory.
     fn enter(&mut self) -> Result<Step> {
         let (top, follow) = (self.levels.len() - 1, self.tree.follow);
-        if let What::Walk(Some(pattern)) = &self.tree.what
+        if let Selection::Walk(Some(pattern)) = &self.tree.selection
             && !pattern.enters(top, self.name())
         {
             self.advance();
             return Ok(Step::Nothing);
         }
         let opened = self.opened(top)?.and_then(|around| {
-            let opened = match self.ordered(top, &around) {
+            let opened = match self.prefetched(top, &around) {
                 Some(Err(Errno::MFILE | Errno::NFILE)) | None => self.read_here(&around),
                 Some(opened) => opened,
             };
@@ -219,7 +219,7 @@ impl Walk {
             Ok((!is_loop).then_some((directory, block)))
         });
         match opened {
-            // Nothing would bring it along.
+            // No entry below it would create it.
             Ok(Some((_, block))) if block.is_last() && block.len() == 0 => Ok(self.pass(Mark::Empty)),
             Ok(Some((directory, block))) => {
                 self.advance();
@@ -237,59 +237,59 @@ impl Walk {
         }
     }
 
-    /// Opens the directory at which the walk stands, and reads its first entries.
-    fn read_here(&mut self, around: &Dir) -> Opened {
+    /// Opens the current directory entry and reads its first entries.
+    fn read_here(&mut self, around: &Dir) -> OpenedDirectory {
         let began = Instant::now();
         let directory = if self.tree.follow { around.below(self.name(), true)? } else { around.open(self.name())? };
         let opened = directory.block(block_size(self.levels.len())).map(|block| (Some(directory), block));
-        self.ahead.took(pace(began, &opened));
+        self.prefetch.took(pace(began, &opened));
         opened
     }
 
-    /// The same, read ahead; and orders those that come next.
-    fn ordered(&mut self, top: usize, around: &Arc<Dir>) -> Option<Opened> {
+    /// The same if it was read ahead. Also enqueues the directories that come next.
+    fn prefetched(&mut self, top: usize, around: &Arc<Dir>) -> Option<OpenedDirectory> {
         if self.tree.follow {
-            return None; // a loop must be seen before it is entered
+            return None; // a loop must be detected before it is entered
         }
-        let (level, what) = (&mut self.levels[top], &self.tree.what);
+        let (level, what) = (&mut self.levels[top], &self.tree.selection);
         let here = level.block.place();
         level.searched = level.searched.max(level.block.at(here).map_or(here, |(.., next)| next));
-        while level.orders.len() < LEVEL_MAX
-            && self.ahead.has_room()
+        while level.tasks.len() < LEVEL_MAX
+            && self.prefetch.has_room()
             && let Some((found, name, next)) = level.block.at(level.searched)
         {
             let enters = match what {
-                What::Walk(Some(pattern)) => pattern.enters(top, name),
+                Selection::Walk(Some(pattern)) => pattern.enters(top, name),
                 _ => true,
             };
             if found == Found::Directory && enters && !(top == 0 && name.eq_ignore_ascii_case(OURS)) {
-                let order = self.ahead.order(around, name, block_size(top + 1));
-                level.orders.push_back((level.searched, order));
+                let task = self.prefetch.enqueue(around, name, block_size(top + 1));
+                level.tasks.push_back((level.searched, task));
             }
             level.searched = next;
         }
-        match level.orders.front() {
+        match level.tasks.front() {
             Some((place, _)) if *place == here => {
-                let (_, order) = level.orders.pop_front()?;
-                self.ahead.take(&order)
+                let (_, task) = level.tasks.pop_front()?;
+                self.prefetch.take(&task)
             }
             _ => None,
         }
     }
 
-    /// The directory whose path this is could not be read.
+    /// Returns the failed entry of the directory at `path`, which could not be read.
     fn failed(&mut self, errno: Errno) -> Step {
-        self.tree.seen.unreadable(&self.path, errno);
+        self.tree.skip_stats.unreadable(&self.path, errno);
         Step::Entry(Mark::Unreadable(errno))
     }
 
     fn push(&mut self, directory: Option<Dir>, block: Block, path: usize) {
         let identity = directory.as_ref().filter(|_| self.tree.follow).and_then(|directory| directory.identity().ok());
-        let (directory, orders) = (directory.map(Arc::new), VecDeque::new());
-        self.levels.push(Level { directory, block, path, identity, position: 0, orders, searched: 0 });
+        let (directory, tasks) = (directory.map(Arc::new), VecDeque::new());
+        self.levels.push(Level { directory, block, path, identity, position: 0, tasks, searched: 0 });
     }
 
-    /// Closes the directory far above that this one is one too many for.
+    /// Closes the directory `OPEN_MAX` levels up, if it is open.
     fn close_above(&mut self) {
         let Some(above) = self.levels.len().checked_sub(OPEN_MAX + 1) else { return };
         let level = &mut self.levels[above];
@@ -301,7 +301,7 @@ impl Walk {
         }
     }
 
-    /// The directory of a level, opened again if it was closed; the inner error: it is not there any more.
+    /// Returns the directory of a level, opened again if it was closed. The inner error: it is no longer there.
     fn opened(&mut self, at: usize) -> Result<Result<Arc<Dir>, Errno>> {
         let level = &mut self.levels[at];
         if let Some(directory) = &level.directory {
@@ -324,7 +324,7 @@ impl Walk {
         }
     }
 
-    /// Reads the next block of the directory at hand, or leaves it.
+    /// Reads the next block of the current directory, or leaves it at its end.
     fn read_on(&mut self) -> Result<Step> {
         let top = self.levels.len() - 1;
         let read = match self.levels[top].block.is_last() {
@@ -353,18 +353,18 @@ impl Walk {
     }
 }
 
-/// How much of a directory is read at once, by the number of directories above it.
+/// How many bytes of entries are read at once, by the depth of the directory.
 fn block_size(depth: usize) -> usize {
     if depth < OPEN_MAX { BLOCK } else { BLOCK_DEEP }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Files, FilesFrom, FilesOptions};
+    use super::super::options::{FilesFrom, FilesOptions};
     use super::*;
 
     fn tree(path: &std::path::Path) -> Arc<Tree> {
-        Files::new(FilesFrom::Path(path.to_owned()), FilesOptions::default()).unwrap().tree
+        Arc::new(Tree::open(FilesFrom::Path(path.to_owned()), FilesOptions::default()).unwrap().0)
     }
 
     fn walk(tree: &Arc<Tree>, slow: Duration) -> Vec<Vec<u8>> {
@@ -419,7 +419,7 @@ mod tests {
         for _ in 0..300 {
             walk.step().unwrap();
         }
-        let (threads, pool) = walk.ahead.threads();
+        let (threads, pool) = walk.prefetch.threads();
         assert!(threads > 0, "this tree has directories to read ahead");
         drop(walk);
         assert_eq!(pool.strong_count(), 0, "every thread has let go of it");

@@ -1,8 +1,8 @@
 //! Directories read ahead by a few threads, so that a cold disk or a network file system has several requests at once.
 //!
-//! The walk orders the directories it will come to next, and takes them in its own order: nothing of the listing depends on
-//! who read what. Where directories come fast, from the page cache, there are no orders and no threads: they would cost
-//! more than they bring.
+//! The walk enqueues the directories it will enter next, and takes the results in its own order, so the listing does not
+//! depend on which thread read what. If directories come fast, from the page cache, nothing is enqueued and no thread is
+//! started: that would cost more than it saves.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,24 +14,24 @@ use rustix::io::Errno;
 use crate::fs::dir::Dir;
 use crate::fs::walk::{Block, Kind};
 
-/// Threads at the most.
+/// Most threads.
 const HELPERS: usize = 4;
-/// Directories read ahead, over all levels and at one. Each holds a block of entries, and a descriptor where it has
-/// directories in it.
-const ORDERS_MAX: usize = 16;
+/// Most directories read ahead, over all levels and on one level. Each holds a block of entries, and a descriptor if it
+/// contains directories.
+const TASKS_MAX: usize = 16;
 pub(super) const LEVEL_MAX: usize = 8;
-/// A directory that takes this long, on average, was not in the page cache: there it takes 5 to 10 µs.
+/// If a directory takes this long on average, it was not in the page cache, where it takes 5 to 10 µs.
 pub(super) const SLOW: Duration = Duration::from_micros(60);
-/// What each byte of its entries takes in the page cache: 0.3 µs an entry.
+/// Time for each byte of its entries from the page cache: 0.3 µs for an entry.
 const ENTRY_BYTE: Duration = Duration::from_nanos(15);
-/// The average moves by one part in this many with each directory.
+/// Each directory counts for one part in this many of the average.
 const INERTIA: u32 = 8;
 
-/// An opened directory and its first entries; without the descriptor where nothing more needs it.
-pub(super) type Opened = Result<(Option<Dir>, Block), Errno>;
+/// An open directory and its first entries; without the descriptor if it is no longer needed.
+pub(super) type OpenedDirectory = Result<(Option<Dir>, Block), Errno>;
 
 /// A directory to read.
-pub(super) struct Order {
+pub(super) struct PrefetchTask {
     around: Arc<Dir>,
     name: Box<[u8]>,
     size: usize,
@@ -42,11 +42,11 @@ pub(super) struct Order {
 enum State {
     Waiting,
     InWork,
-    Done(Opened, Duration),
+    Done(OpenedDirectory, Duration),
     Taken,
 }
 
-impl Order {
+impl PrefetchTask {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,13 +67,13 @@ impl Order {
     }
 }
 
-/// How long a directory took, less what its entries take anywhere.
-pub(super) fn pace(began: Instant, opened: &Opened) -> Duration {
+/// How long a directory took, less the time that its entries take from the page cache.
+pub(super) fn pace(began: Instant, opened: &OpenedDirectory) -> Duration {
     let entries = opened.as_ref().map_or(0, |(_, block)| block.len());
     began.elapsed().saturating_sub(ENTRY_BYTE * entries as u32)
 }
 
-fn read(around: &Dir, name: &[u8], size: usize) -> Opened {
+fn read(around: &Dir, name: &[u8], size: usize) -> OpenedDirectory {
     let directory = around.open(name)?;
     let mut block = directory.block(size)?;
     if !block.is_last() {
@@ -91,7 +91,7 @@ struct Pool {
 
 #[derive(Default)]
 struct Queue {
-    orders: VecDeque<Arc<Order>>,
+    tasks: VecDeque<Arc<PrefetchTask>>,
     stopped: bool,
 }
 
@@ -103,73 +103,75 @@ impl Pool {
     fn run(&self) {
         loop {
             let queue = self.queue();
-            let idle = |queue: &mut Queue| queue.orders.is_empty() && !queue.stopped;
+            let idle = |queue: &mut Queue| queue.tasks.is_empty() && !queue.stopped;
             let mut queue = self.work.wait_while(queue, idle).unwrap_or_else(PoisonError::into_inner);
             if queue.stopped {
                 return;
             }
-            let order = queue.orders.pop_front();
+            let task = queue.tasks.pop_front();
             drop(queue);
-            if let Some(order) = order {
-                order.work();
+            if let Some(task) = task {
+                task.work();
             }
         }
     }
 }
 
-/// The threads, and what they are to read. Dropped, it waits for the directories in work and no others.
-pub(super) struct Ahead {
+/// The threads and their queue. Dropping it waits only for the directories that are being read.
+pub(super) struct Prefetch {
     pool: Arc<Pool>,
     threads: Vec<JoinHandle<()>>,
-    /// Ordered and not taken.
+    /// Tasks enqueued and not taken.
     out: usize,
-    /// What a directory takes, on average.
+    /// Average time of a directory.
     pace: Duration,
     slow: Duration,
 }
 
-impl Ahead {
-    /// Reads ahead where a directory takes longer than `slow`.
-    pub fn new(slow: Duration) -> Ahead {
-        Ahead { pool: Arc::default(), threads: Vec::new(), out: 0, pace: Duration::ZERO, slow }
+impl Prefetch {
+    /// Reads ahead if directories take longer than `slow`.
+    pub fn new(slow: Duration) -> Prefetch {
+        Prefetch { pool: Arc::default(), threads: Vec::new(), out: 0, pace: Duration::ZERO, slow }
     }
 
-    /// Threads that were started, and what they share.
+    /// Number of threads started, and a handle that is dead once all have ended.
     #[cfg(test)]
     pub fn threads(&self) -> (usize, std::sync::Weak<impl Sized + use<>>) {
         (self.threads.len(), Arc::downgrade(&self.pool))
     }
 
-    /// Whether another directory should be ordered.
+    /// Whether another directory should be enqueued.
     pub fn has_room(&self) -> bool {
-        self.pace >= self.slow && self.out < ORDERS_MAX
+        self.pace >= self.slow && self.out < TASKS_MAX
     }
 
-    /// The walk has read a directory itself, and this is how long it took.
+    /// Records how long the walk took to read a directory itself.
     pub fn took(&mut self, time: Duration) {
         self.pace = (self.pace * (INERTIA - 1) + time) / INERTIA;
     }
 
-    pub fn order(&mut self, around: &Arc<Dir>, name: &[u8], size: usize) -> Arc<Order> {
+    /// Has a directory read ahead.
+    pub fn enqueue(&mut self, around: &Arc<Dir>, name: &[u8], size: usize) -> Arc<PrefetchTask> {
         let (state, done) = (Mutex::new(State::Waiting), Condvar::new());
-        let order = Arc::new(Order { around: around.clone(), name: name.into(), size, state, done });
+        let task = Arc::new(PrefetchTask { around: around.clone(), name: name.into(), size, state, done });
         self.out += 1;
-        self.pool.queue().orders.push_back(order.clone());
+        self.pool.queue().tasks.push_back(task.clone());
         if self.threads.len() < HELPERS {
             let pool = self.pool.clone();
             let started = std::thread::Builder::new().name("shoal-walk".into()).spawn(move || pool.run());
-            self.threads.extend(started.ok()); // without it the walk reads on its own
+            self.threads.extend(started.ok()); // without a thread, the walk reads by itself
         }
         self.pool.work.notify_one();
-        order
+        task
     }
 
-    /// What was ordered; `None` where nobody has begun: then it is quicker to read it here.
-    pub fn take(&mut self, order: &Order) -> Option<Opened> {
+    /// Takes the result of a task, waiting for it if it is being read. `None` if no thread has begun it: then it is quicker
+    /// to read it here.
+    pub fn take(&mut self, task: &PrefetchTask) -> Option<OpenedDirectory> {
         self.out -= 1;
-        let state = order.state();
+        let state = task.state();
         let working = |state: &mut State| matches!(state, State::InWork);
-        let mut state = order.done.wait_while(state, working).unwrap_or_else(PoisonError::into_inner);
+        let mut state = task.done.wait_while(state, working).unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Taken) {
             State::Done(opened, time) => {
                 drop(state);
@@ -181,12 +183,12 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Prefetch {
     fn drop(&mut self) {
         self.pool.queue().stopped = true;
         self.pool.work.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // it has nothing to say
+            let _ = thread.join(); // it returns nothing
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a listing met and left out, counted for the report.
+//! What a listing skipped, counted for the notes in the report.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use crate::display::escape;
 use crate::fs::read::unreadable;
 use crate::report::Reason;
 
-/// Directories named in one remark; the rest is a number. All of them are failures in the journal.
+/// Most directories named in one note; the others are only counted. All of them are failures in the journal.
 const NAMED_MAX: usize = 5;
 
-/// Why an entry is no object, and what it is called.
+/// Why an entry is not an object, with one and several of them in words.
 const ODD: [(Reason, &str, &str); 6] = [
     (Reason::Link, "symbolic link", "symbolic links"),
     (Reason::DanglingLink, "dangling symbolic link", "dangling symbolic links"),
@@ -22,18 +22,18 @@ const ODD: [(Reason, &str, &str); 6] = [
 
 /// Counts of one listing.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SkipStats {
     odd: [AtomicU64; ODD.len()],
     unreadable: AtomicU64,
     named: Mutex<Vec<String>>,
-    /// What a run that wrote to the source keeps there.
+    /// Whether the source has a `.shoal` directory, left by a run that wrote to it.
     ours: AtomicBool,
-    /// A glob that nothing matched.
+    /// The glob, if nothing matched it.
     unmatched: Mutex<Option<String>>,
 }
 
-impl Seen {
-    /// A listing begins: what an earlier one met is not this one's.
+impl SkipStats {
+    /// Clears the counts, when another listing begins.
     pub fn reset(&self) {
         self.odd.iter().for_each(|count| count.store(0, Relaxed));
         self.unreadable.store(0, Relaxed);
@@ -48,12 +48,12 @@ impl Seen {
         }
     }
 
-    /// `.shoal` is there.
+    /// Records that there is a `.shoal` directory.
     pub fn ours(&self) {
         self.ours.store(true, Relaxed);
     }
 
-    /// The directory at `path` could not be read.
+    /// Records that the directory at `path` could not be read.
     pub fn unreadable(&self, path: &[u8], errno: rustix::io::Errno) {
         self.unreadable.fetch_add(1, Relaxed);
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Seen {
         }
     }
 
-    /// Nothing matched.
+    /// Records that nothing matched the glob.
     pub fn unmatched(&self, glob: &str) {
         *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = Some(escape(glob.as_bytes()));
     }
@@ -105,22 +105,22 @@ mod tests {
 
     #[test]
     fn remarks_count_by_kind() {
-        let seen = Seen::default();
-        assert!(seen.remarks(false).is_empty());
+        let stats = SkipStats::default();
+        assert!(stats.remarks(false).is_empty());
         for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
-            seen.odd(odd);
+            stats.odd(odd);
         }
         let text = "3 symbolic links and 1 pipe were skipped; `follow_links=True` follows links";
-        assert_eq!(seen.remarks(false), [text]);
-        seen.reset();
-        seen.ours();
+        assert_eq!(stats.remarks(false), [text]);
+        stats.reset();
+        stats.ours();
         let ours = "\".shoal\" was skipped: it is the journal of a run that wrote to this directory";
-        assert_eq!(seen.remarks(false), [ours]);
-        seen.reset();
-        seen.odd(Reason::Device);
-        seen.unreadable(b"a/b", rustix::io::Errno::ACCESS);
+        assert_eq!(stats.remarks(false), [ours]);
+        stats.reset();
+        stats.odd(Reason::Device);
+        stats.unreadable(b"a/b", rustix::io::Errno::ACCESS);
         let unreadable = "1 directory could not be read: \"a/b\" (cannot read it: permission denied)";
-        assert_eq!(seen.remarks(false), ["1 device was skipped", unreadable]);
+        assert_eq!(stats.remarks(false), ["1 device was skipped", unreadable]);
         assert_eq!(ODD[0].0, Reason::Link, "its count decides on the hint");
     }
 }

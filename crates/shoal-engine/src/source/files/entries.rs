@@ -1,14 +1,16 @@
-//! What a partition of files holds: a run of entries, grouped by directory, and what it looks like once opened.
+//! The entries of a partition of files: the payload that carries them, grouped by directory or as single locators, and the
+//! entries of an open partition.
 //!
-//! A locator is the path below the root (of a list: as given). An empty directory is an entry too; its locator has a slash
-//! behind a NUL. So is a directory that could not be read, so that it counts as a failure; there it is the reason.
+//! A locator is the path below the root, or the path of a list as given. An empty directory is an entry too: its locator has
+//! a NUL and a slash after the path. A directory that could not be read is an entry, so that it counts as a failure: its
+//! locator has a NUL and the number of the error.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Paths;
+use super::paths::Paths;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::partition::Key;
 use crate::report::Reason;
@@ -17,20 +19,20 @@ use crate::source::{Entries, Entry, Skip, Unlisted};
 /// First byte of a payload: grouped by directory, or a locator each.
 const GROUPED: u8 = b'g';
 const LOCATORS: u8 = b'l';
-/// Between the path of a directory and what is the matter with it.
+/// Separates the path of a directory from its mark.
 const REASON: u8 = 0;
 const EMPTY: &[u8] = b"/";
-/// Where the codes of what is no object begin, above all numbers of errors.
+/// Where the codes of non-objects begin: above all error numbers.
 const NO_OBJECT: u16 = 0x8000;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A file, as far as the directory says.
+    /// A file, according to its directory.
     File,
-    /// Neither a file nor a directory, but this.
+    /// Neither a file nor a directory; the reason says what it is.
     NoObject(Reason),
-    /// A directory in which there is nothing.
+    /// An empty directory.
     Empty,
     /// A directory that could not be read.
     Unreadable(Errno),
@@ -67,17 +69,17 @@ impl Mark {
 }
 
 /// Builds the payload of a partition.
-pub(super) struct Builder {
+pub(super) struct PayloadBuilder {
     payload: Vec<u8>,
-    /// Where the path of the last group lies, and its count.
+    /// Where the path of the last group is in the payload, and its count.
     directory: Range<usize>,
     count_at: usize,
     entries: u32,
 }
 
-impl Builder {
-    pub fn new() -> Builder {
-        Builder { payload: vec![GROUPED], directory: 0..0, count_at: 0, entries: 0 }
+impl PayloadBuilder {
+    pub fn new() -> PayloadBuilder {
+        PayloadBuilder { payload: vec![GROUPED], directory: 0..0, count_at: 0, entries: 0 }
     }
 
     /// Entries so far.
@@ -101,13 +103,13 @@ impl Builder {
         self.payload.extend_from_slice(name);
     }
 
-    /// What was built; the builder is empty again.
+    /// Returns the payload and empties the builder.
     pub fn take(&mut self) -> Vec<u8> {
-        std::mem::replace(self, Builder::new()).payload
+        std::mem::replace(self, PayloadBuilder::new()).payload
     }
 }
 
-/// A payload of single locators.
+/// Builds a payload of single locators.
 pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut payload = vec![LOCATORS];
     for locator in locators {
@@ -117,7 +119,7 @@ pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> V
     payload
 }
 
-/// The path in a locator, and what it is the path of.
+/// Splits a locator into the path and the kind of the entry.
 pub(super) fn parts(locator: &[u8]) -> (&[u8], Mark) {
     match memchr::memchr(REASON, locator).map(|at| (&locator[..at], &locator[at + 1..])) {
         None => (locator, Mark::File),
@@ -129,39 +131,39 @@ pub(super) fn parts(locator: &[u8]) -> (&[u8], Mark) {
     }
 }
 
-struct Place {
+struct EntryPlace {
     name: Range<u32>,
     locator: Range<u32>,
     mark: Mark,
 }
 
 /// The entries of an open partition.
-pub(super) struct Run {
+pub(super) struct FileEntries {
     text: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<EntryPlace>,
 }
 
-impl Run {
-    /// Reads a payload; `paths` knows the names of what is on a list.
+impl FileEntries {
+    /// Reads a payload. `paths` has the names of the paths of a list.
     ///
     /// # Errors
-    /// [`Kind::Internal`] for a payload this file did not make.
-    pub fn new(payload: &Arc<[u8]>, paths: &Paths) -> Result<Run> {
+    /// [`Kind::Internal`] if the payload is damaged.
+    pub fn new(payload: &Arc<[u8]>, paths: &Paths) -> Result<FileEntries> {
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
-        let mut run = Run { text: Vec::with_capacity(payload.len() * 2), places: Vec::with_capacity(128) };
+        let mut entries = FileEntries { text: Vec::with_capacity(payload.len() * 2), places: Vec::with_capacity(128) };
         let mut rest = Rest(&payload[1..]);
         while !rest.0.is_empty() {
             match payload[0] {
-                GROUPED => run.group(&mut rest).ok_or_else(damaged)?,
-                _ => run.locator(&mut rest, paths).ok_or_else(damaged)?,
+                GROUPED => entries.group(&mut rest).ok_or_else(damaged)?,
+                _ => entries.locator(&mut rest, paths).ok_or_else(damaged)?,
             }
         }
-        Ok(run)
+        Ok(entries)
     }
 
-    /// The key of these entries: a link that has become a file is another one.
+    /// Returns the key of these entries. It changes if a link has become a file.
     pub fn key(&self) -> Key {
-        let kind = |place: &Place| if place.mark.skip().is_some() { &b"-"[..] } else { b"+" };
+        let kind = |place: &EntryPlace| if place.mark.skip().is_some() { &b"-"[..] } else { b"+" };
         Key::of(self.places.iter().flat_map(|place| [self.slice(&place.locator), kind(place)]))
     }
 
@@ -194,7 +196,7 @@ impl Run {
                 self.text.extend_from_slice(&reason);
             }
             let locator = start..self.text.len() as u32;
-            self.places.push(Place { name, locator, mark });
+            self.places.push(EntryPlace { name, locator, mark });
         }
         Some(())
     }
@@ -213,7 +215,7 @@ impl Run {
                 end..self.text.len() as u32
             }
         };
-        self.places.push(Place { name, locator: start..end, mark });
+        self.places.push(EntryPlace { name, locator: start..end, mark });
         Some(())
     }
 
@@ -222,7 +224,7 @@ impl Run {
     }
 }
 
-impl Entries for Run {
+impl Entries for FileEntries {
     fn len(&self) -> u32 {
         self.places.len() as u32
     }
@@ -258,24 +260,24 @@ mod tests {
 
     #[test]
     fn a_run_is_grouped_by_directory_and_read_back_in_order() {
-        let mut builder = Builder::new();
+        let mut builder = PayloadBuilder::new();
         builder.push(b"", b"a", Mark::File);
         builder.push(b"", b"fifo", Mark::NoObject(Reason::Pipe));
         builder.push(b"d/e", b"\xff", Mark::File);
         builder.push(b"d", b"shut", Mark::Unreadable(Errno::ACCESS));
         builder.push(b"d", b"empty", Mark::Empty);
         assert_eq!(builder.len(), 5);
-        let run = Run::new(&builder.take().into(), &Paths::default()).unwrap();
+        let entries = FileEntries::new(&builder.take().into(), &Paths::default()).unwrap();
         assert_eq!(builder.len(), 0);
-        let names: Vec<_> = (0..run.len()).map(|index| run.get(index).name).collect();
+        let names: Vec<_> = (0..entries.len()).map(|index| entries.get(index).name).collect();
         assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut", b"d/empty"]);
-        assert_eq!(run.get(1).skip, Some(Skip::NoObject(Reason::Pipe)));
-        assert_eq!(run.get(2).skip, None);
-        assert_eq!(parts(run.get(3).locator), (&b"d/shut"[..], Mark::Unreadable(Errno::ACCESS)));
-        assert_eq!(run.get(4).skip, Some(Skip::Directory { make: true }));
-        let again = Run::new(&of_locators(run.locators()).into(), &Paths::default()).unwrap();
+        assert_eq!(entries.get(1).skip, Some(Skip::NoObject(Reason::Pipe)));
+        assert_eq!(entries.get(2).skip, None);
+        assert_eq!(parts(entries.get(3).locator), (&b"d/shut"[..], Mark::Unreadable(Errno::ACCESS)));
+        assert_eq!(entries.get(4).skip, Some(Skip::Directory { make: true }));
+        let again = FileEntries::new(&of_locators(entries.locators()).into(), &Paths::default()).unwrap();
         assert_eq!((again.get(3).name, again.get(3).skip), (&b"d/shut"[..], None));
-        assert_eq!((again.get(4).name, again.get(4).skip), (&b"d/empty"[..], run.get(4).skip));
-        assert!(Run::new(&vec![GROUPED, 9, 0, 0, 0].into(), &Paths::default()).is_err());
+        assert_eq!((again.get(4).name, again.get(4).skip), (&b"d/empty"[..], entries.get(4).skip));
+        assert!(FileEntries::new(&vec![GROUPED, 9, 0, 0, 0].into(), &Paths::default()).is_err());
     }
 }
