@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, Take};
+use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, Take, locators};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload, Put};
-use crate::partition::{Cursor, Key, Partition};
+use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
 /// Ids on a page: how many names the listing requests at a time.
@@ -209,7 +209,7 @@ impl Source for Ids {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        Ok(partition(locators))
+        Ok(locators::partition(b"", locators))
     }
 
     fn twice(&self) -> Twice {
@@ -231,23 +231,6 @@ impl Source for Ids {
     }
 }
 
-/// A partition of the objects with these locators.
-fn partition(locators: &[Box<[u8]>]) -> Partition {
-    let mut payload = Vec::with_capacity(locators.iter().map(|locator| 4 + locator.len()).sum());
-    for locator in locators {
-        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
-        payload.extend_from_slice(locator);
-    }
-    Partition {
-        seq: 0,
-        key: Key::of(locators.iter().map(|locator| &**locator)),
-        after: Cursor::default(),
-        next: None,
-        payload: payload.into(),
-        len: Some(locators.len() as u32),
-    }
-}
-
 /// The listing: asks for the names of a page, and cuts it.
 struct Pages {
     shared: Arc<Shared>,
@@ -264,7 +247,7 @@ impl Pages {
         let located = |(at, name): (u64, &[u8])| [&at.to_le_bytes()[..], name].concat().into_boxed_slice();
         let names = names.iter().map(|name| &**name);
         let locators: Vec<Box<[u8]>> = (self.at..).zip(names).map(located).collect();
-        let mut partitions: Vec<_> = locators.chunks(PARTITION_IDS).map(partition).collect();
+        let mut partitions: Vec<_> = locators.chunks(PARTITION_IDS).map(|cut| locators::partition(b"", cut)).collect();
         for (seq, cut) in (self.at / PARTITION_IDS as u64..).zip(&mut partitions) {
             (cut.seq, cut.after) = (seq, cursor(self.at));
         }
@@ -352,7 +335,7 @@ impl Account {
 
 impl Fetcher for Account {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let entries = Located::parse(&partition.payload);
+        let entries = Located(locators::parse(&partition.payload));
         Box::pin(async move { Ok(Rc::new(entries) as Rc<dyn Entries>) })
     }
 
@@ -377,19 +360,6 @@ impl Fetcher for Account {
 
 /// Objects by their locators.
 struct Located(Vec<Box<[u8]>>);
-
-impl Located {
-    fn parse(mut payload: &[u8]) -> Located {
-        let mut locators = Vec::new();
-        while let Some((length, rest)) = payload.split_first_chunk::<4>() {
-            let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
-            let (locator, rest) = rest.split_at(length);
-            locators.push(locator.into());
-            payload = rest;
-        }
-        Located(locators)
-    }
-}
 
 impl Entries for Located {
     fn len(&self) -> u32 {

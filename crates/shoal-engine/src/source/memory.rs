@@ -7,10 +7,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use super::{Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take, Written};
+use super::{
+    Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take, Written, locators,
+};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
-use crate::partition::{Cursor, Key, Partition};
+use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
 /// How one fetch is answered.
@@ -141,25 +143,11 @@ impl MemorySource {
             let after = Cursor([(number as u64).to_le_bytes(), u64::to_le_bytes(seq)].concat().into());
             for run in page.chunks(self.per_partition) {
                 let names: Vec<&[u8]> = run.iter().map(|(name, _)| &**name).collect();
-                all.push(Partition { seq, after: after.clone(), ..partition(&names) });
+                all.push(Partition { seq, after: after.clone(), ..locators::partition(b"", &names) });
                 seq += 1;
             }
         }
         all
-    }
-}
-
-fn partition(names: &[&[u8]]) -> Partition {
-    let key = Key::of(names.iter().copied());
-    let payload: Vec<u8> =
-        names.iter().flat_map(|name| [&(name.len() as u32).to_le_bytes()[..], name].concat()).collect();
-    Partition {
-        seq: 0,
-        key,
-        after: Cursor::default(),
-        next: None,
-        payload: payload.into(),
-        len: Some(names.len() as u32),
     }
 }
 
@@ -179,7 +167,7 @@ impl Source for MemorySource {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        Ok(partition(&locators.iter().map(|locator| &**locator).collect::<Vec<_>>()))
+        Ok(locators::partition(b"", locators))
     }
 
     fn twice(&self) -> Twice {
@@ -234,13 +222,7 @@ impl Entries for Names {
 
 impl Fetcher for MemorySource {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let mut names = Vec::new();
-        let mut rest = &*partition.payload;
-        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
-            let (name, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
-            names.push(name.into());
-            rest = tail;
-        }
+        let names = locators::parse(&partition.payload);
         let entries = Rc::new(Names { names, directories: self.directories, numbered: self.numbered });
         Box::pin(async move { Ok(entries as Rc<dyn Entries>) })
     }

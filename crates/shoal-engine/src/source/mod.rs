@@ -17,9 +17,11 @@ pub mod files;
 pub mod ids;
 pub mod items;
 pub mod list_get;
+mod locators;
 pub mod memory;
 pub mod shard;
 pub(crate) mod tar;
+mod turn;
 pub(crate) mod zip;
 
 use std::future::Future;

@@ -15,7 +15,9 @@ use super::format::Archive;
 use super::member::{EntryKind, Fault};
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::fs::read::Facts;
+use crate::partition::Partition;
 use crate::report::{Reason, archive_of};
+use crate::source::locators::{self, Unread};
 use crate::source::{Entries, Entry, Known, Skip, Unlisted};
 
 /// First byte of a payload: a run of an archive, or a locator each.
@@ -37,14 +39,9 @@ pub(super) fn of_ranges(path: &[u8], facts: Option<&Facts>, ranges: &[Range<u32>
     payload
 }
 
-/// A payload of single locators.
-pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut payload = vec![LOCATORS];
-    for locator in locators {
-        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
-        payload.extend_from_slice(locator);
-    }
-    payload
+/// Returns a partition of single locators.
+pub(super) fn of_locators(list: &[Box<[u8]>]) -> Partition {
+    locators::partition(&[LOCATORS], list)
 }
 
 /// What a locator says.
@@ -113,8 +110,8 @@ impl ArchiveEntries {
         };
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
         match payload.split_first() {
-            Some((&RUN, rest)) => entries.ranges(Rest(rest), cache).ok_or_else(damaged)??,
-            Some((&LOCATORS, rest)) => entries.locators(Rest(rest), cache).ok_or_else(damaged)??,
+            Some((&RUN, rest)) => entries.ranges(Unread(rest), cache).ok_or_else(damaged)??,
+            Some((&LOCATORS, rest)) => entries.locators(Unread(rest), cache).ok_or_else(damaged)??,
             _ => return Err(damaged()),
         }
         Ok(entries)
@@ -136,9 +133,8 @@ impl ArchiveEntries {
             .map(|(at, bound)| at..bound)
     }
 
-    fn ranges(&mut self, mut rest: Rest<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
-        let length = rest.number()? as usize;
-        let path = rest.take(length)?;
+    fn ranges(&mut self, mut rest: Unread<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
+        let path = rest.locator()?;
         let size = u64::from_le_bytes(rest.take(8)?.try_into().ok()?);
         let time = i128::from_le_bytes(rest.take(16)?.try_into().ok()?);
         if rest.0.is_empty() {
@@ -156,7 +152,7 @@ impl ArchiveEntries {
             Err(_) => false,
         };
         while !rest.0.is_empty() {
-            for number in rest.number()?..rest.number()? {
+            for number in rest.number::<4>()?..rest.number::<4>()? {
                 match archive {
                     true => self.entry(0, number),
                     // It is another one now, or cannot be read: as many failures as there were entries.
@@ -167,10 +163,9 @@ impl ArchiveEntries {
         Some(Ok(()))
     }
 
-    fn locators(&mut self, mut rest: Rest<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
+    fn locators(&mut self, mut rest: Unread<'_>, cache: &ArchiveCache) -> Option<Result<()>> {
         while !rest.0.is_empty() {
-            let length = rest.number()? as usize;
-            let locator = rest.take(length)?;
+            let locator = rest.locator()?;
             let located = Locator::parse(locator);
             let which = match self.archives.iter().position(|archive| *archive.file.path == *located.path) {
                 Some(which) => Some(which),
@@ -277,21 +272,6 @@ impl Entries for ArchiveEntries {
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
         let modes = self.archives.iter().filter_map(|archive| archive.plan.directory_mode(directory));
         modes.reduce(|one, other| one & other)
-    }
-}
-
-/// What of a payload has not been read.
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 }
 

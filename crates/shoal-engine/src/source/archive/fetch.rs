@@ -14,11 +14,9 @@ use super::member::EntryKind;
 use crate::error::{Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::Partition;
+use crate::source::turn::Turn;
 use crate::source::{Entries, Fetcher, Job, Lane, LocalFuture, Take};
 
-/// Objects and nanoseconds after which the lane's other work has its turn: it looks for a stop every 20 ms.
-const TURN_OBJECTS: u32 = 64;
-const TURN_TIME: i128 = 10_000_000;
 /// Bytes of an archive that are asked for before a partition is read, behind what the partition itself holds: the next
 /// one begins there.
 const AHEAD: u64 = 4 << 20;
@@ -84,23 +82,18 @@ impl Fetcher for ArchiveFetcher {
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
             let mut unpacker = LaneUnpacker { fetch: self, current: None, unpackers: Vec::new() };
-            let (mut objects, mut turn) = (0, read::coarse_now());
+            let mut turn = Turn::new();
             loop {
                 match lane.take() {
                     Take::Stop => return Ok(()),
                     Take::Wait => {
                         unpacker.current = None; // its file is not held while there is nothing to do
                         lane.wake().await;
-                        (objects, turn) = (0, read::coarse_now());
+                        turn = Turn::new();
                     }
                     Take::Job(job) => {
                         unpacker.fetch(&*lane, job).await;
-                        objects += 1;
-                        let now = read::coarse_now();
-                        if objects >= TURN_OBJECTS || (now - turn).abs() >= TURN_TIME {
-                            tokio::task::yield_now().await;
-                            (objects, turn) = (0, now);
-                        }
+                        turn.after_object(read::coarse_now()).await;
                     }
                 }
             }

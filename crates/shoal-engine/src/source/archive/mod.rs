@@ -47,7 +47,7 @@ pub use self::registry::FormatsIn;
 use self::skip_stats::SkipStats;
 use super::{Behind, Fetcher, Listing, Source};
 use crate::error::Result;
-use crate::partition::{Cursor, Key, Partition};
+use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
 /// Archives as a source.
@@ -100,10 +100,7 @@ impl Source for Archives {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        let payload = entries::of_locators(locators.iter().map(|locator| &**locator)).into();
-        let key = Key::of(locators.iter().map(|locator| &**locator));
-        let len = Some(locators.len() as u32);
-        Ok(Partition { seq: 0, key, after: Cursor::default(), next: None, payload, len })
+        Ok(entries::of_locators(locators))
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

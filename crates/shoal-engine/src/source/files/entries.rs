@@ -14,6 +14,7 @@ use super::paths::Paths;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::partition::Key;
 use crate::report::Reason;
+use crate::source::locators::{self, Unread};
 use crate::source::{Entries, Entry, Skip, Unlisted};
 
 /// First byte of a payload: grouped by directory, or a locator each.
@@ -110,13 +111,8 @@ impl PayloadBuilder {
 }
 
 /// Builds a payload of single locators.
-pub(super) fn of_locators<'a>(locators: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut payload = vec![LOCATORS];
-    for locator in locators {
-        payload.extend_from_slice(&(locator.len() as u32).to_le_bytes());
-        payload.extend_from_slice(locator);
-    }
-    payload
+pub(super) fn of_locators<L: AsRef<[u8]>>(list: impl IntoIterator<Item = L>) -> Vec<u8> {
+    locators::append(vec![LOCATORS], list)
 }
 
 /// Splits a locator into the path and the kind of the entry.
@@ -151,7 +147,7 @@ impl FileEntries {
     pub fn new(payload: &Arc<[u8]>, paths: &Paths) -> Result<FileEntries> {
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
         let mut entries = FileEntries { text: Vec::with_capacity(payload.len() * 2), places: Vec::with_capacity(128) };
-        let mut rest = Rest(&payload[1..]);
+        let mut rest = Unread(&payload[1..]);
         while !rest.0.is_empty() {
             match payload[0] {
                 GROUPED => entries.group(&mut rest).ok_or_else(damaged)?,
@@ -172,9 +168,8 @@ impl FileEntries {
         self.places.iter().map(|place| self.slice(&place.locator))
     }
 
-    fn group(&mut self, rest: &mut Rest<'_>) -> Option<()> {
-        let length = rest.number::<4>()? as usize;
-        let directory = rest.take(length)?;
+    fn group(&mut self, rest: &mut Unread<'_>) -> Option<()> {
+        let directory = rest.locator()?;
         for _ in 0..rest.number::<1>()? {
             let mark = Mark::decoded(rest.number::<2>()?);
             let length = rest.number::<2>()? as usize;
@@ -201,9 +196,8 @@ impl FileEntries {
         Some(())
     }
 
-    fn locator(&mut self, rest: &mut Rest<'_>, paths: &Paths) -> Option<()> {
-        let length = rest.number::<4>()? as usize;
-        let locator = rest.take(length)?;
+    fn locator(&mut self, rest: &mut Unread<'_>, paths: &Paths) -> Option<()> {
+        let locator = rest.locator()?;
         let start = self.text.len() as u32;
         self.text.extend_from_slice(locator);
         let end = self.text.len() as u32;
@@ -234,23 +228,6 @@ impl Entries for FileEntries {
         let (name, locator) = (self.slice(&place.name), self.slice(&place.locator));
         let unlisted = matches!(place.mark, Mark::Unreadable(_)).then_some(Unlisted::Below);
         Entry { name, locator, host: HostId(0), skip: place.mark.skip(), unlisted }
-    }
-}
-
-/// What of a payload has not been read.
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn number<const N: usize>(&mut self) -> Option<u32> {
-        let mut bytes = [0; 4];
-        bytes[..N].copy_from_slice(self.take(N)?);
-        Some(u32::from_le_bytes(bytes))
     }
 }
 

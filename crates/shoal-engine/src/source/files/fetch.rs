@@ -24,15 +24,13 @@ use crate::fs::dir::Dir;
 use crate::fs::read::{self, Facts, Space, TICK, unreadable};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
+use crate::source::turn::Turn;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
 /// Directories that a lane keeps open, for entries that alternate between a few.
 const KEPT: usize = 4;
 /// Bytes of a large file read at once.
 const PIECE: usize = 256 << 10;
-/// Objects and nanoseconds after which the lane's other work has its turn: it looks for a stop every 20 ms.
-const TURN_OBJECTS: u32 = 64;
-const TURN_TIME: i128 = 10_000_000;
 
 /// The fetcher of one lane.
 pub(super) struct FileFetcher {
@@ -55,22 +53,18 @@ impl Fetcher for FileFetcher {
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
             let mut reader = Reader::new(&self.tree);
-            let (mut objects, mut turn) = (0, read::coarse_now());
+            let mut turn = Turn::new();
             loop {
                 match lane.take() {
                     Take::Stop => return Ok(()),
                     Take::Wait => {
                         lane.wake().await;
-                        (objects, turn) = (0, read::coarse_now());
+                        turn = Turn::new();
                     }
                     Take::Job(job) => {
                         let now = read::coarse_now();
                         reader.fetch(&*lane, job, now).await;
-                        objects += 1;
-                        if objects >= TURN_OBJECTS || (now - turn).abs() >= TURN_TIME {
-                            tokio::task::yield_now().await;
-                            (objects, turn) = (0, now);
-                        }
+                        turn.after_object(now).await;
                     }
                 }
             }
@@ -211,7 +205,7 @@ impl<'t> Reader<'t> {
                 tokio::task::yield_now().await;
             }
         }
-        let mut turn = read::coarse_now();
+        let mut turn = Turn::new();
         while at < facts.size {
             if held == 0 {
                 if self.buffer.len() < PIECE {
@@ -226,11 +220,7 @@ impl<'t> Reader<'t> {
             body.write(&self.buffer[..wanted])?;
             at += wanted as u64;
             held = 0;
-            let now = read::coarse_now();
-            if (now - turn).abs() >= TURN_TIME {
-                turn = now;
-                tokio::task::yield_now().await;
-            }
+            turn.after_piece().await;
         }
         let after = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
         match same(facts, &after) && at == facts.size {

@@ -89,7 +89,7 @@ impl Source for Files {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
-        Ok(listing::partition(entries::of_locators(locators.iter().map(|locator| &**locator))))
+        Ok(listing::partition(entries::of_locators(locators)))
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use super::super::{Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
+use super::super::{Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
 use super::{Batch, Item, Known, PLACE, Shared};
 use crate::display::escape;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
-use crate::partition::{Cursor, Key, Partition};
+use crate::partition::Partition;
 
 /// A large item is written in pieces of this many bytes: a stop is noticed in between.
 const PIECE: usize = 1 << 20;
@@ -18,16 +18,7 @@ const SCRATCH_KEPT: usize = 4 << 20;
 
 /// A partition of items by their locators; their data is gone.
 pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
-    let payload: Vec<u8> =
-        locators.iter().flat_map(|locator| [&(locator.len() as u32).to_le_bytes()[..], locator].concat()).collect();
-    Partition {
-        seq: 0,
-        key: Key::of(locators.iter().map(|locator| &**locator)),
-        after: Cursor::default(),
-        next: None,
-        payload: payload.into(),
-        len: Some(locators.len() as u32),
-    }
+    locators::partition(b"", locators)
 }
 
 pub(super) struct ItemFetcher<I: Item> {
@@ -45,7 +36,7 @@ impl<I: Item> ItemFetcher<I> {
     fn entries(&self, partition: &Partition) -> Rc<dyn Entries> {
         let len = partition.len.unwrap_or(0);
         let Ok(number) = <[u8; 8]>::try_from(&*partition.payload) else {
-            return Rc::new(Selected::parse(&partition.payload));
+            return Rc::new(Selected(locators::parse(&partition.payload)));
         };
         match self.batch(u64::from_le_bytes(number)) {
             Some(batch) => {
@@ -178,19 +169,6 @@ impl Entries for Taken {
 
 /// Items by their locators.
 struct Selected(Vec<Box<[u8]>>);
-
-impl Selected {
-    fn parse(mut payload: &[u8]) -> Selected {
-        let mut locators = Vec::new();
-        while let Some((length, rest)) = payload.split_first_chunk::<4>() {
-            let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
-            let (locator, rest) = rest.split_at(length);
-            locators.push(locator.into());
-            payload = rest;
-        }
-        Selected(locators)
-    }
-}
 
 impl Entries for Selected {
     fn len(&self) -> u32 {

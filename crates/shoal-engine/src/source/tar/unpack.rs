@@ -7,7 +7,6 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use super::links::{HELD_MAX, SHARED};
 use super::stream::Input;
@@ -17,14 +16,13 @@ use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::{Decoder, MAGIC, Method};
 use crate::source::archive::format::{Archive, Unpacker};
 use crate::source::archive::member::{EntryKind, Member};
+use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
 /// Bytes read or unpacked at once; a whole entry and its header fit.
 const PIECE: usize = 256 << 10;
 /// Bytes that all lanes together hold of files with several copies. Beyond that each copy takes a pass of its own.
 const HELD_ALL: u64 = 4 * HELD_MAX;
-/// Time after which the lane's other work has its turn.
-const TURN: Duration = Duration::from_millis(10);
 
 /// The part of one lane.
 pub(super) struct Unpack {
@@ -36,7 +34,7 @@ pub(super) struct Unpack {
     held: Option<Held>,
     /// Bytes that all lanes hold of such.
     all_held: Arc<AtomicU64>,
-    turn: Instant,
+    turn: Turn,
 }
 
 impl Unpacker for Unpack {
@@ -59,7 +57,7 @@ impl Unpacker for Unpack {
                 mode: member.mode(),
                 ..ObjectMeta::default()
             };
-            self.turn = Instant::now();
+            self.turn = Turn::new();
             self.held.take_if(|held| !held.is(archive, member));
             if member.size <= WHOLE_MAX as u64 {
                 match self.whole(archive, member).await {
@@ -87,7 +85,7 @@ impl Unpacker for Unpack {
 
 impl Unpack {
     pub fn new(all_held: Arc<AtomicU64>) -> Unpack {
-        Unpack { buffer: Vec::new(), window: None, stream: None, held: None, all_held, turn: Instant::now() }
+        Unpack { buffer: Vec::new(), window: None, stream: None, held: None, all_held, turn: Turn::new() }
     }
 
     /// The contents of a small entry.
@@ -140,7 +138,7 @@ impl Unpack {
         if let Some(bytes) = kept(archive, member)? {
             for piece in bytes.chunks(PIECE) {
                 body.write(piece)?;
-                self.rest().await;
+                self.turn.after_piece().await;
             }
             return Ok(());
         }
@@ -168,7 +166,7 @@ impl Unpack {
             }
             body.write(piece)?;
             done += length as u64;
-            self.rest().await;
+            self.turn.after_piece().await;
         }
         archive.file.unchanged()
     }
@@ -210,15 +208,7 @@ impl Unpack {
                     stream.fill(&mut self.buffer[..length])?;
                 }
             }
-            self.rest().await;
-        }
-    }
-
-    /// Lets the lane do other things from time to time.
-    async fn rest(&mut self) {
-        if self.turn.elapsed() >= TURN {
-            tokio::task::yield_now().await;
-            self.turn = Instant::now();
+            self.turn.after_piece().await;
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::source::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, c
 use crate::source::archive::decoder_memory::WideWindows;
 use crate::source::archive::format::{Archive, Unpacker};
 use crate::source::archive::member::Member;
+use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
 /// An entry of at most this many bytes is unpacked at once, by libdeflate; a larger one in pieces, by a decompressor that
@@ -32,8 +33,6 @@ const PIECE: usize = 256 << 10;
 /// no faster.
 const LARGE: usize = 512 << 10;
 const LARGE_MAX: usize = 64 << 20;
-/// Nanoseconds after which the lane's other work has its turn.
-const TURN: i128 = 10_000_000;
 
 const STORED: u16 = 0;
 const DEFLATE: u16 = 8;
@@ -237,7 +236,7 @@ impl Unpack {
     async fn stored(&mut self, file: &ArchiveFile, data: u64, member: &Member, body: &mut Body) -> Result<()> {
         let (mut done, mut sum) = (0, 0);
         let mut piece = Space::new(0);
-        let mut turn = read::coarse_now();
+        let mut turn = Turn::new();
         while done < member.size {
             let (at, left) = (data + done, usize::try_from(member.size - done).unwrap_or(usize::MAX));
             let filled = body.fill(|space| {
@@ -263,7 +262,7 @@ impl Unpack {
                 return Err(file.cut_short());
             }
             done += read as u64;
-            pause(&mut turn).await;
+            turn.after_piece().await;
         }
         check(sum, member)
     }
@@ -315,7 +314,7 @@ impl Unpacked {
         };
         let mut piece = Space::new(PIECE);
         let mut again = self.bytes;
-        let mut turn = read::coarse_now();
+        let mut turn = Turn::new();
         loop {
             let length = match again {
                 0 => PIECE,
@@ -340,7 +339,7 @@ impl Unpacked {
             if let Some(wide) = wide {
                 wide.unpacked();
             }
-            pause(&mut turn).await;
+            turn.after_piece().await;
         }
     }
 }
@@ -382,15 +381,6 @@ fn meant(error: Error, archive: &Archive) -> Error {
     match (error.kind(), archive.file.unchanged()) {
         (Kind::Integrity | Kind::Archive, Err(changed)) => changed,
         _ => error,
-    }
-}
-
-/// Lets the lane's other work have its turn, from time to time.
-async fn pause(turn: &mut i128) {
-    let now = read::coarse_now();
-    if (now - *turn).abs() >= TURN {
-        *turn = now;
-        tokio::task::yield_now().await;
     }
 }
 
