@@ -1,5 +1,5 @@
-//! Lists of locators as payloads of partitions: the length of each in four bytes, then its bytes. Payloads are stored in
-//! journals, so this form must not change.
+//! Lists of locators as payloads of partitions: the length of each in four bytes, then its bytes. Payloads are stored
+//! in journals, so this form must not change.
 //!
 //! Not here: what a locator says (each source has its own), the payload of `list_get`, whose lengths carry a mark.
 

@@ -1,5 +1,5 @@
-//! Turns of a fetcher that blocks its thread: how long it works before the lane does something else, such as looking for a
-//! stop every 20 ms.
+//! Turns of a fetcher that blocks its thread: how long it works before the lane does something else, such as looking
+//! for a stop every 20 ms.
 
 use crate::fs::read::coarse_now;
 

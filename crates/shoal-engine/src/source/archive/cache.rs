@@ -1,7 +1,8 @@
-//! Archives that were opened and plans that were made, so that neither is done again for each partition.
+//! The cache of open archives and their plans, so that no partition opens or plans an archive again.
 //!
-//! A plan is kept without its file being open: the listing may be a thousand small archives ahead. An archive in use is
-//! shared by all lanes. What was forgotten is planned again.
+//! A plan is cached without an open file, because the listing may be a thousand small archives ahead of the lanes. All
+//! lanes share an archive in use. An archive that was evicted is planned again. Not here: what a plan holds
+//! (`plan.rs`).
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -21,48 +22,49 @@ use super::subdirectories::Subdirectories;
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
 
-/// Plans kept: as many as the engine lets a listing be ahead of the lanes, each an archive of one partition.
+/// Most plans in the cache: as many partitions as a listing may be ahead of the lanes, each of one archive.
 const PLANS_MAX: usize = 1100;
-/// Bytes of plans kept beside the last one, which is kept whatever it takes; without what is kept unpacked.
+/// Most bytes of plans in the cache, without unpacked archives. The last plan is kept whatever its size.
 const BYTES_MAX: usize = 32 << 20;
-/// Bytes of packed archives that are kept unpacked at a time, in all plans that are alive: an archive that finds no room is
-/// unpacked a second time when its entries are fetched. A little less than 32 MiB: the window of an xz stream doubles to 64
-/// there, and what is kept of one that is too long would still be held.
+/// Most bytes of unpacked archives that all plans in use keep. An archive that does not fit is unpacked a second time
+/// when its entries are fetched. A little less than 32 MiB, because there the window of an xz stream doubles to 64 MiB,
+/// while the bytes kept of an archive that turns out too long are still in memory.
 const UNPACKED_MAX: usize = 31 << 20;
-/// First bytes of an archive by which its kind is told.
+/// Bytes at the start of an archive that show its format.
 const HEAD: usize = 512;
 
+/// A plan, and the archive while it is in use.
 struct CachedPlan {
     path: Box<[u8]>,
     facts: Facts,
     format: usize,
     plan: Arc<Plan>,
-    /// Somebody reads it now.
+    /// The archive, if it is in use.
     open: Weak<Archive>,
-    /// Its rank in the order in which archives were listed.
+    /// Its number in the order of listing.
     rank: u64,
 }
 
 #[derive(Default)]
 struct Plans {
     cached: VecDeque<CachedPlan>,
-    /// Places given out.
+    /// Number of archives listed.
     listed: u64,
-    /// The last rank that a lane has asked for: archives before it are in the work of some lane, done, or not wanted.
+    /// The highest rank that a lane has requested. Archives before it are in use, done, or not wanted.
     begun: u64,
 }
 
-/// What the listing and all lanes share.
+/// The cache, with all else that the listing and the lanes share.
 pub(super) struct ArchiveCache {
     pub find: Find,
     pub formats: Vec<Box<dyn Format>>,
     pub options: ArchiveOptions,
     plans: Mutex<Plans>,
-    /// All plans that hold an archive unpacked, also those that are only held by whoever reads them.
+    /// All plans that keep an unpacked archive, including those that are evicted but in use.
     unpacked: Mutex<Vec<Weak<Plan>>>,
-    /// One plan is made at a time: two lanes that miss the same one must not both make it.
+    /// Held while a plan is made, so that two lanes that miss the same plan do not both make it.
     planning: Mutex<()>,
-    /// Where entries go with `into_subdirectories`: as the first listing of this source saw it.
+    /// The subdirectories of `into_subdirectories`, as the first listing of this source found them.
     subdirectories: OnceLock<Subdirectories>,
 }
 
@@ -72,33 +74,33 @@ impl ArchiveCache {
         ArchiveCache { find, formats, options, plans, unpacked, planning, subdirectories }
     }
 
-    /// Where entries go with `into_subdirectories`. Asked for before a listing has found the archives, where failures alone
-    /// are tried again, it finds them itself.
+    /// Returns the subdirectories of `into_subdirectories`. Finds the archives itself if no listing has done so, as
+    /// when only failures are retried.
     ///
     /// # Errors
     /// As of [`Find::all`].
     pub fn subdirectories(&self) -> Result<&Subdirectories> {
         if self.subdirectories.get().is_none() {
             let found = self.find.all_at_once()?;
-            let _ = self.subdirectories.set(self.find.subdirectories(&found)); // or the listing was faster
+            let _ = self.subdirectories.set(self.find.subdirectories(&found)); // fails if the listing was faster
         }
         Ok(self.subdirectories.get_or_init(Subdirectories::default))
     }
 
-    /// Notes where the entries of these archives go. Whether that is where those of the same archives went so far.
+    /// Stores the subdirectories of a listing. Returns whether they are those of earlier listings.
     pub fn is_as_before(&self, subdirectories: Subdirectories) -> bool {
         *self.subdirectories.get_or_init(|| Subdirectories::clone(&subdirectories)) == subdirectories
     }
 
-    /// The archive at a path, planned, for a lane.
+    /// Returns the archive at a path with its plan, for a lane.
     ///
     /// # Errors
-    /// Of class `Object` where this archive cannot be read.
+    /// Of class `Object` if this archive cannot be read.
     pub fn archive(&self, path: &[u8]) -> Result<Arc<Archive>> {
         self.planned(path, &Arc::default(), true)
     }
 
-    /// The same for the listing; planning it ends with an error soon after `stop` was set.
+    /// The same for the listing. Planning fails soon after `stop` is set.
     pub fn listed(&self, path: &[u8], stop: &Arc<AtomicBool>) -> Result<Arc<Archive>> {
         self.planned(path, stop, false)
     }
@@ -141,7 +143,7 @@ impl ArchiveCache {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of an archive that there is room for, unpacked; plans that lanes are done with make some.
+    /// Returns how many bytes of an unpacked archive there is room for. Evicts plans that the lanes have finished.
     fn room(&self) -> usize {
         let Plans { cached, begun, .. } = &mut *self.plans();
         cached.retain(|one| one.plan.unpacked.is_empty() || one.rank > *begun || one.open.strong_count() > 0);
@@ -151,7 +153,7 @@ impl ArchiveCache {
         UNPACKED_MAX.saturating_sub(held)
     }
 
-    /// The archive, where somebody has it open, and it is this file.
+    /// Returns the archive if it is in use, and with `facts`, if it is still that file.
     fn open_archive(&self, path: &[u8], facts: Option<&Facts>, begun: bool) -> Option<Arc<Archive>> {
         let plans = &mut *self.plans();
         let mut same =
@@ -168,7 +170,7 @@ impl ArchiveCache {
         let known = plans.iter().find(|one| one.path == archive.file.path).map(|one| one.rank);
         let rank = match (known, begun) {
             (Some(rank), _) => rank,
-            (None, true) => *last, // planned anew: it says nothing of those that were listed
+            (None, true) => *last, // planned again: its rank is unknown
             (None, false) => {
                 *listed += 1;
                 *listed
@@ -206,7 +208,7 @@ impl ArchiveCache {
         Ok(ArchiveFile { fd, path: path.into(), name: name.into(), prefix, facts, stop, room: 0 })
     }
 
-    /// Which of the formats it is: one that knows its first bytes, or the last, which may begin with anything.
+    /// Returns the index of its format: the first that recognizes it, or the last, which may begin with any bytes.
     fn format(&self, file: &ArchiveFile) -> Result<usize> {
         let mut head = [0; HEAD];
         let held = file.read_at(&mut head, 0)?;
@@ -214,7 +216,7 @@ impl ArchiveCache {
         Ok(known.unwrap_or(self.formats.len() - 1))
     }
 
-    /// What a failed plan means where the archive may be of several kinds.
+    /// The error to report if planning has failed: the file has changed, or is not an archive at all.
     fn meant(&self, error: Error, file: &ArchiveFile) -> Error {
         let mut head = [0; HEAD];
         let begins = |head: &[u8]| self.formats.iter().any(|format| format.begins(head));
@@ -246,7 +248,7 @@ mod tests {
     use super::super::registry::FormatsIn;
     use super::*;
 
-    /// A tar archive of one file of zeros, packed.
+    /// A compressed tar archive of one file of zeros.
     fn packed(bytes: usize) -> Vec<u8> {
         let mut header = [0; 512];
         header[0] = b'z';
@@ -275,17 +277,17 @@ mod tests {
         let path = |number: usize| paths[number].as_os_str().as_bytes();
         let unpacked = |archive: &Archive| archive.plan.unpacked.len() >> 20;
         let listed = |number: usize| unpacked(&cache.listed(path(number), &Arc::default()).unwrap());
-        // Ahead of the lanes: three have room.
+        // The listing is ahead of the lanes: three archives fit.
         assert_eq!([0, 1, 2, 3, 4].map(listed), [10, 10, 10, 0, 0]);
-        // Lanes have some open: they hold what they hold, whatever is listed.
+        // Archives that lanes have open keep their bytes, whatever is listed.
         let open = [0, 1, 2].map(|number| cache.archive(path(number)).unwrap());
         assert_eq!(open.each_ref().map(|archive| unpacked(archive)), [10, 10, 10]);
         assert_eq!([5, 6].map(listed), [0, 0]);
-        // Done with two of them.
+        // Two of them are finished.
         let last = open.into_iter().nth(1).unwrap();
         assert_eq!([7, 8, 9].map(listed), [10, 10, 0]);
         assert_eq!(unpacked(&last), 10);
-        // A lane is beyond those that were listed: nobody wants them any more.
+        // A lane is past those that were listed, so they are no longer wanted.
         let beyond = cache.archive(path(9)).unwrap();
         assert_eq!([unpacked(&beyond), listed(10), listed(11)], [0, 10, 10]);
     }

@@ -32,8 +32,8 @@ struct Above<'t> {
 /// Finds duplicate names, files where directories are needed, and which directories are empty. Of two entries that
 /// conflict, the first one in the archive wins, so the result does not depend on which lane unpacks what.
 ///
-/// Names are sorted and compared with their neighbours, which takes 16 bytes for each, however deep it is. A name that is
-/// not safe conflicts with nothing, since it is never created.
+/// Names are sorted and compared with their neighbours, which takes 16 bytes for each, however deep it is. A name that
+/// is not safe conflicts with nothing, since it is never created.
 ///
 /// Returns the numbers of the directories that have permission bits, in the order of the sorted names.
 pub(super) fn find_conflicts(text: &mut [u8], members: &mut [Member]) -> Vec<u32> {
@@ -90,8 +90,8 @@ fn name_of<'t>(one: &Sorted, text: &'t [u8], members: &[Member]) -> &'t [u8] {
     &text[name.start as usize..name.end as usize]
 }
 
-/// Sorts by name, and equal names by number. Compares eight bytes of each name at a time, after the common prefix of all
-/// of them, then sorts names that are still equal among themselves. Comparing whole names takes ten times as long.
+/// Sorts by name, and equal names by number. Compares eight bytes of each name at a time, after the common prefix of
+/// all of them, then sorts names that are still equal among themselves. Comparing whole names takes ten times as long.
 fn sort(all: &mut [Sorted], text: &[u8], members: &[Member]) {
     let mut left = vec![(0..all.len(), 0)];
     while let Some((range, known)) = left.pop() {

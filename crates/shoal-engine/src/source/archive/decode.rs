@@ -1,30 +1,30 @@
-//! Streaming decompressors, all behind one type: what zip entries are packed with, and what tar archives are.
+//! Streaming decompressors behind one type, for the entries of zip archives and for compressed tar archives.
 //!
-//! Here: which methods there are, how much memory each may take, and what its failures mean. Not here: how long an output
-//! may be and whether its checksum is right (the formats), whole entries at once (`source/zip/`).
+//! Here: the methods, how much memory each may use, and the meaning of its errors. Not here: limits of the output and
+//! its checksum (the formats), unpacking whole entries at once (`source/zip/`).
 //!
-//! Every stream is from a stranger. Memory is bounded by the method, not by what the stream asks for: zstd and xz name the
-//! window they need in their header, and beyond [`WINDOW_MAX`] it is refused before it is allocated; of wide ones there is
-//! one at a time (`windows.rs`). A decoder that has failed stays failed.
+//! Streams are not trusted. The method bounds the memory, not the stream: zstd and xz declare the window that they need
+//! in their header, and a window over [`WINDOW_MAX`] is refused before it is allocated. Only one large window is in use
+//! at a time (`decoder_memory.rs`). A decoder that has failed stays failed.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use crate::error::{Error, Kind, Result};
 
-/// The largest window that a stream may ask for, in bytes: what `xz -9` needs; `zstd --ultra -22` and `--long` want twice
-/// that, which is more than a whole run may take. Untouched pages of it cost nothing.
+/// The largest window that a stream may declare, in bytes. `xz -9` needs this much. `zstd --ultra -22` and `--long`
+/// need twice as much, which is more than a whole run may use. Untouched pages cost nothing.
 pub(crate) const WINDOW_MAX: u32 = 64 << 20;
-/// The largest window that every lane may have, in bytes: what `xz -6` and `zstd -19` need.
+/// The largest window that every lane may have at once, in bytes. `xz -6` and `zstd -19` need this much.
 pub(crate) const WINDOW_EACH: u32 = 8 << 20;
-/// What an xz decoder takes beside its window, in KiB, rounded up.
+/// Memory of an xz decoder besides its window, in KiB, rounded up.
 const XZ_REST: u32 = 1 << 10;
-/// Packed bytes read at once.
+/// Compressed bytes read at once.
 const INPUT: usize = 64 << 10;
 
-/// How bytes are packed.
+/// How bytes are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Not at all.
+    /// Not compressed.
     Stored,
     Deflate,
     Deflate64,
@@ -36,12 +36,12 @@ pub(crate) enum Method {
     Xz,
     /// As in a zip archive: with a header of 9 bytes.
     Lzma,
-    /// One or more members, and zeros.
+    /// One or more members, then zeros.
     Gzip,
 }
 
 impl Method {
-    /// The method of a zip entry.
+    /// Returns the method of a zip entry.
     pub fn of_zip(number: u16) -> Option<Method> {
         Some(match number {
             0 => Method::Stored,
@@ -55,19 +55,19 @@ impl Method {
         })
     }
 
-    /// How a file is packed as a whole, by its first bytes; [`MAGIC`] of them are enough. `None`: not by any known method.
+    /// Returns how a whole file is compressed, by its first [`MAGIC`] bytes; `None` if no known method.
     pub fn of_file(first: &[u8]) -> Option<Method> {
         match first {
             [0x1f, 0x8b, 8, ..] => Some(Method::Gzip),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Method::Bzip2),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Method::Xz),
-            // A frame, or one to be passed over.
+            // A frame, or a skippable frame.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Method::Zstd),
             _ => None,
         }
     }
 
-    /// What users call it.
+    /// The name that users know.
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Stored => "stored",
@@ -85,13 +85,13 @@ impl Method {
 /// First bytes of a file that `Method::of_file` looks at.
 pub(crate) const MAGIC: usize = 6;
 
-/// Unpacks a stream.
+/// Decompresses a stream.
 pub(crate) struct Decoder<'r> {
     reader: Box<dyn Read + 'r>,
     method: Method,
     /// Bytes unpacked so far, for messages.
     out: u64,
-    /// Whether it has come to its end or failed.
+    /// Whether it has ended or failed.
     state: State,
 }
 
@@ -102,17 +102,16 @@ enum State {
 }
 
 impl<'r> Decoder<'r> {
-    /// A decoder of `input`, which holds the packed bytes and no others. `length`: of what is packed, for lzma without a
-    /// mark at its end.
+    /// Creates a decoder of `input`, which contains only the compressed bytes. `length` is the unpacked length, for
+    /// lzma without an end marker.
     ///
-    /// # Errors
-    /// [`Kind::Integrity`] when it does not begin like a stream of its method, [`Kind::TooLarge`] when it asks for a window
-    /// over [`WINDOW_MAX`], or what reading `input` failed with. Later, `read` finds the same.
+    /// # Errors [`Kind::Integrity`] if it does not begin like a stream of this method, [`Kind::TooLarge`] if it
+    /// declares a window over [`WINDOW_MAX`], or the error of reading `input`. `read` may return the same errors later.
     pub fn new(method: Method, input: impl Read + 'r, length: Option<u64>) -> Result<Decoder<'r>> {
         Decoder::within(WINDOW_MAX, method, input, length)
     }
 
-    /// The same, with another limit of the window, a power of two.
+    /// The same with another limit for the window, a power of two.
     ///
     /// # Errors
     /// As of [`Decoder::new`].
@@ -121,7 +120,7 @@ impl<'r> Decoder<'r> {
         Ok(Decoder { reader, method, out: 0, state: State::Going })
     }
 
-    /// The next bytes; 0 at the end.
+    /// Reads the next bytes. Returns 0 at the end.
     ///
     /// # Errors
     /// As of [`Decoder::new`].
@@ -150,7 +149,7 @@ impl<'r> Decoder<'r> {
         }
     }
 
-    /// Reads until `into` is full or the stream at its end.
+    /// Reads until `into` is full or the stream ends.
     pub fn fill(&mut self, into: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
@@ -187,14 +186,14 @@ fn reader<'r>(most: u32, method: Method, input: impl Read + 'r, length: Option<u
         }
         Method::Lzma => {
             let (properties, window) = lzma_header(&mut input, most)?;
-            // As many as nobody can have: it ends at its mark.
+            // Without a length, the stream ends at its marker.
             let length = length.unwrap_or(u64::MAX);
             Box::new(lzma_rust2::LzmaReader::new_with_props(input, length, properties, window, None)?)
         }
     })
 }
 
-/// What a zip archive puts in front of lzma: the version of the packer, the length of what follows, and that.
+/// Reads the header of lzma in a zip archive: version of the packer, length of the properties, properties.
 fn lzma_header(input: &mut impl Read, most: u32) -> io::Result<(u8, u32)> {
     let mut header = [0; 9];
     input.read_exact(&mut header)?;
@@ -207,11 +206,11 @@ fn lzma_header(input: &mut impl Read, most: u32) -> io::Result<(u8, u32)> {
     }
 }
 
-/// The members of a gzip file. Zeros behind the last one are passed over, as `gzip` does: what writes in blocks, such as
-/// tapes, fills the last one up.
+/// The members of a gzip file. Skips zeros after the last one, as `gzip` does: programs that write blocks, as to a
+/// tape, pad the last block.
 struct Members<'r> {
     member: flate2::bufread::GzDecoder<Box<dyn BufRead + 'r>>,
-    /// Zeros were found behind a member.
+    /// Zeros were found after a member.
     padded: bool,
 }
 
@@ -220,7 +219,7 @@ impl<'r> Members<'r> {
         Members { member: flate2::bufread::GzDecoder::new(input), padded: false }
     }
 
-    /// Behind a member: passes over zeros; whether another member follows.
+    /// Skips zeros after a member. Returns whether another member follows.
     fn goes_on(&mut self) -> io::Result<bool> {
         loop {
             let held = self.member.get_mut().fill_buf()?;
@@ -253,7 +252,7 @@ impl Read for Members<'_> {
     }
 }
 
-/// Reads that are short only at the end: the xz reader takes a short one for it.
+/// Makes reads short only at the end: the xz reader takes any short read for the end.
 struct Full<R>(R);
 
 impl<R: Read> Read for Full<R> {
@@ -271,11 +270,11 @@ impl<R: Read> Read for Full<R> {
     }
 }
 
-/// What the failure of a decoder means: most of them say so in words of their own, which are not for users.
+/// Converts an error of a decoder to ours: the messages of most decoders are not for users.
 fn meaning(method: Method, out: u64, error: io::Error) -> Error {
     let kind = error.kind();
     let error = match error.downcast::<Error>() {
-        Ok(error) => return error, // of reading what is packed
+        Ok(error) => return error, // of reading the input
         Err(error) => error,
     };
     let (method, text) = (method.as_str(), error.to_string());
@@ -368,7 +367,7 @@ mod tests {
             let twice = unpack(method, &packed.repeat(2), None).unwrap();
             assert!(twice == data.repeat(2), "{method:?}");
         }
-        // What packs deflate64 is rare; short matches and their codes are the same in deflate.
+        // Programs that write deflate64 are rare. Short matches have the same codes in deflate.
         assert_eq!(unpack(Method::Deflate64, &deflate(b"abcabcabcabc"), None).unwrap(), b"abcabcabcabc");
     }
 
@@ -394,7 +393,7 @@ mod tests {
             for at in 0..packed.len() {
                 let mut flipped = packed.clone();
                 flipped[at] ^= 0x40;
-                let _ = unpack(*method, &flipped, None); // whatever it says, it says it
+                let _ = unpack(*method, &flipped, None); // any result is fine, but no panic
             }
         }
     }

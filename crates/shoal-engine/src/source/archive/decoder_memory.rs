@@ -1,6 +1,6 @@
-//! Turns of the streams that need a wide window, so that not every lane has one at once.
+//! Bounds the memory of decoders: streams that need a large window take turns, so that not every lane has one at once.
 //!
-//! Not here: how wide a window is, and which is refused (`decode.rs`).
+//! Not here: how large a window is, and which is refused (`decode.rs`).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Time without a piece unpacked after which the stream with the wide window is taken to be held up by what comes behind
-/// it, which may wait for the very entry that waits for its turn: much longer than any piece takes.
+/// If the stream with the large window has unpacked no piece for this time, it is assumed to be blocked by its
+/// consumer, which may in turn wait for an entry that waits for its turn here. Much longer than any piece takes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lets one stream of a run at a time have a window over [`WINDOW_EACH`](super::decode::WINDOW_EACH): as many as there are lanes would be all memory
-/// that a run may take, several times.
+/// Lets one stream of a run at a time have a window over [`WINDOW_EACH`](super::decode::WINDOW_EACH). One for each lane
+/// would be several times the memory that a run may use.
 pub(crate) struct WideWindows {
     turn: Semaphore,
-    /// Pieces unpacked by those whose turn it was.
+    /// Number of pieces unpacked by streams in their turn.
     pieces: AtomicU64,
     patience: Duration,
 }
 
 impl WideWindows {
-    /// Waits for this stream's turn; it ends when the answer is dropped. Without an answer it may go on all the same:
-    /// the other one is held up.
+    /// Waits for the turn of this stream, which ends when the permit is dropped. Returns `None` if the other stream is
+    /// blocked; then this one may continue without a permit.
     pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         if let Ok(turn) = self.turn.try_acquire() {
             return Some(turn);
@@ -38,7 +38,7 @@ impl WideWindows {
         }
     }
 
-    /// A piece was unpacked.
+    /// Records that a piece was unpacked.
     pub fn unpacked(&self) {
         self.pieces.fetch_add(1, Relaxed);
     }

@@ -1,8 +1,9 @@
-//! What a partition of archives holds: runs of the entries of one archive, entries of any archives to be tried again, or an
-//! archive that failed as a whole; and what it looks like once opened.
+//! The entries of a partition of archives: the payload that carries them, and the entries of an open partition.
 //!
-//! A locator is the path of the archive, NUL, the number of the entry, NUL, a checksum of its name: so that an archive that
-//! was made anew does not give another entry for one that failed. Of a whole archive it ends behind the first NUL.
+//! A payload holds ranges of the entries of one archive, single locators of any archives (to retry them), or an archive
+//! that failed as a whole. A locator is the path of the archive, NUL, the number of the entry, NUL, and a checksum of
+//! its name, so that an archive that was replaced does not return another entry for one that failed. The locator of a
+//! whole archive ends after the first NUL.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use crate::report::{Reason, archive_of};
 use crate::source::locators::{self, Unread};
 use crate::source::{Entries, Entry, Known, Skip, Unlisted};
 
-/// First byte of a payload: a run of an archive, or a locator each.
-const RUN: u8 = b'r';
+/// First byte of a payload: ranges of one archive, or single locators.
+const RANGES: u8 = b'r';
 const LOCATORS: u8 = b'l';
 
-/// A payload of entries of one archive; no entries: the archive as a whole, which has failed.
+/// Returns the payload of entries of one archive. Without ranges, the archive has failed as a whole.
 pub(super) fn of_ranges(path: &[u8], facts: Option<&Facts>, ranges: &[Range<u32>]) -> Vec<u8> {
-    let mut payload = vec![RUN];
+    let mut payload = vec![RANGES];
     payload.extend_from_slice(&(path.len() as u32).to_le_bytes());
     payload.extend_from_slice(path);
     let (size, changed) = facts.map_or((0, 0), |facts| (facts.size, facts.changed));
@@ -44,11 +45,11 @@ pub(super) fn of_locators(list: &[Box<[u8]>]) -> Partition {
     locators::partition(&[LOCATORS], list)
 }
 
-/// What a locator says.
+/// A locator, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Locator<'a> {
     pub path: &'a [u8],
-    /// The number of the entry and the checksum of its name; `None`: the archive as a whole.
+    /// The number of the entry and the checksum of its name; `None` for the whole archive.
     pub entry: Option<(u32, u32)>,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Locator<'a> {
         Locator { path, entry }
     }
 
-    /// Whether an archive still has the entry that it had.
+    /// Whether an archive still has this entry.
     pub fn holds(&self, archive: &Archive) -> bool {
         self.entry.is_some_and(|(number, sum)| {
             let member = archive.plan.members.get(number as usize);
@@ -75,15 +76,17 @@ fn checksum(name: &[u8]) -> u32 {
     xxh3_64(name) as u32
 }
 
-/// The archive is not the one that was listed.
+/// The error for an archive that is not the one that was listed.
 pub(super) fn changed() -> Error {
     let why = "the archive is not the same as when it was listed";
     Error::new(Kind::Changed, why).hint("list again: `resume=\"update\"`")
 }
 
-struct EntryPlace {
-    /// Which archive, and its entry; `None`: the name lies in `text`.
-    entry: Option<(u32, u32)>,
+/// One of them. Its texts are ranges of `text`.
+struct ArchiveEntry {
+    /// Index of the archive and number of the entry. `None` if it cannot be found, or for a whole archive; then it has
+    /// a name.
+    member: Option<(u32, u32)>,
     name: Range<u32>,
     locator: Range<u32>,
 }
@@ -93,24 +96,24 @@ pub(super) struct ArchiveEntries {
     cache: Arc<ArchiveCache>,
     archives: Vec<Arc<Archive>>,
     text: Vec<u8>,
-    places: Vec<EntryPlace>,
+    entries: Vec<ArchiveEntry>,
 }
 
 impl ArchiveEntries {
-    /// Reads a payload, and plans the archives that it names where nobody has.
+    /// Reads a payload, and plans its archives if they are not in the cache.
     ///
     /// # Errors
-    /// [`Kind::Internal`] for a payload this file did not make; errors that are not about one archive.
+    /// [`Kind::Internal`] if the payload is damaged; errors that do not concern a single archive.
     pub fn new(payload: &[u8], cache: &Arc<ArchiveCache>) -> Result<ArchiveEntries> {
         let mut entries = ArchiveEntries {
             cache: cache.clone(),
             archives: Vec::new(),
             text: Vec::new(),
-            places: Vec::with_capacity(128),
+            entries: Vec::with_capacity(128),
         };
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
         match payload.split_first() {
-            Some((&RUN, rest)) => entries.ranges(Unread(rest), cache).ok_or_else(damaged)??,
+            Some((&RANGES, rest)) => entries.ranges(Unread(rest), cache).ok_or_else(damaged)??,
             Some((&LOCATORS, rest)) => entries.locators(Unread(rest), cache).ok_or_else(damaged)??,
             _ => return Err(damaged()),
         }
@@ -122,10 +125,10 @@ impl ArchiveEntries {
         &self.archives
     }
 
-    /// Where what is to be read of the first archive begins and ends.
+    /// The range of bytes of the first archive that these entries need.
     pub fn extent(&self) -> Option<Range<u64>> {
         let archive = self.archives.first().filter(|archive| !archive.plan.sequential)?;
-        let numbers = self.places.iter().filter_map(|place| place.entry.filter(|(which, _)| *which == 0));
+        let numbers = self.entries.iter().filter_map(|entry| entry.member.filter(|(which, _)| *which == 0));
         let members = numbers.filter_map(|(_, number)| archive.plan.members.get(number as usize));
         members
             .map(|member| (member.at, member.bound))
@@ -155,7 +158,7 @@ impl ArchiveEntries {
             for number in rest.number::<4>()?..rest.number::<4>()? {
                 match archive {
                     true => self.entry(0, number),
-                    // It is another one now, or cannot be read: as many failures as there were entries.
+                    // The archive has changed or cannot be read: as many failures as there were entries.
                     false => self.whole(path, cache),
                 }
             }
@@ -183,13 +186,17 @@ impl ArchiveEntries {
                 (Some(which), Some((number, _))) if located.holds(&self.archives[which]) => {
                     self.entry(which as u32, number);
                 }
-                // Fetching it will say why not.
+                // Fetching it returns the reason.
                 _ => {
                     let start = self.text.len() as u32;
                     self.text.extend_from_slice(locator);
                     let locator = start..self.text.len() as u32;
                     self.text.extend_from_slice(&cache.find.name(located.path));
-                    self.places.push(EntryPlace { entry: None, name: locator.end..self.text.len() as u32, locator });
+                    self.entries.push(ArchiveEntry {
+                        member: None,
+                        name: locator.end..self.text.len() as u32,
+                        locator,
+                    });
                 }
             }
         }
@@ -204,7 +211,7 @@ impl ArchiveEntries {
         self.text.extend_from_slice(&archive.file.path);
         let _ = write!(self.text, "\0{number}\0{:08x}", checksum(archive.plan.name(member)));
         let locator = start..self.text.len() as u32;
-        self.places.push(EntryPlace { entry: Some((which, number)), name: 0..0, locator });
+        self.entries.push(ArchiveEntry { member: Some((which, number)), name: 0..0, locator });
     }
 
     fn whole(&mut self, path: &[u8], cache: &ArchiveCache) {
@@ -213,7 +220,7 @@ impl ArchiveEntries {
         self.text.push(0);
         let locator = start..self.text.len() as u32;
         self.text.extend_from_slice(&cache.find.name(path));
-        self.places.push(EntryPlace { entry: None, name: locator.end..self.text.len() as u32, locator });
+        self.entries.push(ArchiveEntry { member: None, name: locator.end..self.text.len() as u32, locator });
     }
 
     fn slice(&self, range: &Range<u32>) -> &[u8] {
@@ -223,14 +230,14 @@ impl ArchiveEntries {
 
 impl Entries for ArchiveEntries {
     fn len(&self) -> u32 {
-        self.places.len() as u32
+        self.entries.len() as u32
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let place = &self.places[index as usize];
-        let locator = self.slice(&place.locator);
-        let Some((which, number)) = place.entry else {
-            let (name, unlisted) = (self.slice(&place.name), Some(Unlisted::Anywhere));
+        let entry = &self.entries[index as usize];
+        let locator = self.slice(&entry.locator);
+        let Some((which, number)) = entry.member else {
+            let (name, unlisted) = (self.slice(&entry.name), Some(Unlisted::Anywhere));
             return Entry { name, locator, host: HostId(0), skip: None, unlisted };
         };
         let plan = &self.archives[which as usize].plan;
@@ -249,14 +256,14 @@ impl Entries for ArchiveEntries {
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {
-        let (which, _) = self.places[index as usize].entry?;
+        let (which, _) = self.entries[index as usize].member?;
         Some(&self.archives[which as usize].file.path)
     }
 
     fn known(&self, index: u32) -> Known {
-        let place = &self.places[index as usize];
-        let Some((which, number)) = place.entry else {
-            let failed = self.cache.archive(archive_of(self.slice(&place.locator))).err().unwrap_or_else(changed);
+        let entry = &self.entries[index as usize];
+        let Some((which, number)) = entry.member else {
+            let failed = self.cache.archive(archive_of(self.slice(&entry.locator))).err().unwrap_or_else(changed);
             return Known { failed: Some(failed), ..Known::default() };
         };
         let archive = &self.archives[which as usize];

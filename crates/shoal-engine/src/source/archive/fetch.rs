@@ -1,4 +1,4 @@
-//! Handing entries over, on the lane's own thread: finds the archive of a job and has its format unpack the entry.
+//! Fetches entries, on the thread of the lane: finds the archive of a job and lets its format unpack the entry.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -17,18 +17,17 @@ use crate::partition::Partition;
 use crate::source::turn::Turn;
 use crate::source::{Entries, Fetcher, Job, Lane, LocalFuture, Take};
 
-/// Bytes of an archive that are asked for before a partition is read, behind what the partition itself holds: the next
-/// one begins there.
+/// Bytes after the end of a partition that the kernel is asked to read as well: the next partition begins there.
 const AHEAD: u64 = 4 << 20;
-/// Most bytes asked for at once: of a larger entry the kernel reads on by itself.
+/// Most bytes requested from the kernel at once. In a larger entry, its own read-ahead takes over.
 const AHEAD_MAX: u64 = 16 << 20;
 
 /// The fetcher of one lane.
 pub(super) struct ArchiveFetcher {
     cache: Arc<ArchiveCache>,
-    /// The archives of partitions that were opened here.
+    /// The archives of the partitions that this lane has opened.
     opened: RefCell<Vec<Weak<Archive>>>,
-    /// Up to where of the last archive was asked for.
+    /// The last archive, and up to where its bytes were requested.
     asked: RefCell<(Weak<Archive>, u64)>,
 }
 
@@ -52,7 +51,7 @@ impl ArchiveFetcher {
         Ok(Rc::new(entries))
     }
 
-    /// Has the kernel read what is wanted next, once.
+    /// Asks the kernel to read the bytes that are needed next, once.
     fn ask(&self, archive: &Arc<Archive>, extent: Range<u64>) {
         let mut asked = self.asked.borrow_mut();
         let same = asked.0.as_ptr() == Arc::as_ptr(archive);
@@ -101,12 +100,12 @@ impl Fetcher for ArchiveFetcher {
     }
 }
 
-/// What one lane unpacks with.
+/// The state of one lane for unpacking.
 struct LaneUnpacker<'f> {
     fetch: &'f ArchiveFetcher,
     /// The archive of the last entry.
     current: Option<Arc<Archive>>,
-    /// Of each format, once it was met.
+    /// One for each format, created when first needed.
     unpackers: Vec<Option<Box<dyn Unpacker>>>,
 }
 
@@ -130,7 +129,7 @@ impl LaneUnpacker<'_> {
         unpacker.fetch(lane, job, &archive, number).await;
     }
 
-    /// The archive of a job, and the number of its entry.
+    /// Returns the number of the entry of a job, and its archive.
     fn find(&mut self, job: &Job) -> Result<(u32, Arc<Archive>)> {
         let entry = job.entry();
         let located = Locator::parse(entry.locator);
@@ -144,7 +143,7 @@ impl LaneUnpacker<'_> {
         match located.entry {
             Some((number, _)) if located.holds(&archive) => Ok((number, archive)),
             Some(_) => Err(changed()),
-            // It failed as a whole. A failure stands for one object, so that trying it again cannot give many.
+            // It failed as a whole. A failure counts as one object, so a retry cannot turn it into many.
             None => Err(Error::new(Kind::Archive, "it can be read now, but its entries have not been listed")
                 .hint("list again: `resume=\"update\"`")),
         }

@@ -1,6 +1,6 @@
-//! Which archives: paths and globs, what each archive is called, and the order they are taken in.
+//! Finds the archives of paths and globs, names them and sorts them.
 //!
-//! The largest comes first: one giant among a hundred small ones, taken last, would run alone at the end.
+//! The largest comes first: a giant among a hundred small archives would run alone at the end if it came last.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::dir::resolved;
 use crate::fs::read::{facts_of, unusable};
 
-/// Which archives.
+/// Which archives to unpack.
 #[derive(Clone, Debug)]
 pub enum ArchivesFrom {
     /// A path, or a glob if it has glob characters and nothing of exactly that name exists.
@@ -30,39 +30,40 @@ pub enum ArchivesFrom {
 
 /// An archive that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundArchive {
     pub size: u64,
-    /// When anything of it was last changed, in nanoseconds since 1970: a program cannot set it.
+    /// Change time in nanoseconds since 1970, which a program cannot set.
     pub changed: i128,
     /// Absolute.
     pub path: Box<[u8]>,
 }
 
-impl Found {
-    /// What the order is by.
+impl FoundArchive {
+    /// The sort key.
     pub fn rank(&self) -> (Reverse<u64>, &[u8]) {
         (Reverse(self.size), &self.path)
     }
 }
 
+/// Where to look for archives.
 enum SearchPath {
-    /// Its path, absolute.
+    /// One archive, by its absolute path.
     One(PathBuf),
     Glob(Glob),
 }
 
-/// What to find, and how it is called.
+/// Finds the archives and their names.
 pub(super) struct Find {
     search_paths: Vec<SearchPath>,
-    /// Of several search_paths: names are what their paths do not have in common.
+    /// For several search paths: names are the parts of the paths that are not common to all.
     named: Option<Paths>,
 }
 
 impl Find {
-    /// Opens the roots of globs and looks whether the paths are there.
+    /// Opens the roots of globs and checks that the paths exist.
     ///
     /// # Errors
-    /// [`Kind::Config`] where a path is not there or is no file, or a glob is none.
+    /// [`Kind::Config`] if a path does not exist or is not a file, or a glob is not valid.
     pub fn new(from: ArchivesFrom) -> Result<Find> {
         let texts = match from {
             ArchivesFrom::Pattern(text) => vec![PathBuf::from(text)],
@@ -75,7 +76,7 @@ impl Find {
             true => {
                 let path = |search_path: &SearchPath| match search_path {
                     SearchPath::One(path) => path.as_os_str().as_bytes().to_vec(),
-                    // What lies in its root has as much in common with others as this.
+                    // Stands for all files in the root of the glob.
                     SearchPath::Glob(glob) => glob.root().join("*").into_os_string().as_bytes().to_vec(),
                 };
                 Some(search_paths.iter().map(path).collect::<Paths>().named()?)
@@ -84,10 +85,11 @@ impl Find {
         Ok(Find { search_paths, named })
     }
 
-    /// What makes it the same again.
+    /// Identifies the search paths when a run resumes.
     pub fn identity(&self) -> String {
-        // All bytes: what is cut for display would make two long paths one.
-        let shown = |path: &Path| path.as_os_str().as_bytes().escape_ascii().to_string().replace(' ', "\\ "); // options follow a space
+        // All bytes: shortened for display, two long paths could be equal. Spaces are escaped, because options follow
+        // one.
+        let shown = |path: &Path| path.as_os_str().as_bytes().escape_ascii().to_string().replace(' ', "\\ ");
         match &self.search_paths[..] {
             [SearchPath::One(path)] => shown(path),
             [SearchPath::Glob(glob)] => {
@@ -110,8 +112,8 @@ impl Find {
         }
     }
 
-    /// Everything there is now, in order, and the globs that nothing matches.
-    pub async fn all(&self) -> Result<(Vec<Found>, Vec<String>)> {
+    /// Returns all archives that exist now, sorted, and the globs that nothing matches.
+    pub async fn all(&self) -> Result<(Vec<FoundArchive>, Vec<String>)> {
         let mut found = Vec::new();
         let mut unmatched = Vec::new();
         for search_path in &self.search_paths {
@@ -127,12 +129,12 @@ impl Find {
             }
         }
         found.sort_unstable_by(|a, b| a.rank().cmp(&b.rank()));
-        found.dedup_by(|a, b| a.path == b.path); // two globs may match it
+        found.dedup_by(|a, b| a.path == b.path); // two globs may match the same file
         Ok((found, unmatched))
     }
 
-    /// As `all`, on this thread: it only ever waits to let others have a turn.
-    pub fn all_at_once(&self) -> Result<Vec<Found>> {
+    /// As `all`, without an event loop: `all` only yields, and never waits for anything.
+    pub fn all_at_once(&self) -> Result<Vec<FoundArchive>> {
         let mut all = pin!(self.all());
         loop {
             if let Poll::Ready(all) = all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -141,13 +143,13 @@ impl Find {
         }
     }
 
-    /// Where the entries of these archives go with `into_subdirectories`.
-    pub fn subdirectories(&self, found: &[Found]) -> Subdirectories {
+    /// Returns the subdirectories of these archives, for `into_subdirectories`.
+    pub fn subdirectories(&self, found: &[FoundArchive]) -> Subdirectories {
         Subdirectories::of(found.iter().map(|found| self.name(&found.path)))
     }
 
-    /// What the archive at a path is called: below the root of its glob, or its last component; of several search_paths what
-    /// they do not have in common.
+    /// Returns the name of the archive at a path: relative to the root of its glob, or its last component. With several
+    /// search paths, the part that is not common to all.
     pub fn name(&self, path: &[u8]) -> Vec<u8> {
         let mut name = Vec::new();
         match (&self.named, &self.search_paths[..]) {
@@ -164,7 +166,7 @@ impl Find {
         name
     }
 
-    /// Whether an archive that came into being in this directory would be found.
+    /// Whether an archive that is created in this directory would be found.
     pub fn lists_below(&self, directory: &Path) -> bool {
         self.search_paths
             .iter()
@@ -172,7 +174,7 @@ impl Find {
     }
 }
 
-/// What a user means with a text.
+/// Parses one search path of the user.
 fn search_path(text: PathBuf) -> Result<SearchPath> {
     let shown = || escape(text.as_os_str().as_bytes());
     if text.as_os_str().is_empty() {
@@ -180,7 +182,7 @@ fn search_path(text: PathBuf) -> Result<SearchPath> {
     }
     match (facts_of(&text), text.to_str()) {
         (Ok(facts), _) if facts.regular => {
-            // Its own last component stays: it is what the archive is called, also where it is a link.
+            // Keep its last component even if it is a link: the archive is named after it.
             let parent = match text.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => resolved(parent),
                 _ => resolved(Path::new(".")),
@@ -196,17 +198,17 @@ fn search_path(text: PathBuf) -> Result<SearchPath> {
     }
 }
 
-/// What cannot be looked at is found all the same: opening it will say why.
-fn look(path: &Path) -> Found {
+/// Returns the archive at a path. If its metadata cannot be read, opening it will report why.
+fn look(path: &Path) -> FoundArchive {
     let (size, changed) = facts_of(path).map_or((0, 0), |facts| (facts.size, facts.changed));
-    Found { size, changed, path: path.as_os_str().as_bytes().into() }
+    FoundArchive { size, changed, path: path.as_os_str().as_bytes().into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(find: &Find) -> Vec<Found> {
+    fn all(find: &Find) -> Vec<FoundArchive> {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(find.all()).unwrap().0
     }
 

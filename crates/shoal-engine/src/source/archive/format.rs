@@ -1,6 +1,7 @@
 //! The interface of a format: [`Format`] recognizes and plans archives, [`Unpacker`] unpacks their entries on one lane.
 //!
-//! Not here: the list of formats (`registry.rs`), what a plan holds (`plan.rs`), zip and tar (`source/zip/`, `source/tar/`).
+//! Not here: the list of formats (`registry.rs`), what a plan holds (`plan.rs`), zip and tar (`source/zip/`,
+//! `source/tar/`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,8 +34,8 @@ pub(crate) trait Format: Send + Sync {
 
 /// Unpacks entries on one lane.
 pub(crate) trait Unpacker {
-    /// Unpacks one member, which is an [`EntryKind::File`](super::member::EntryKind), and answers the job exactly once: up
-    /// to `WHOLE_MAX` bytes through `lane.whole`, larger ones through `lane.begin` and `lane.finished`.
+    /// Unpacks one member, which is an [`EntryKind::File`](super::member::EntryKind), and answers the job exactly once:
+    /// up to `WHOLE_MAX` bytes through `lane.whole`, larger ones through `lane.begin` and `lane.finished`.
     fn fetch<'a>(
         &'a mut self,
         lane: &'a dyn Lane,

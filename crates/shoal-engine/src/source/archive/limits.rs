@@ -1,16 +1,16 @@
-//! How much of one archive is too much, and what to say then.
+//! The limits of one archive, and the errors beyond them.
 
 use super::archive_file::ArchiveFile;
 use super::options::ArchiveOptions;
 use crate::error::{Error, Kind, Result};
 
-/// Below this many bytes unpacked, no ratio is too high: ten thousand equal bytes are no attack.
+/// Up to this many unpacked bytes, any ratio is allowed: ten thousand equal bytes are not an attack.
 const RATIO_FROM: u64 = 64 << 20;
 
-/// Whether an archive may hold this many entries.
+/// Checks the number of entries.
 ///
 /// # Errors
-/// [`Kind::Archive`] where not.
+/// [`Kind::Archive`] if there are too many.
 pub(crate) fn entries(count: u64, options: &ArchiveOptions) -> Result<()> {
     match count <= options.max_entries {
         true => Ok(()),
@@ -18,10 +18,10 @@ pub(crate) fn entries(count: u64, options: &ArchiveOptions) -> Result<()> {
     }
 }
 
-/// Whether an archive may unpack to this many bytes; for a stream also on the way.
+/// Checks the number of unpacked bytes; for a stream also while it is unpacked.
 ///
 /// # Errors
-/// [`Kind::Archive`] where not.
+/// [`Kind::Archive`] if there are too many.
 pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> Result<()> {
     if let Some(most) = options.max_size.filter(|most| bytes > *most) {
         return Err(beyond(
@@ -40,10 +40,10 @@ pub(crate) fn output(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -
     Ok(())
 }
 
-/// Whether so many bytes of a packed archive may be unpacked once more, for copies of files that lie before them.
+/// Checks how many bytes of a compressed archive are unpacked again, for copies of earlier files.
 ///
 /// # Errors
-/// [`Kind::Archive`] where not.
+/// [`Kind::Archive`] if there are too many.
 pub(crate) fn again(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> Result<()> {
     if !beyond_ratio(bytes, file, options) {
         return Ok(());
@@ -61,7 +61,7 @@ fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> boo
 }
 
 fn beyond(why: String, option: &str) -> Error {
-    // In the reason, since that is what the journal keeps.
+    // The option is named in the reason, because the journal stores the reason.
     Error::new(Kind::Archive, format!("{why} (`{option}` raises the limit)"))
         .hint("if you trust it, raise the limit and list again: `resume=\"update\"`")
 }

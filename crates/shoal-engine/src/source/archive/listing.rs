@@ -1,8 +1,10 @@
-//! From archives to partitions: plans each archive in turn and cuts it, in pages at which a listing can go on.
+//! Splits archives into partitions: plans one after the other, and cuts each into partitions. Pages of partitions are
+//! the points at which a listing can resume.
 //!
-//! A listing goes on only where all archives up to its cursor are those that were listed, by path, size and time of change:
-//! any other would be passed over unseen. The cut depends on the archive alone. Entries that take long come first, each by itself, so that the rest is unpacked
-//! beside them; the others in runs as they lie in the archive, so that one read serves many.
+//! A listing resumes only if all archives up to its cursor are those that were listed, by path, size and change time:
+//! any other archive would be skipped without notice. How an archive is cut depends on that archive alone. Entries that
+//! take long come first, each in its own partition, so that the rest is unpacked at the same time. The others follow in
+//! the order of the archive, so that one read serves many.
 
 use std::iter::once;
 use std::ops::Range;
@@ -16,45 +18,45 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::cache::ArchiveCache;
 use super::entries::of_ranges;
-use super::find::Found;
+use super::find::FoundArchive;
 use super::format::Archive;
 use super::member::EntryKind;
 use super::plan::Plan;
-use super::skip_stats::SkipStats;
+use super::skip_stats::ArchiveSkipStats;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::{BoxFuture, Listing};
 
-/// Entries of a partition at the most, as of a page of a list/get service.
+/// Most entries of a partition, as in a page of a list/get service.
 const ENTRIES_MAX: u32 = 100;
-/// Bytes that the entries of a partition unpack to, unless it has only one: some 10 ms of work.
+/// Most unpacked bytes of a partition with several entries: about 10 ms of work.
 const OUTPUT_MAX: u64 = 8 << 20;
-/// An entry of more bytes comes first.
+/// Entries of more bytes come first.
 const LARGE: u64 = 64 << 20;
-/// Archives of at most this many bytes are planned in well under 0.1 s.
+/// Archives of at most this many bytes are planned on the thread of the listing: it takes well under 0.1 s.
 const AT_ONCE: u64 = 4 << 20;
-/// Partitions of a page. The journal folds page by page.
+/// Partitions of a page. The journal folds whole pages.
 const PAGE: u64 = 100;
-/// Bytes at the front of a planned archive that the kernel is asked to read: its first partition will come to a lane soon.
+/// Bytes at the start of a planned archive that the kernel is asked to read: a lane gets its first partition soon.
 const FIRST: u64 = 8 << 20;
 
-/// Where a page begins: what `Cursor` holds.
+/// Where a page begins: the contents of a `Cursor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PageStart {
     /// `seq` of its first partition.
     seq: u64,
-    /// `None` at the start.
+    /// `None` at the start of the listing.
     within: Option<ArchivePosition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ArchivePosition {
-    /// Which archive it begins in, and how many partitions of that come before.
+    /// Index of the archive it begins in, and how many partitions of that archive come before.
     at: u64,
     done: u32,
-    /// Of all archives up to that one.
+    /// The hash of all archives up to that one.
     chain: u128,
 }
 
@@ -86,17 +88,18 @@ impl PageStart {
     }
 }
 
-/// What archives there are, from the first on.
+/// The hash of the archives, from the first one on.
 #[derive(Default)]
 struct Chain {
     hasher: Xxh3,
-    /// How many are in it.
+    /// How many archives are hashed.
     count: usize,
 }
 
 impl Chain {
-    /// The hash of all archives up to the one at `at`, and of whether each goes below all of its name (`full`).
-    fn up_to(&mut self, at: usize, found: &[Found], full: impl Fn(&[u8]) -> bool) -> u128 {
+    /// Returns the hash of all archives up to index `at`, including whether the subdirectory of each is its full name
+    /// (`full`).
+    fn up_to(&mut self, at: usize, found: &[FoundArchive], full: impl Fn(&[u8]) -> bool) -> u128 {
         for next in found.get(self.count..=at).unwrap_or_default() {
             self.hasher.update(&(next.path.len() as u64).to_le_bytes());
             self.hasher.update(&next.path);
@@ -109,13 +112,13 @@ impl Chain {
     }
 }
 
-/// An archive on its way into partitions.
+/// An archive that is being cut into partitions.
 struct Cut {
-    /// `None`: it failed as a whole.
+    /// `None` if it failed as a whole.
     archive: Option<Arc<Archive>>,
     /// Searched for large entries up to here.
     searched: u32,
-    /// Cut into runs up to here.
+    /// The other entries are cut up to here.
     at: u32,
     ended: bool,
     /// Partitions so far.
@@ -127,7 +130,7 @@ impl Cut {
         Cut { archive, searched: 0, at: 0, ended: false, done: 0 }
     }
 
-    /// The entries of its next partition; of an archive that failed, no entries, once.
+    /// Returns the entries of its next partition. An archive that failed has one partition without entries.
     fn next(&mut self) -> Option<Vec<Range<u32>>> {
         let ranges = self.ranges()?;
         self.done += 1;
@@ -173,7 +176,7 @@ impl Cut {
     }
 }
 
-/// All entries of an archive that is read from front to back: copies of what lies before them come last.
+/// Returns all entries of an archive that is read from front to back. Copies of earlier files come last.
 fn forward(plan: &Plan) -> Vec<Range<u32>> {
     let mut copies = plan.links.clone();
     copies.sort_unstable();
@@ -192,14 +195,14 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 /// The listing of archives.
 pub(super) struct ArchiveListing {
     cache: Arc<ArchiveCache>,
-    skip_stats: Arc<SkipStats>,
-    /// Where it is to begin, until the archives were found.
+    skip_stats: Arc<ArchiveSkipStats>,
+    /// Where to begin, until the archives are found.
     begin: Option<PageStart>,
-    found: Vec<Found>,
+    found: Vec<FoundArchive>,
     chain: Chain,
     at: usize,
     cut: Option<Cut>,
-    /// Of the archive at `at`: partitions that come before the cursor.
+    /// Partitions of the archive at `at` that come before the cursor.
     before: u32,
     seq: u64,
     after: Cursor,
@@ -208,7 +211,11 @@ pub(super) struct ArchiveListing {
 }
 
 impl ArchiveListing {
-    pub fn new(cache: Arc<ArchiveCache>, skip_stats: Arc<SkipStats>, after: Option<Cursor>) -> Result<ArchiveListing> {
+    pub fn new(
+        cache: Arc<ArchiveCache>,
+        skip_stats: Arc<ArchiveSkipStats>,
+        after: Option<Cursor>,
+    ) -> Result<ArchiveListing> {
         let begin =
             PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
         skip_stats.reset();
@@ -278,7 +285,7 @@ impl ArchiveListing {
                 read::will_need(archive.file.fd.as_fd(), 0, FIRST.min(archive.file.len()));
             }
             self.cut = Some(Cut::new(archive));
-            tokio::task::yield_now().await; // planning takes a while: the engine looks whether the run goes on
+            tokio::task::yield_now().await; // planning takes a while: let the engine check for a stop
         }
         Ok(None)
     }
@@ -312,7 +319,7 @@ impl Listing for ArchiveListing {
     }
 }
 
-/// Whether the entries of an archive go below all of its name.
+/// Whether the subdirectory of an archive is its full name.
 fn is_full(cache: &ArchiveCache, path: &[u8]) -> bool {
     cache.options.into_subdirectories && cache.subdirectories().is_ok_and(|all| all.is_shared(&cache.find.name(path)))
 }
@@ -321,9 +328,9 @@ fn refused(why: &str) -> Error {
     Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: `resume=\"relist\"`")
 }
 
-/// An archive, planned. A large one by a thread of its own: a packed tar is unpacked for that, and whoever waits for the
-/// run to stop must not wait for it.
-async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive>> {
+/// Plans an archive. A large one is planned on its own thread: a compressed tar is unpacked for its plan, and a run
+/// that stops must not wait for that.
+async fn planned(cache: &Arc<ArchiveCache>, found: &FoundArchive) -> Result<Arc<Archive>> {
     if found.size <= AT_ONCE {
         return cache.listed(&found.path, &Arc::default());
     }
@@ -332,7 +339,7 @@ async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive
     let work = {
         let (cache, path, stop) = (cache.clone(), found.path.clone(), stop.clone());
         move || {
-            let _ = sender.send(cache.listed(&path, &stop)); // nobody waits for it any more
+            let _ = sender.send(cache.listed(&path, &stop)); // fails if the listing has stopped
         }
     };
     let Ok(thread) = std::thread::Builder::new().name("shoal-plan".into()).spawn(work) else {
@@ -341,12 +348,12 @@ async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive
     let mut planning = Planning { stop, thread: Some(thread) };
     let archive = receiver.await;
     if let Some(thread) = planning.thread.take() {
-        let _ = thread.join(); // if it panicked, it has sent nothing
+        let _ = thread.join(); // if it panicked, it sent nothing
     }
     archive.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "listing an archive panicked")))
 }
 
-/// A thread that plans an archive. Dropped, it is stopped and waited for.
+/// A thread that plans an archive. Dropping it stops the thread and waits for its end.
 struct Planning {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -356,13 +363,13 @@ impl Drop for Planning {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.stop.store(true, Relaxed);
-            let _ = thread.join(); // it has nothing to say
+            let _ = thread.join(); // it returns nothing
         }
     }
 }
 
-/// The same archive with the same entries: path, size, time of change, and what each entry says of itself.
-fn key(found: &Found, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
+/// Returns the key of a partition: a hash of the path, size and change time of the archive, and of each entry.
+fn key(found: &FoundArchive, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
     let mut hasher = Xxh3::new();
     hasher.update(&(found.path.len() as u64).to_le_bytes());
     hasher.update(&found.path);

@@ -3,17 +3,17 @@
 //! Here: the source. In this folder:
 //!
 //! - what users set: `options.rs`, and which formats there are: `registry.rs`
-//! - which archives: `find.rs` finds them, `subdirectories.rs` gives each its own directory, `signature.rs` names files that
-//!   are not archives
-//! - what is in one: `archive_file.rs` reads the file, `format.rs` is the interface of the formats, `plan.rs` the list of
-//!   entries, `member.rs` one entry, `fault.rs` why an entry has failed, `conflicts.rs` compares names, `names.rs` decodes
-//!   them, `modes.rs` has the permissions of directories, `limits.rs` the limits, `cache.rs` the plans of a run
+//! - which archives: `find.rs` finds them, `subdirectories.rs` gives each its own directory, `signature.rs` names files
+//!   that are not archives
+//! - what is in one: `archive_file.rs` reads the file, `format.rs` is the interface of the formats, `plan.rs` the list
+//!   of entries, `member.rs` one entry, `fault.rs` why an entry has failed, `conflicts.rs` compares names, `names.rs`
+//!   decodes them, `modes.rs` has the permissions of directories, `limits.rs` the limits, `cache.rs` the plans of a run
 //! - listing: `listing.rs` splits archives into partitions, `skip_stats.rs` counts what is left out
 //! - unpacking: `entries.rs` has the entries of a partition, `fetch.rs` fetches them, `decode.rs` decompresses streams,
 //!   `decoder_memory.rs` makes decoders that need much memory take turns
 //!
-//! Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe (`Name`). An entry never becomes a
-//! link, device or pipe.
+//! Not here: how a zip or a tar is read (`source/zip/`, `source/tar/`), which name is safe (`Name`). An entry never
+//! becomes a link, device or pipe.
 
 pub(crate) mod archive_file;
 mod cache;
@@ -44,7 +44,7 @@ use self::cache::ArchiveCache;
 pub use self::find::ArchivesFrom;
 pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
-use self::skip_stats::SkipStats;
+use self::skip_stats::ArchiveSkipStats;
 use super::{Behind, Fetcher, Listing, Source};
 use crate::error::Result;
 use crate::partition::{Cursor, Partition};
@@ -53,7 +53,7 @@ use crate::session::Twice;
 /// Archives as a source.
 pub struct Archives {
     cache: Arc<ArchiveCache>,
-    skip_stats: Arc<SkipStats>,
+    skip_stats: Arc<ArchiveSkipStats>,
     identity: String,
 }
 
@@ -71,7 +71,8 @@ impl Archives {
     }
 }
 
-/// With the options that change what is written; limits do not: what they refuse is a failure and tried again.
+/// Identifies the source when a run resumes. Includes the options that change what is written, but not the limits: what
+/// they refuse is a failure, which is retried.
 fn identity(what: &str, formats: FormatsIn, options: &ArchiveOptions) -> String {
     let mut identity = format!("{}:{what}", formats.as_str());
     if options.into_subdirectories {

@@ -1,11 +1,12 @@
-//! The permissions of directories: what an archive's own entries for them say.
+//! The permissions of directories, from their own entries in an archive.
 
 use super::conflicts::SLASH;
 use super::member::Member;
 use super::plan::Plan;
 
 impl Plan {
-    /// Permission bits of the directory `name`, where entries have some: of several, what all of them permit.
+    /// Returns the permission bits of the directory `name`, if entries have some. With several entries, what all of
+    /// them permit.
     pub fn directory_mode(&self, name: &[u8]) -> Option<u32> {
         let member = |number: &u32| &self.members[*number as usize];
         let first = self.directories.partition_point(|number| sorting(self.name(member(number))).lt(sorting(name)));
@@ -14,7 +15,7 @@ impl Plan {
     }
 }
 
-/// The bytes of a name as names are sorted.
+/// The bytes of a name as they are compared when names are sorted.
 fn sorting(name: &[u8]) -> impl Iterator<Item = u8> {
     name.iter().map(|&byte| if byte == b'/' { SLASH } else { byte })
 }

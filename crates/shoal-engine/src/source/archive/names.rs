@@ -1,7 +1,7 @@
-//! From the bytes of an entry to our name: what they are written in, what a backslash is, what comes in front.
+//! Decodes the names of entries: their encoding, and backslashes.
 //!
-//! Names are bytes. UTF-8 is never looked at twice; what is said to be something else becomes UTF-8. Nothing is repaired:
-//! whether a name is safe, `Name` says.
+//! Names are bytes. UTF-8 is passed through unchanged, other encodings are converted to UTF-8. Nothing is repaired, and
+//! whether a name is safe is decided elsewhere (`Name`).
 
 use encoding_rs::Encoding as Table;
 
@@ -9,25 +9,25 @@ use super::options::{ArchiveOptions, Backslashes, Encoding};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// A name as it stands in an archive.
+/// A name as it is in an archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawName<'a> {
     pub bytes: &'a [u8],
     pub charset: Charset,
 }
 
-/// What the archive says about the bytes of a name.
+/// The encoding of a name, according to the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charset {
-    /// They are UTF-8 (a zip's flag or extra field, pax): never converted.
+    /// UTF-8 (by a flag or extra field of a zip, or by pax): never converted.
     Utf8,
-    /// A zip's without that flag; made on Unix or not.
+    /// From a zip without that flag, created on Unix or not.
     Zip { unix: bool },
-    /// A tar's: the bytes as they are, unless `encoding` names one.
+    /// From a tar: the bytes unchanged, unless `encoding` names an encoding.
     Tar,
 }
 
-/// The upper half of code page 437, which zip archives without a word about it are written in.
+/// The upper half of code page 437, the default encoding of zip archives.
 #[rustfmt::skip]
 const CP437: [char; 128] = [
     'Ç', 'ü', 'é', 'â', 'ä', 'à', 'å', 'ç', 'ê', 'ë', 'è', 'ï', 'î', 'ì', 'Ä', 'Å',
@@ -40,10 +40,10 @@ const CP437: [char; 128] = [
     '≡', '±', '≥', '≤', '⌠', '⌡', '÷', '≈', '°', '∙', '·', '√', 'ⁿ', '²', '■', '\u{a0}',
 ];
 
-/// The table of an encoding, `None` for [`Encoding::Auto`].
+/// Returns the table of an encoding, `None` for [`Encoding::Auto`].
 ///
 /// # Errors
-/// [`Kind::Config`] for a label that nobody knows.
+/// [`Kind::Config`] if the label is unknown.
 pub(super) fn table(encoding: &Encoding) -> Result<Option<&'static Table>> {
     let Encoding::Label(label) = encoding else { return Ok(None) };
     match Table::for_label(label.as_bytes()) {
@@ -54,16 +54,16 @@ pub(super) fn table(encoding: &Encoding) -> Result<Option<&'static Table>> {
     }
 }
 
-/// What became of a name.
+/// The result of decoding a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Converted {
-    /// It is not the bytes it was.
+    /// The bytes have changed.
     pub changed: bool,
-    /// It holds a backslash that nobody allowed.
+    /// It has a backslash, which is not allowed.
     pub refused: bool,
 }
 
-/// Appends the name to `into`.
+/// Appends the decoded name to `into`.
 pub(super) fn convert(
     raw: RawName<'_>,
     table: Option<&'static Table>,

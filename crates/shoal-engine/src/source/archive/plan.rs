@@ -1,7 +1,8 @@
 //! The entries of an archive, whatever its format: all names in one buffer and 64 bytes for each entry, built once.
 //!
-//! A format pushes its entries in the order of the archive and calls [`Plan::checked`], which does what needs all entries:
-//! it finds conflicts between names (`conflicts.rs`), empty directories, and archives beyond a limit (`limits.rs`).
+//! A format pushes its entries in the order of the archive and calls [`Plan::checked`], which does what needs all
+//! entries: it finds conflicts between names (`conflicts.rs`), empty directories, and archives beyond a limit
+//! (`limits.rs`).
 
 use super::archive_file::ArchiveFile;
 use super::conflicts::find_conflicts;
@@ -29,8 +30,8 @@ pub(crate) struct Plan {
     pub unpacked: Vec<u8>,
     /// Unpacked bytes of all entries, as declared.
     pub size: u64,
-    /// The numbers of the hard links that became copies of their targets. Their bytes are before those of earlier entries,
-    /// so a sequential archive unpacks them after all others, in this order.
+    /// The numbers of the hard links that became copies of their targets. Their bytes are before those of earlier
+    /// entries, so a sequential archive unpacks them after all others, in this order.
     pub links: Vec<u32>,
     /// Bytes that are not padding follow the end of the archive.
     pub trailing_data: bool,
@@ -39,8 +40,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Adds an entry. Sets `member.name`, and makes a file whose name ends in a slash a directory. Returns whether the name
-    /// (without the slash) is unchanged by decoding.
+    /// Adds an entry. Sets `member.name`, and makes a file whose name ends in a slash a directory. Returns whether the
+    /// name (without the slash) is unchanged by decoding.
     ///
     /// # Errors
     /// [`Kind::Archive`] beyond `max_entries`, so that memory is bounded, or with more than 4 GiB of names.

@@ -1,5 +1,5 @@
-//! The formats of archives, in one list. A new format is a folder in `source/` and a row of [`FORMATS`]; it gets a variant
-//! of [`FormatsIn`] if users can ask for it alone. Not here: what a format must do (`format.rs`).
+//! The formats of archives, in one list. A new format is a folder in `source/` and a row of [`FORMATS`]; it gets a
+//! variant of [`FormatsIn`] if users can ask for it alone. Not here: what a format must do (`format.rs`).
 
 use super::format::Format;
 use crate::source::tar::Tar;

@@ -1,6 +1,6 @@
-//! What a file is that is no archive of ours, told by its first bytes, for the message.
+//! Recognizes files that are not supported archives by their first bytes, for the error message.
 
-/// First bytes, and what begins with them.
+/// First bytes of a file, and what such a file is.
 const BEGINNINGS: [(&[u8], &str); 34] = [
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"Rar!\x1a\x07", "a RAR archive"),
@@ -38,10 +38,11 @@ const BEGINNINGS: [(&[u8], &str); 34] = [
     (b"PK\x07\x08PK\x03\x04", "one part of a split zip archive: join the parts first"),
 ];
 
-/// What servers answer in place of a file.
+/// Servers send this instead of a file.
 const HTML: &str = "an HTML page: was the download refused?";
 
-/// What begins with these bytes, where they tell; `head` is all of the file where that is shorter than 512 bytes.
+/// Returns what a file is that begins with `head`, if it is known. `head` has 512 bytes, or the whole file if it is
+/// shorter.
 pub(super) fn of(head: &[u8]) -> Option<&'static str> {
     if head.is_empty() {
         return Some("an empty file");

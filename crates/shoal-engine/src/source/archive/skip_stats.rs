@@ -1,4 +1,4 @@
-//! What a listing of archives met and left out, counted for the report.
+//! What a listing of archives skipped, counted for the notes in the report.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -9,19 +9,19 @@ use crate::display::escape;
 
 /// Counts of one listing.
 #[derive(Default)]
-pub(super) struct SkipStats {
+pub(super) struct ArchiveSkipStats {
     links: AtomicU64,
     special: AtomicU64,
     /// Hard links that became copies.
     copies: AtomicU64,
-    /// Archives with something behind their end, and the first of them.
+    /// Number of archives with data after their end, and the name of the first.
     trailing_data: Mutex<(u64, Box<[u8]>)>,
     /// Globs that nothing matched.
     unmatched: Mutex<Vec<String>>,
 }
 
-impl SkipStats {
-    /// A listing begins: what an earlier one met is not this one's.
+impl ArchiveSkipStats {
+    /// Clears the counts, when another listing begins.
     pub fn reset(&self) {
         for count in [&self.links, &self.special, &self.copies] {
             count.store(0, Relaxed);

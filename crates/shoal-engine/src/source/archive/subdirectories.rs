@@ -1,22 +1,22 @@
-//! Where the entries of each archive go with `into_subdirectories`: below the name of the archive without its ending, or
-//! below all of its name where another archive is called the same without its own. So no two ever share a directory.
+//! The directory of each archive with `into_subdirectories`: its name without the extension, or its full name if
+//! another archive has the same name without its extension. So no two archives share a directory.
 //!
-//! The choice depends on all archives of a listing, not on their order. A resumed listing compares it too
-//! (`listing.rs`): where another set of archives makes it another one, everything is listed again.
+//! The choice depends on all archives of a listing, but not on their order. A resumed listing compares it
+//! (`listing.rs`): if archives were added or removed that change it, everything is listed again.
 
 use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Which directory each archive has.
+/// The directories of all archives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Subdirectories {
-    /// Hashes of what is the name of two archives, or of one and of another without its ending.
+    /// Hashes of names without extension that are also the name of another archive, with or without its extension.
     shared: HashSet<u64>,
 }
 
 impl Subdirectories {
-    /// Of archives with these names, each of which is there once.
+    /// Computes the directories of archives with these names, which are all different.
     pub fn of(names: impl IntoIterator<Item = Vec<u8>>) -> Subdirectories {
         let mut hashes = Vec::new();
         for name in names {
@@ -31,18 +31,18 @@ impl Subdirectories {
         Subdirectories { shared }
     }
 
-    /// Whether an archive needs all of its name.
+    /// Whether an archive needs its full name.
     pub fn is_shared(&self, name: &[u8]) -> bool {
         self.shared.contains(&xxh3_64(stem(name)))
     }
 
-    /// The directory of an archive.
+    /// Returns the directory of an archive.
     pub fn name<'n>(&self, name: &'n [u8]) -> &'n [u8] {
         if self.is_shared(name) { name } else { stem(name) }
     }
 }
 
-/// A name without the endings of archives.
+/// Returns a name without the extension, or both extensions as in `.tar.gz`.
 fn stem(name: &[u8]) -> &[u8] {
     let base = memchr::memrchr(b'/', name).map_or(0, |at| at + 1);
     let cut = |name: &[u8]| match memchr::memrchr(b'.', &name[base..]) {

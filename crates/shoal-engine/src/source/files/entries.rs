@@ -1,9 +1,9 @@
-//! The entries of a partition of files: the payload that carries them, grouped by directory or as single locators, and the
-//! entries of an open partition.
+//! The entries of a partition of files: the payload that carries them, grouped by directory or as single locators, and
+//! the entries of an open partition.
 //!
-//! A locator is the path below the root, or the path of a list as given. An empty directory is an entry too: its locator has
-//! a NUL and a slash after the path. A directory that could not be read is an entry, so that it counts as a failure: its
-//! locator has a NUL and the number of the error.
+//! A locator is the path below the root, or the path of a list as given. An empty directory is an entry too: its
+//! locator has a NUL and a slash after the path. A directory that could not be read is an entry, so that it counts as a
+//! failure: its locator has a NUL and the number of the error.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -127,7 +127,8 @@ pub(super) fn parts(locator: &[u8]) -> (&[u8], Mark) {
     }
 }
 
-struct EntryPlace {
+/// One of them. Its texts are ranges of `text`.
+struct FileEntry {
     name: Range<u32>,
     locator: Range<u32>,
     mark: Mark,
@@ -136,7 +137,7 @@ struct EntryPlace {
 /// The entries of an open partition.
 pub(super) struct FileEntries {
     text: Vec<u8>,
-    places: Vec<EntryPlace>,
+    entries: Vec<FileEntry>,
 }
 
 impl FileEntries {
@@ -146,7 +147,7 @@ impl FileEntries {
     /// [`Kind::Internal`] if the payload is damaged.
     pub fn new(payload: &Arc<[u8]>, paths: &Paths) -> Result<FileEntries> {
         let damaged = || Error::new(Kind::Internal, "the entries of a partition are damaged");
-        let mut entries = FileEntries { text: Vec::with_capacity(payload.len() * 2), places: Vec::with_capacity(128) };
+        let mut entries = FileEntries { text: Vec::with_capacity(payload.len() * 2), entries: Vec::with_capacity(128) };
         let mut rest = Unread(&payload[1..]);
         while !rest.0.is_empty() {
             match payload[0] {
@@ -159,13 +160,13 @@ impl FileEntries {
 
     /// Returns the key of these entries. It changes if a link has become a file.
     pub fn key(&self) -> Key {
-        let kind = |place: &EntryPlace| if place.mark.skip().is_some() { &b"-"[..] } else { b"+" };
-        Key::of(self.places.iter().flat_map(|place| [self.slice(&place.locator), kind(place)]))
+        let kind = |entry: &FileEntry| if entry.mark.skip().is_some() { &b"-"[..] } else { b"+" };
+        Key::of(self.entries.iter().flat_map(|entry| [self.slice(&entry.locator), kind(entry)]))
     }
 
     #[cfg(test)]
     fn locators(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(|place| self.slice(&place.locator))
+        self.entries.iter().map(|entry| self.slice(&entry.locator))
     }
 
     fn group(&mut self, rest: &mut Unread<'_>) -> Option<()> {
@@ -191,7 +192,7 @@ impl FileEntries {
                 self.text.extend_from_slice(&reason);
             }
             let locator = start..self.text.len() as u32;
-            self.places.push(EntryPlace { name, locator, mark });
+            self.entries.push(FileEntry { name, locator, mark });
         }
         Some(())
     }
@@ -209,7 +210,7 @@ impl FileEntries {
                 end..self.text.len() as u32
             }
         };
-        self.places.push(EntryPlace { name, locator: start..end, mark });
+        self.entries.push(FileEntry { name, locator: start..end, mark });
         Some(())
     }
 
@@ -220,14 +221,14 @@ impl FileEntries {
 
 impl Entries for FileEntries {
     fn len(&self) -> u32 {
-        self.places.len() as u32
+        self.entries.len() as u32
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let place = &self.places[index as usize];
-        let (name, locator) = (self.slice(&place.name), self.slice(&place.locator));
-        let unlisted = matches!(place.mark, Mark::Unreadable(_)).then_some(Unlisted::Below);
-        Entry { name, locator, host: HostId(0), skip: place.mark.skip(), unlisted }
+        let entry = &self.entries[index as usize];
+        let (name, locator) = (self.slice(&entry.name), self.slice(&entry.locator));
+        let unlisted = matches!(entry.mark, Mark::Unreadable(_)).then_some(Unlisted::Below);
+        Entry { name, locator, host: HostId(0), skip: entry.mark.skip(), unlisted }
     }
 }
 

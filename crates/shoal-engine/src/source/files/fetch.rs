@@ -1,12 +1,12 @@
 //! Reads files, on the thread of the lane: opened relative to their directory, small ones with a single read.
 //!
-//! A small file takes four system calls: open, read, fstat, close. Its change time, which programs cannot set, shows whether
-//! the bytes are from a single state of the file: if it is older than the time before the open, the file has not changed
-//! since. If the file changed just before, shoal waits at most 20 ms and reads it again between two calls of fstat. A large
-//! file is read between two calls of fstat as well. On file systems with change times in steps of a second or two (FAT, ext4
-//! with 128-byte inodes, servers over such disks), which show in a time without nanoseconds, shoal waits until the step has
-//! passed. If the clock of another machine sets the change time, a change that keeps the length can go unnoticed: if that
-//! clock lags by more than the file's age, or if it is ahead and has such steps.
+//! A small file takes four system calls: open, read, fstat, close. Its change time, which programs cannot set, shows
+//! whether the bytes are from a single state of the file: if it is older than the time before the open, the file has
+//! not changed since. If the file changed just before, shoal waits at most 20 ms and reads it again between two calls
+//! of fstat. A large file is read between two calls of fstat as well. On file systems with change times in steps of a
+//! second or two (FAT, ext4 with 128-byte inodes, servers over such disks), which show in a time without nanoseconds,
+//! shoal waits until the step has passed. If the clock of another machine sets the change time, a change that keeps the
+//! length can go unnoticed: if that clock lags by more than the file's age, or if it is ahead and has such steps.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -89,7 +89,7 @@ struct Opener<'t> {
 }
 
 /// The result of the first read.
-enum First {
+enum FirstRead {
     /// The object, and its length.
     Whole(Facts, usize),
     /// A larger file, and how many bytes of it were read.
@@ -99,20 +99,20 @@ enum First {
 }
 
 /// Where the first read puts the bytes.
-enum To<'a> {
+enum ReadTarget<'a> {
     /// The lane's buffer.
     Buffer(&'a mut Space),
     /// The sink's memory, after this many bytes.
     Place(&'a mut Vec<u8>, usize),
 }
 
-impl To<'_> {
-    /// Reads once, to offset `at` of the object. Returns 0 at the end of the file, or if one byte more than a whole object
-    /// has been read.
+impl ReadTarget<'_> {
+    /// Reads once, to offset `at` of the object. Returns 0 at the end of the file, or if one byte more than a whole
+    /// object has been read.
     fn read(&mut self, file: &OwnedFd, at: usize) -> Result<usize, Errno> {
         match self {
-            To::Buffer(buffer) => read::read(file.as_fd(), &mut buffer[at..=WHOLE_MAX]),
-            To::Place(space, start) => {
+            ReadTarget::Buffer(buffer) => read::read(file.as_fd(), &mut buffer[at..=WHOLE_MAX]),
+            ReadTarget::Place(space, start) => {
                 space.truncate(*start + at);
                 read::append(file.as_fd(), space, WHOLE_MAX + 1 - at)
             }
@@ -151,20 +151,20 @@ impl<'t> Reader<'t> {
             let mut first = None;
             let answer = lane.whole_in_place(job, &mut |job, space| {
                 let start = space.len();
-                let found = first.insert(self.opener.first(job, now, To::Place(space, start)));
-                matches!(found, Ok(First::Whole(..)))
+                let found = first.insert(self.opener.first(job, now, ReadTarget::Place(space, start)));
+                matches!(found, Ok(FirstRead::Whole(..)))
             });
             job = match answer {
                 Some(job) => job,
                 None => return,
             };
-            match first.unwrap_or_else(|| self.opener.first(&job, now, To::Buffer(&mut self.buffer))) {
-                Ok(First::Whole(facts, length)) => {
+            match first.unwrap_or_else(|| self.opener.first(&job, now, ReadTarget::Buffer(&mut self.buffer))) {
+                Ok(FirstRead::Whole(facts, length)) => {
                     lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
                     return;
                 }
-                Ok(First::More(file, facts, held)) => return self.large(lane, job, &file, &facts, held).await,
-                Ok(First::Fresh(facts, wait)) => match waited.replace(facts) {
+                Ok(FirstRead::More(file, facts, held)) => return self.large(lane, job, &file, &facts, held).await,
+                Ok(FirstRead::Fresh(facts, wait)) => match waited.replace(facts) {
                     None => tokio::time::sleep(wait).await,
                     Some(before) => return lane.failed(job, changed(&before, &facts, facts.size)),
                 },
@@ -188,7 +188,8 @@ impl<'t> Reader<'t> {
     async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
         let (mut at, mut held) = (0, held);
         if body.has_space() {
-            // Read directly into the sink's space, from the start: copying the buffer would cost as much and misalign the rest.
+            // Read directly into the sink's space, from the start: copying the buffer would cost as much and misalign
+            // the rest.
             read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
             held = 0;
         }
@@ -232,7 +233,7 @@ impl<'t> Reader<'t> {
 
 impl Opener<'_> {
     /// Opens a file and reads it, if it is small.
-    fn first(&mut self, job: &Job, now: i128, mut to: To<'_>) -> Result<First> {
+    fn first(&mut self, job: &Job, now: i128, mut to: ReadTarget<'_>) -> Result<FirstRead> {
         let (path, mark) = parts(job.entry().locator);
         if let Mark::Unreadable(errno) = mark {
             let hint = "fix the cause, then list again: `resume=\"update\"`";
@@ -248,30 +249,31 @@ impl Opener<'_> {
         }
         let calm = read::settled(facts.changed, now);
         if calm && facts.size == held as u64 && held <= WHOLE_MAX {
-            return Ok(First::Whole(facts, held));
+            return Ok(FirstRead::Whole(facts, held));
         }
-        if calm && facts.size > WHOLE_MAX as u64 && matches!(to, To::Buffer(_)) {
-            return Ok(First::More(file, facts, held));
+        if calm && facts.size > WHOLE_MAX as u64 && matches!(to, ReadTarget::Buffer(_)) {
+            return Ok(FirstRead::More(file, facts, held));
         }
-        // A timestamp ahead of this clock is from another machine, or the clock was set back. Then the time to wait is unknown.
+        // A timestamp ahead of this clock is from another machine, or the clock was set back. Then the time to wait is
+        // unknown.
         let step = read::step(facts.changed);
         if !calm && step > 0 && facts.changed <= now {
             let wait = facts.changed + step + TICK + TICK - read::coarse_now();
-            return Ok(First::Fresh(facts, Duration::from_nanos(wait.max(0) as u64)));
+            return Ok(FirstRead::Fresh(facts, Duration::from_nanos(wait.max(0) as u64)));
         }
-        // Read again from the start, now that there is metadata to compare with, and after the clock has passed the change
-        // time of the file: from then on, any change is visible.
+        // Read again from the start, now that there is metadata to compare with, and after the clock has passed the
+        // change time of the file: from then on, any change is visible.
         if !calm {
             let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
             std::thread::sleep(Duration::from_nanos(wait as u64));
         }
         read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
         if facts.size > WHOLE_MAX as u64 {
-            return Ok(First::More(file, facts, 0));
+            return Ok(FirstRead::More(file, facts, 0));
         }
         let held = to.fill(&file)?;
         match read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))? {
-            after if same(&facts, &after) && after.size == held as u64 => Ok(First::Whole(after, held)),
+            after if same(&facts, &after) && after.size == held as u64 => Ok(FirstRead::Whole(after, held)),
             after => Err(changed(&facts, &after, held as u64)),
         }
     }

@@ -13,16 +13,16 @@ use crate::error::Result;
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::{BoxFuture, Entries, Listing};
 
-/// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two lanes
-/// share a small tree.
+/// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two
+/// lanes share a small tree.
 const PARTITION_MAX: u32 = 100;
 /// Partitions of a page. The journal folds whole pages: 10,000 files are one row.
 const PAGE: u64 = 100;
 /// Steps of the walk after which it yields, so that a stop is noticed: well below a millisecond.
 const PAUSE: u32 = 1024;
 
-/// The cursor of a page: the `seq` of its first partition. A resumed listing starts at the beginning and compares, since
-/// the order of a directory may have changed. So nothing is looked up by the cursor.
+/// The cursor of a page: the `seq` of its first partition. A resumed listing starts at the beginning and compares,
+/// since the order of a directory may have changed. So nothing is looked up by the cursor.
 fn cursor(seq: u64) -> Cursor {
     Cursor(seq.to_le_bytes()[..].into())
 }

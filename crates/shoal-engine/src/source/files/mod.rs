@@ -2,10 +2,12 @@
 //!
 //! Here: the source. In this folder:
 //!
-//! - what users set: `options.rs`; `tree.rs` opens it, `pattern.rs` matches a glob, `paths.rs` names the paths of a list
+//! - what users set: `options.rs`; `tree.rs` opens it, `pattern.rs` matches a glob, `paths.rs` names the paths of a
+//!   list
 //! - listing: `walk.rs` walks a tree, `prefetch.rs` reads directories ahead for it, `listing.rs` splits the files into
 //!   partitions, `skip_stats.rs` counts what is left out, `glob.rs` lists a glob for other sources
-//! - reading: `entries.rs` has the entries of a partition, `modes.rs` the permissions of directories, `fetch.rs` reads files
+//! - reading: `entries.rs` has the entries of a partition, `modes.rs` the permissions of directories, `fetch.rs` reads
+//!   files
 //!
 //! Not here: system calls (`fs/`), which name is safe (`Name`).
 //!

@@ -25,8 +25,8 @@ impl OpenPartition {
         Ok(OpenPartition { entries: FileEntries::new(payload, paths)?, tree: tree.clone() })
     }
 
-    /// Returns the directories that a directory of names stands for. With a list these can be several, because paths that are
-    /// far apart may get names in one directory.
+    /// Returns the directories that a directory of names stands for. With a list these can be several, because paths
+    /// that are far apart may get names in one directory.
     fn directories(&self, directory: &[u8]) -> BTreeSet<Vec<u8>> {
         let path = |entry: Entry<'_>| {
             let rest = entry.name.strip_prefix(directory).filter(|rest| rest.starts_with(b"/"))?;
@@ -57,7 +57,8 @@ impl Entries for OpenPartition {
     }
 }
 
-/// Returns the directory so many levels above a path. Above ".." it is "../..", since components in between may be links.
+/// Returns the directory so many levels above a path. Above ".." it is "../..", since components in between may be
+/// links.
 fn above(path: &[u8], levels: usize) -> Vec<u8> {
     let mut components: Vec<&[u8]> =
         path.split(|&byte| byte == b'/').filter(|component| !matches!(*component, b"" | b".")).collect();

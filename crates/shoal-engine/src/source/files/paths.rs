@@ -1,7 +1,8 @@
 //! A list of paths, and the names of the objects on it.
 //!
-//! Names: a relative path without `..` keeps its components (`./a//b` is `a/b`). All others are made absolute without looking
-//! at links, and named relative to their longest common directory. Two paths may get the same name; then the sink decides.
+//! Names: a relative path without `..` keeps its components (`./a//b` is `a/b`). All others are made absolute without
+//! looking at links, and named relative to their longest common directory. Two paths may get the same name; then the
+//! sink decides.
 
 use std::os::unix::ffi::OsStrExt;
 

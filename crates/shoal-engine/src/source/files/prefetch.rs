@@ -1,8 +1,8 @@
 //! Directories read ahead by a few threads, so that a cold disk or a network file system has several requests at once.
 //!
-//! The walk enqueues the directories it will enter next, and takes the results in its own order, so the listing does not
-//! depend on which thread read what. If directories come fast, from the page cache, nothing is enqueued and no thread is
-//! started: that would cost more than it saves.
+//! The walk enqueues the directories it will enter next, and takes the results in its own order, so the listing does
+//! not depend on which thread read what. If directories come fast, from the page cache, nothing is enqueued and no
+//! thread is started: that would cost more than it saves.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -165,8 +165,8 @@ impl Prefetch {
         task
     }
 
-    /// Takes the result of a task, waiting for it if it is being read. `None` if no thread has begun it: then it is quicker
-    /// to read it here.
+    /// Takes the result of a task, waiting for it if it is being read. `None` if no thread has begun it: then it is
+    /// quicker to read it here.
     pub fn take(&mut self, task: &PrefetchTask) -> Option<OpenedDirectory> {
         self.out -= 1;
         let state = task.state();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::options::{FilesFrom, FilesOptions};
 use super::paths::Paths;
 use super::pattern::{self, Pattern};
-use super::skip_stats::SkipStats;
+use super::skip_stats::FileSkipStats;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
@@ -27,7 +27,7 @@ pub(super) struct Tree {
     pub path: PathBuf,
     pub selection: Selection,
     pub follow: bool,
-    pub skip_stats: SkipStats,
+    pub skip_stats: FileSkipStats,
 }
 
 /// Which files below the root.
@@ -56,7 +56,7 @@ impl Tree {
         };
         let root = Dir::root(&path).map_err(|errno| unusable(errno, &path))?;
         let (path, follow) = (resolved(&path), options.follow_links);
-        Ok((Tree { root, path, selection, follow, skip_stats: SkipStats::default() }, paths))
+        Ok((Tree { root, path, selection, follow, skip_stats: FileSkipStats::default() }, paths))
     }
 
     /// Identifies the source when a run resumes.

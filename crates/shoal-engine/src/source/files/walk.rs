@@ -1,9 +1,9 @@
 //! The walk through a tree: depth first, in the order of the file system, keeping only the chain of open directories.
 //!
-//! Nothing is sorted or collected, so a directory of ten million files needs as much memory as one of ten. Of each directory
-//! it holds one block of entries (the result of one system call) and reads the next when that is used up. Of a chain deeper
-//! than `OPEN_MAX`, only the lower end is open: a directory further up is opened again, at its old position, when the walk
-//! returns to it. If it is then a different directory, it has failed.
+//! Nothing is sorted or collected, so a directory of ten million files needs as much memory as one of ten. Of each
+//! directory it holds one block of entries (the result of one system call) and reads the next when that is used up. Of
+//! a chain deeper than `OPEN_MAX`, only the lower end is open: a directory further up is opened again, at its old
+//! position, when the walk returns to it. If it is then a different directory, it has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::report::Reason;
 
 /// Most directories of the chain that are open at once: a process may have few descriptors.
 const OPEN_MAX: usize = 16;
-/// Bytes of entries read at once: about 1,000 short names, as the C library does. Less in deep directories, so that a chain
-/// of 2,000 directories, the deepest that a path can name, holds at most 9 MiB.
+/// Bytes of entries read at once: about 1,000 short names, as the C library does. Less in deep directories, so that a
+/// chain of 2,000 directories, the deepest that a path can name, holds at most 9 MiB.
 const BLOCK: usize = 32 << 10;
 const BLOCK_DEEP: usize = 4 << 10;
 
@@ -187,7 +187,8 @@ impl Walk {
         }
     }
 
-    /// Returns the kind of the entry, or of the target of its link. The outer error: its directory cannot be opened again.
+    /// Returns the kind of the entry, or of the target of its link. The outer error: its directory cannot be opened
+    /// again.
     fn look(&mut self, follow: bool) -> Result<Result<Found, Errno>> {
         let top = self.levels.len() - 1;
         Ok(match self.opened(top)? {

@@ -1,9 +1,9 @@
-//! From the headers of a tar archive to its plan.
+//! Makes a plan from the headers of a tar archive.
 //!
-//! An archive that breaks off (also where no entry is cut and only its end is missing), or is damaged from some byte on, keeps the entries before that; one failed entry stands for
-//! the rest. A packed one whose stream is damaged in any other way than by its end being missing is refused as a whole: what
-//! its checksum finds may be anywhere in it. So is what goes beyond a limit, and found while it is read: a packed archive of
-//! a few kilobytes may go on for days.
+//! An archive that is truncated (even if only the end marker is missing), or damaged from some byte on, keeps the
+//! entries before that. One failed entry stands for the rest. A compressed archive whose stream is damaged, not just
+//! truncated, is refused as a whole, because the damage that its checksum finds may be anywhere. So is an archive
+//! beyond a limit, which is found while it is read: a compressed archive of a few kilobytes could take days.
 
 use super::headers::{Entry, EntryType, Health, Reader, Stream};
 use super::links::Links;
@@ -17,21 +17,21 @@ use crate::source::archive::names::{Charset, RawName};
 use crate::source::archive::options::ArchiveOptions;
 use crate::source::archive::plan::Plan;
 
-/// Unpacked bytes after which the limits are looked at again.
+/// Unpacked bytes after which the limits are checked again.
 const STEP: u64 = 1 << 20;
-/// Bytes behind the end that are looked at at once.
+/// Bytes after the end of the archive that are checked at once.
 const BEHIND: usize = 64 << 10;
-/// What may follow the end of an archive, in bytes, before it counts for the limits of a packed one and is not looked at any
-/// more in a plain one: packers fill a record, of 10 KiB or what the user asked for.
+/// Most bytes after the end of an archive that do not count for the limits of a compressed one, and that are checked in
+/// a plain one. Packers fill a record of 10 KiB, or of what the user asked for.
 const RECORD_MAX: u64 = 4 << 20;
 
-/// The plan of an archive that is read by position.
+/// Plans an archive that is read by position.
 pub(super) fn of_plain(file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan> {
     let mut reader = Reader::new(Plain::new(file));
     Contents::new(file, options).read(&mut reader)
 }
 
-/// The plan of an archive that is unpacked for it.
+/// Plans an archive that must be unpacked for it.
 pub(super) fn of_packed(method: Method, file: &ArchiveFile, options: &ArchiveOptions) -> Result<Plan> {
     let packed = Packed::new(method, file).map_err(|error| of_all(method, error))?;
     let mut reader = Reader::new(packed);
@@ -44,7 +44,7 @@ pub(super) fn of_packed(method: Method, file: &ArchiveFile, options: &ArchiveOpt
     Ok(plan)
 }
 
-/// An error of the first bytes is one of the archive.
+/// Makes an error of the first bytes an error of the archive.
 fn of_all(method: Method, error: Error) -> Error {
     match error.kind() {
         Kind::Integrity => {
@@ -54,7 +54,7 @@ fn of_all(method: Method, error: Error) -> Error {
     }
 }
 
-/// An error whose reason may lie in any of the bytes before.
+/// Makes an error whose cause may be in any of the bytes so far an error of the archive.
 fn of_any(error: &Error) -> Error {
     Error::new(Kind::Archive, format!("{}: any entry may be wrong, so none is unpacked", error.why()))
 }
@@ -64,9 +64,9 @@ struct Contents<'a> {
     options: &'a ArchiveOptions,
     packed: Option<Method>,
     plan: Plan,
-    /// Bytes of contents so far, also of entries that are left out.
+    /// Bytes of contents so far, including those of skipped entries.
     size: u64,
-    /// A header was none, although the stream had shown no fault.
+    /// A header was not valid, although the stream had no fault.
     broken: bool,
     links: Links,
 }
@@ -86,7 +86,7 @@ impl<'a> Contents<'a> {
         Ok(self.plan)
     }
 
-    /// Reads entries up to the end of the archive, or to where it breaks off or is damaged.
+    /// Reads entries up to the end of the archive, or to where it is truncated or damaged.
     fn entries<S: Stream>(&mut self, reader: &mut Reader<S>) -> Result<()> {
         loop {
             let entry = match reader.next() {
@@ -105,13 +105,13 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// There is no entry where one should begin.
+    /// Handles an error where an entry should begin.
     fn stop(&mut self, health: Health, error: &Error) -> Result<()> {
         let why = error.why().to_owned();
         match (health, self.plan.members.last()) {
             (Health::Damaged, _) => return Err(of_any(error)),
-            // Damage may look like an early end. What it made of the bytes before shows in the next header, which this one
-            // has not.
+            // Damage may look like an early end. The next header would show whether earlier bytes are damaged too, but
+            // there is none.
             (Health::BrokenOff, Some(Member { what: EntryKind::File, .. })) => self.plan.damage(why),
             (health, _) => {
                 self.broken = health == Health::Sound;
@@ -121,8 +121,8 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// Looks at what follows the end: anything but zeros is told. A packed archive is unpacked to its last byte, so that the
-    /// checksum there is seen.
+    /// Checks the bytes after the end: any except zeros are noted. A compressed archive is unpacked to its last byte,
+    /// so that its checksum is verified.
     fn rest<S: Stream>(&mut self, reader: &mut Reader<S>) -> Result<()> {
         let (mut passed, mut block) = (0, vec![0; BEHIND]);
         loop {
@@ -150,7 +150,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Passes over the contents of an entry; why they are not all there, if they are not.
+    /// Skips the contents of an entry. Returns the reason if they are not complete.
     fn pass<S: Stream>(&mut self, reader: &mut Reader<S>, entry: &Entry) -> Result<Option<String>> {
         let mut passed = 0;
         while passed < entry.size {
@@ -178,7 +178,7 @@ impl<'a> Contents<'a> {
 
     fn push(&mut self, entry: Entry, cut: Option<String>) -> Result<()> {
         if entry.what == EntryType::Directory && entry.name.is_empty() {
-            return Ok(()); // what was packed itself
+            return Ok(()); // the packed directory itself
         }
         let (what, reason) = match (entry.what, cut) {
             (_, Some(why)) => (EntryKind::Special, Some(why)),
@@ -219,7 +219,7 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// It is no tar archive at all.
+    /// The error for a file that is not a tar archive.
     fn none(&self, error: &Error) -> Error {
         match self.packed {
             None => Error::new(Kind::Archive, error.why()),

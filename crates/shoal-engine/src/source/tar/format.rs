@@ -39,6 +39,6 @@ impl Format for Tar {
     }
 
     fn unpacker(&self) -> Box<dyn Unpacker> {
-        Box::new(unpack::Unpack::new(self.held.clone()))
+        Box::new(unpack::TarUnpacker::new(self.held.clone()))
     }
 }

@@ -1,47 +1,48 @@
-//! The headers of a tar archive: from a stream of blocks to entries. ustar, pax, the long names of GNU, the old v7.
+//! Reads the entries of a tar archive from the headers in a stream of blocks: ustar, pax, the long names of GNU, the
+//! old v7.
 //!
-//! A tar archive has no directory: where an entry begins follows from the length of the one before it, so two readers that
-//! disagree about one length see two different archives (CVE-2025-62518). What is doubtful is therefore an error, never
-//! passed over: every header has a checksum that must be right, an extension that is malformed ends the archive there, a
-//! length in a pax header is the length, and an entry without contents must not claim any.
+//! A tar archive has no directory. The start of an entry follows from the length of the one before, so two readers that
+//! disagree about a length see two different archives (CVE-2025-62518). Anything ambiguous is therefore an error and
+//! never skipped: every header must have a correct checksum, a malformed extension ends the archive, a length in a pax
+//! header counts, and an entry without contents must not declare any.
 
 use super::pax::Pax;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// Everything in a tar archive is a multiple of this, in bytes.
+/// Length of a block in bytes: everything in a tar archive is a multiple of it.
 pub(super) const BLOCK: usize = 512;
-/// Longest extension (pax records, a long name) that is read, in bytes: it is held in memory. Extended attributes, the
-/// largest things in it, have 64 KiB at most.
+/// Longest extension (pax records, a long name) that is read, in bytes: it is held in memory. The largest part,
+/// extended attributes, has at most 64 KiB.
 const EXTENSION_MAX: u64 = 1 << 20;
 
-/// Most bytes of all that stands before one entry.
+/// Most bytes of headers before one entry.
 const EXTENSIONS_MAX: u64 = 4 * EXTENSION_MAX;
 
-/// Where blocks come from.
+/// A source of blocks.
 pub(super) trait Stream {
-    /// Fills `into`; shorter only at the end of the stream.
+    /// Fills `into`. Returns fewer bytes only at the end of the stream.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize>;
-    /// Passes over this many bytes, and says how many there were.
+    /// Skips bytes. Returns how many there were.
     fn skip(&mut self, bytes: u64) -> Result<u64>;
-    /// What is known of it by now.
+    /// The state of the stream so far.
     fn health(&self) -> Health {
         Health::Sound
     }
 }
 
-/// How a stream is.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// It has not failed so far.
+    /// No failure so far.
     Sound,
-    /// Its end is missing.
+    /// The end is missing.
     BrokenOff,
-    /// It is not what was packed.
+    /// The bytes are not those that were compressed.
     Damaged,
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryType {
     File,
@@ -51,55 +52,55 @@ pub(super) enum EntryType {
     /// A character or block device.
     Device,
     Fifo,
-    /// A file with holes.
+    /// A sparse file.
     Sparse,
-    /// A type that this reader does not know.
+    /// An unknown type.
     Unknown(u8),
-    /// Part of a file whose beginning is in another archive.
+    /// Part of a file that begins in another archive.
     Continued,
 }
 
 /// One entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// As it is in the archive, without leading "./" and, of a directory, trailing slashes.
+    /// The name in the archive, without leading "./" and, for a directory, trailing slashes.
     pub name: Vec<u8>,
     pub what: EntryType,
-    /// Where its contents begin in the stream, and how long they are there.
+    /// Offset of its contents in the stream, and their length there.
     pub at: u64,
     pub size: u64,
-    /// Whether its name says that it is UTF-8.
+    /// Whether the name is marked as UTF-8.
     pub utf8: bool,
-    /// The entry that a hard link leads to, in the same form as `name`.
+    /// The target of a hard link, in the same form as `name`.
     pub link: Option<Target>,
-    /// Permission bits, at most 0o777; 0 where it has none.
+    /// Permission bits, at most 0o777; 0 if it has none.
     pub mode: u16,
-    /// In seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub modified: Option<i64>,
 }
 
-/// What a hard link leads to.
+/// The target of a hard link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub name: Vec<u8>,
     pub utf8: bool,
 }
 
-/// Reads entries one after the other.
+/// Reads one entry after the other.
 pub(super) struct Reader<S> {
     stream: S,
     at: u64,
     /// Where the last block began, for messages.
     head: u64,
-    /// What fills the last block of the contents before.
+    /// Padding after the contents of the last entry.
     padding: u64,
-    /// Bytes of extensions so far, and when the last entry was found: a stream of nothing else is not without limits.
+    /// Bytes of extensions so far, and up to the last entry: a stream of nothing else must end at a limit.
     extensions: u64,
     counted: u64,
     global: Pax,
 }
 
-/// What extensions have said about the entry that follows them.
+/// What extensions say about the entry that follows them.
 #[derive(Default)]
 struct Extended {
     name: Option<Vec<u8>>,
@@ -113,31 +114,31 @@ impl<S: Stream> Reader<S> {
         Reader { stream, at, head, padding, extensions, counted, global: Pax::default() }
     }
 
-    /// Bytes of extensions so far.
+    /// Returns the bytes of extensions so far.
     pub fn extensions(&self) -> u64 {
         self.extensions
     }
 
-    /// Whether not one header could be read.
+    /// Whether no header has been read.
     pub fn is_at_start(&self) -> bool {
         self.at <= BLOCK as u64
     }
 
-    /// How the stream is.
+    /// Returns the state of the stream.
     pub fn health(&self) -> Health {
         self.stream.health()
     }
 
-    /// The stream, which stands behind what was read.
+    /// Returns the stream, positioned after what was read.
     pub fn into_stream(self) -> S {
         self.stream
     }
 
-    /// The next entry; its contents must be passed over before the next call. `None` at the end.
+    /// Returns the next entry, or `None` at the end. Its contents must be skipped before the next call.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] when the stream is no tar archive from here on, or stops without the end of one; what its reading
-    /// fails with.
+    /// [`Kind::Integrity`] if the stream is not a tar archive from here on, or ends without an end marker; errors of
+    /// reading it.
     pub fn next(&mut self) -> Result<Option<Entry>> {
         self.pad()?;
         let mut extended: Option<Extended> = None;
@@ -174,21 +175,21 @@ impl<S: Stream> Reader<S> {
         }
     }
 
-    /// Passes over some of the contents of an entry, and says whether there were as many.
+    /// Skips some of the contents of an entry. Returns how many bytes there were.
     pub fn skip(&mut self, bytes: u64) -> Result<u64> {
         let passed = self.stream.skip(bytes)?;
         self.at += passed;
         Ok(passed)
     }
 
-    /// Reads what stands behind the end; shorter only where nothing more follows.
+    /// Reads what follows the end. Returns fewer bytes only at the end of the stream.
     pub fn behind(&mut self, into: &mut [u8]) -> Result<usize> {
         let filled = self.stream.fill(into)?;
         self.at += filled as u64;
         Ok(filled)
     }
 
-    /// Passes over what fills the last block of the contents before.
+    /// Skips the padding after the contents of the last entry.
     fn pad(&mut self) -> Result<()> {
         let padding = std::mem::take(&mut self.padding);
         match self.skip(padding)? == padding {
@@ -197,7 +198,7 @@ impl<S: Stream> Reader<S> {
         }
     }
 
-    /// Counts what is no entry.
+    /// Counts bytes of headers that are not entries.
     fn count(&mut self, bytes: u64) -> Result<()> {
         self.extensions += bytes;
         match self.extensions - self.counted > EXTENSIONS_MAX {
@@ -206,7 +207,7 @@ impl<S: Stream> Reader<S> {
         }
     }
 
-    /// A block; `None` where the stream has ended before it, which is fine except `within` an entry.
+    /// Returns a block, or `None` if the stream has ended before it, which is an error `within` an entry.
     fn block(&mut self, within: bool) -> Result<Option<[u8; BLOCK]>> {
         let mut block = [0; BLOCK];
         let filled = self.stream.fill(&mut block)?;
@@ -221,8 +222,8 @@ impl<S: Stream> Reader<S> {
         Ok(Some(block))
     }
 
-    /// After one block of zeros: a second one, or nothing more, ends the archive (GNU tar takes such a lone block for an end,
-    /// with a warning). Readers disagree about anything else.
+    /// Handles a block of zeros. A second one, or the end of the stream, ends the archive. (GNU tar accepts a single
+    /// block as an end, with a warning.) Readers disagree about anything else.
     fn end(&mut self) -> Result<Option<Entry>> {
         match self.block(false)? {
             None => Ok(None),
@@ -231,7 +232,7 @@ impl<S: Stream> Reader<S> {
         }
     }
 
-    /// The contents of a header that belongs to the next one.
+    /// Returns the contents of a header that belongs to the next entry.
     fn extension(&mut self, header: &Header<'_>) -> Result<Vec<u8>> {
         let size = header.size().map_err(|why| self.broken(why))?;
         if size > EXTENSION_MAX {
@@ -249,7 +250,7 @@ impl<S: Stream> Reader<S> {
         Ok(records)
     }
 
-    /// The entry of a header.
+    /// Returns the entry of a header.
     fn entry(&mut self, header: &Header<'_>, what: EntryType, extended: Extended) -> Result<Entry> {
         let pax = extended.pax.unwrap_or_default();
         let of_pax = pax.sparse_name.or(pax.path);
@@ -262,14 +263,14 @@ impl<S: Stream> Reader<S> {
         };
         let what = match what {
             EntryType::File if pax.sparse => EntryType::Sparse,
-            EntryType::File if size == 0 && name.ends_with(b"/") => EntryType::Directory, // old packers mark one only so
+            EntryType::File if size == 0 && name.ends_with(b"/") => EntryType::Directory, // in old archives
             what => what,
         };
         if what == EntryType::Sparse && header.type_flag() == b'S' {
             self.sparse_map(header)?;
         }
         let size = match what {
-            EntryType::HardLink => 0, // some packers leave the length of the file here, and then do not pack its contents
+            EntryType::HardLink => 0, // some packers write the length of the file here, but not its contents
             EntryType::Directory if header.type_flag() != b'D' => self.nothing(&name, size)?,
             EntryType::SymbolicLink | EntryType::Device | EntryType::Fifo => self.nothing(&name, size)?,
             _ => size,
@@ -285,7 +286,7 @@ impl<S: Stream> Reader<S> {
         Ok(Entry { name, utf8, link, what, at: self.at, size, mode: header.mode(), modified })
     }
 
-    /// The blocks that hold the rest of the map of a GNU sparse file: they stand before its contents.
+    /// Skips the blocks with the rest of the map of a GNU sparse file, which precede its contents.
     fn sparse_map(&mut self, header: &Header<'_>) -> Result<()> {
         let mut more = header.0[482] != 0;
         while more {
@@ -296,7 +297,7 @@ impl<S: Stream> Reader<S> {
         Ok(())
     }
 
-    /// The length of an entry that has no contents.
+    /// Checks that an entry without contents has length 0.
     fn nothing(&self, name: &[u8], size: u64) -> Result<u64> {
         match size {
             0 => Ok(0),
@@ -308,14 +309,14 @@ impl<S: Stream> Reader<S> {
         }
     }
 
-    /// It stops where an entry or the end should begin. GNU tar takes that for an end; but so ends every archive that was cut
-    /// between two entries.
+    /// The error for a stream that ends where an entry or the end marker should begin. GNU tar takes that for an end,
+    /// but every archive that was cut between two entries ends like this.
     fn no_end(&self) -> Error {
         let why = "the blocks of zeros that mark its end are missing, and entries may be missing with them";
         Error::new(Kind::Integrity, format!("the tar archive ends early, at byte {}: {why}", self.at))
     }
 
-    /// The archive is none from here on.
+    /// The error for an archive that is damaged from here on.
     fn broken(&self, why: impl AsRef<str>) -> Error {
         Error::new(Kind::Integrity, format!("the tar archive is damaged at byte {}: {}", self.head, why.as_ref()))
     }
@@ -339,7 +340,7 @@ impl Extended {
     }
 }
 
-/// What fills the last block of contents of this length.
+/// Returns the padding after contents of this length.
 fn padding(size: u64) -> u64 {
     size.next_multiple_of(BLOCK as u64) - size
 }
@@ -349,7 +350,7 @@ pub(super) fn begins(block: &[u8]) -> bool {
     block.first_chunk::<BLOCK>().is_some_and(|block| Header(block).is_zero() || Header(block).has_sum())
 }
 
-/// The name without what `tar -C directory .` puts before it.
+/// Returns the name without the prefix that `tar -C directory .` adds.
 fn plain(mut name: &[u8], directory: bool) -> &[u8] {
     while let Some(rest) = name.strip_prefix(b"./") {
         name = rest;
@@ -381,7 +382,7 @@ impl Header<'_> {
         self.0.iter().all(|&byte| byte == 0)
     }
 
-    /// Whether its checksum is right. Some old packers took bytes for signed numbers.
+    /// Whether its checksum is correct. Some old packers summed signed bytes.
     fn has_sum(&self) -> bool {
         let blank = |at: usize, byte: u8| if (148..156).contains(&at) { b' ' } else { byte };
         let bytes = || self.0.iter().enumerate().map(|(at, &byte)| blank(at, byte));
@@ -396,9 +397,9 @@ impl Header<'_> {
 
     fn name(&self) -> Vec<u8> {
         let name = until_zero(&self.0[..100]);
-        // The packer `star` marks its headers at the end, and has times behind a shorter prefix.
+        // The packer `star` marks its headers at the end, and has times after a shorter prefix.
         let prefix = until_zero(&self.0[345..if &self.0[508..] == b"tar\0" { 476 } else { 500 }]);
-        // GNU's own format has other things in the place of the prefix, and the old one nothing that counts.
+        // GNU's own format has other fields in place of the prefix. The old format has none.
         match &self.0[257..263] == b"ustar\0" && !prefix.is_empty() {
             true => [prefix, b"/", name].concat(),
             false => name.to_vec(),
@@ -419,12 +420,12 @@ impl Header<'_> {
         number(&self.0[136..148])
     }
 
-    /// Permission bits; 0 also where there is no number.
+    /// Permission bits; 0 also if the field has no number.
     fn mode(&self) -> u16 {
         number(&self.0[100..108]).map_or(0, |mode| (mode & 0o777) as u16)
     }
 
-    /// What it stands for; `None`: for no entry.
+    /// Returns the type of its entry; `None` if it is not an entry.
     fn what(&self) -> Option<EntryType> {
         Some(match self.type_flag() {
             0 | b'0' | b'7' => EntryType::File,
@@ -441,7 +442,7 @@ impl Header<'_> {
     }
 }
 
-/// A number: octal digits between blanks, or 256 to a digit where the first bit is set.
+/// Parses a number: octal digits between blanks, or in base 256 if the first bit is set.
 fn number(field: &[u8]) -> Option<i64> {
     match field {
         [first @ (0x80 | 0xff), rest @ ..] => {

@@ -1,11 +1,12 @@
-//! Hard links: each becomes a copy of the file that it leads to.
+//! Hard links: each becomes a copy of its target.
 //!
-//! Here: which entry that is, and the order in which a packed archive gives the copies. A hard link has no contents of its
-//! own; it gets those of the last earlier entry that has the name it leads to, as GNU tar resolves it. Nothing is linked at
-//! the destination. Not here: how an entry is read (`unpack.rs`), how much all of them may be (`archive/limits.rs`).
+//! Here: which entry is the target, and in which order the copies of a compressed archive are unpacked. A hard link has
+//! no contents. It gets those of the last earlier entry with the target's name, as in GNU tar. No link is created at
+//! the destination. Not here: how an entry is read (`unpack.rs`), the limit of all copies (`archive/limits.rs`).
 //!
-//! In a packed archive the contents lie behind the reader once a link is met. So the copies come after all other entries, in
-//! the order of their contents: one more pass, and another for each further copy of a file over [`HELD_MAX`].
+//! In a compressed archive, the contents are before the reader when it finds a link. So the copies come after all other
+//! entries, in the order of their contents. This takes one more pass, and another for each further copy of a file over
+//! [`HELD_MAX`].
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -19,22 +20,22 @@ use crate::source::archive::names::{Charset, RawName};
 use crate::source::archive::options::ArchiveOptions;
 use crate::source::archive::plan::Plan;
 
-/// A file of at most so many bytes is kept in memory while a packed archive gives its copies: the programs of git are 140
-/// links to one file of 4 MB.
+/// A file of at most this many bytes is held in memory while its copies are unpacked from a compressed archive. The
+/// programs of git are 140 links to one file of 4 MB.
 pub(super) const HELD_MAX: u64 = 8 << 20;
-/// Of `Member::flags`: a hard link to a file to which the one before or behind it in `Plan::links` leads, too.
+/// Flag of a member: the link before or after it in `Plan::links` has the same target.
 pub(super) const SHARED: u16 = 1;
 
-/// No entry: there are fewer.
+/// Not a number of an entry: there are fewer.
 const NONE: u32 = u32::MAX;
 
 /// The hard links of an archive, while it is read.
 #[derive(Default)]
 pub(super) struct Links(Vec<Wanted>);
 
-/// A link that leads to a safe name.
+/// A link with a safe target name.
 struct Wanted {
-    /// Of the name that it leads to. Names themselves, once more, could be as much memory as all of the plan.
+    /// The hash of the target's name. The names themselves could need as much memory as the whole plan.
     hash: [u64; 2],
     link: u32,
     /// The last entry before it with that name.
@@ -47,7 +48,7 @@ fn hash(name: &[u8]) -> [u64; 2] {
 }
 
 impl Links {
-    /// Notes that the last entry of a plan is a hard link.
+    /// Adds the last entry of a plan, which is a hard link.
     pub fn push(
         &mut self,
         target: &Target,
@@ -65,10 +66,10 @@ impl Links {
         Ok(())
     }
 
-    /// Gives each link the contents of what it leads to, once all entries are known.
+    /// Gives each link the contents of its target, when all entries are known.
     ///
     /// # Errors
-    /// [`crate::Kind::Archive`] where a packed archive would be unpacked again for them too often.
+    /// [`crate::Kind::Archive`] if the copies would unpack too many bytes of a compressed archive again.
     pub fn resolve(
         mut self,
         plan: &mut Plan,
@@ -89,7 +90,7 @@ impl Links {
                 Some(found) if found.what == EntryKind::File => {
                     plan.size = plan.size.saturating_add(found.size);
                     plan.links.push(wanted.link);
-                    // All that GNU tar's link has of it: also the time and the mode.
+                    // Everything that a link of GNU tar shares, including the time and the mode.
                     *member = Member { name: member.name.clone(), ..found };
                     continue;
                 }
@@ -101,13 +102,13 @@ impl Links {
         if packed { limits::again(again, file, options) } else { Ok(()) }
     }
 
-    /// Finds the last entry before each link that has the name it leads to.
+    /// Finds the last entry before each link that has the target's name.
     fn find(&mut self, plan: &Plan) {
         let all = &mut self.0;
         all.sort_unstable_by_key(|wanted| (wanted.hash, wanted.link));
         for (number, member) in plan.members.iter().enumerate() {
             let (number, hash) = (number as u32, hash(plan.name(member)));
-            // The first link behind it; those behind that one get it below.
+            // The first link after it. Later links with the same target get it below.
             let at = all.partition_point(|wanted| (wanted.hash, wanted.link) <= (hash, number));
             if let Some(wanted) = all.get_mut(at).filter(|wanted| wanted.hash == hash) {
                 wanted.target = number;
@@ -122,13 +123,13 @@ impl Links {
     }
 }
 
-/// Puts the links of a plan in the order in which they take the fewest passes over a packed archive; how many bytes those
-/// passes unpack.
+/// Sorts the links of a plan so that they take the fewest passes over a compressed archive. Returns how many bytes
+/// those passes unpack.
 fn order(plan: &mut Plan) -> u64 {
     let Plan { links, members, .. } = plan;
     let place = |number: u32| (members[number as usize].at, number);
     links.sort_unstable_by_key(|&number| place(number));
-    // Of a large file one copy in each pass.
+    // One copy of a large file in each pass.
     let mut passes: Vec<(u32, u32)> = Vec::with_capacity(links.len());
     for &number in links.iter() {
         let same = |other: u32| members[other as usize].at == members[number as usize].at;

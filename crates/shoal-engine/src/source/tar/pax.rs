@@ -1,30 +1,30 @@
-//! The records of a pax header: those that say where and what the next entry is. Others are read and left.
+//! The records of a pax header that say where and what the next entry is. Other records are ignored.
 //!
-//! Each is `LENGTH KEY=VALUE\n`, the length counting itself. Anything malformed is an error of the whole header: a reader
-//! that passes over a bad record may miss the length of an entry.
+//! Each record is `LENGTH KEY=VALUE\n`, and the length includes itself. A malformed record makes the whole header an
+//! error: a reader that skips it may miss the length of an entry.
 
-/// What a pax header says.
+/// The contents of a pax header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub path: Option<Vec<u8>>,
-    /// Where a link leads to.
+    /// The target of a link.
     pub link: Option<Vec<u8>>,
     pub size: Option<u64>,
-    /// In whole seconds since 1970, rounded down.
+    /// Whole seconds since 1970, rounded down.
     pub modified: Option<i64>,
-    /// Whether it describes a file with holes, and the name that GNU tar then keeps here.
+    /// Whether it describes a sparse file, and the name that GNU tar then stores here.
     pub sparse: bool,
     pub sparse_name: Option<Vec<u8>>,
 }
 
 impl Pax {
-    /// Reads the records.
+    /// Parses the records.
     ///
     /// # Errors
     /// What is wrong with them.
     pub fn parse(mut records: &[u8]) -> Result<Pax, String> {
         let mut pax = Pax::default();
-        // Some packers fill the rest of a block with zeros and count them.
+        // Some packers fill the rest of a block with zeros and include them in the length.
         while records.first().is_some_and(|&byte| byte != 0) {
             let (record, rest) = record(records).ok_or("a record of a pax header is malformed")?;
             records = rest;
@@ -56,10 +56,10 @@ impl Pax {
         Ok(())
     }
 
-    /// The same of a header for all entries that follow.
+    /// Checks a header for all entries that follow.
     ///
     /// # Errors
-    /// When it names, links or measures all entries alike: readers disagree about what that means.
+    /// If it has a name, target or length: readers disagree about what that means.
     pub fn checked_global(self) -> Result<Pax, String> {
         match (&self.path, &self.link, self.size, self.sparse) {
             (None, None, None, false) => Ok(self),
@@ -67,13 +67,13 @@ impl Pax {
         }
     }
 
-    /// What a later global header changes.
+    /// Applies a later global header.
     pub fn update(&mut self, later: Pax) {
         self.modified = later.modified.or(self.modified);
     }
 }
 
-/// The first record without its length and line feed, and what is behind it.
+/// Returns the first record without its length and line feed, and the rest.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8])> {
     let blank = memchr::memchr(b' ', &records[..records.len().min(20)])?;
     let length = usize::try_from(decimal(&records[..blank])?).ok()?;
@@ -81,7 +81,7 @@ fn record(records: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((record.get(blank + 1..)?.strip_suffix(b"\n")?, rest))
 }
 
-/// Digits and nothing else, of a number that fits into a signed one.
+/// Parses digits and nothing else. The number must fit in a signed one.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -93,7 +93,7 @@ fn decimal(text: &[u8]) -> Option<u64> {
     i64::try_from(value).is_ok().then_some(value)
 }
 
-/// Seconds with a sign and decimals perhaps, rounded down.
+/// Parses seconds with an optional sign and decimals, rounded down.
 fn seconds(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! The bytes of a tar archive in order: those of a plain one by position, those of a packed one as they are unpacked.
+//! The bytes of a tar archive in order: a plain one is read by position, a compressed one is unpacked.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -9,20 +9,21 @@ use crate::error::{Kind, Result};
 use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::{Decoder, Method, carried};
 
-/// What is read at once for headers, in bytes: those of a few small entries, and not much beside that of a large one.
+/// Bytes read at once for headers: enough for a few small entries, and not much more than a large entry needs.
 const WINDOW: usize = 16 << 10;
-/// Unpacked bytes passed over at once.
+/// Unpacked bytes skipped at once.
 const SCRAP: usize = 64 << 10;
 
-/// Bytes from which on an allocator surely gives back what is freed. As much, and what is kept in it, is taken at once:
-/// pages that are not used cost nothing, and a vector that grows by doubling had three times as much in memory.
+/// A block of memory of this size or more is returned to the system when it is freed. The buffer for the unpacked
+/// archive is allocated at once with at least this size: unused pages cost nothing, while a vector that grew by
+/// doubling used three times as much memory.
 const GIVEN_BACK: usize = (32 << 20) + (64 << 10);
 
 /// A plain archive.
 pub(super) struct Plain<'f> {
     file: &'f ArchiveFile,
     at: u64,
-    /// What is held, and from which byte on.
+    /// A part of the file in memory, and its offset.
     window: Vec<u8>,
     from: u64,
 }
@@ -64,15 +65,15 @@ impl Stream for Plain<'_> {
     }
 }
 
-/// A packed archive, unpacked.
+/// A compressed archive, unpacked.
 pub(super) struct Packed<'f> {
     decoder: Decoder<'f>,
-    /// All of it so far, as long as it is not too much.
+    /// All unpacked bytes so far, unless there are too many.
     kept: Option<Vec<u8>>,
-    /// How much that may be.
+    /// The most bytes that are kept.
     room: usize,
     scrap: Vec<u8>,
-    /// The decoder asked for bytes behind the end of the file.
+    /// The decoder has tried to read past the end of the file.
     ended: Rc<Cell<bool>>,
     health: Health,
 }
@@ -88,7 +89,7 @@ impl<'f> Packed<'f> {
         Ok(Packed { decoder, kept, room, scrap: vec![0; SCRAP], ended, health: Health::Sound })
     }
 
-    /// All of it, where it is not too much.
+    /// Returns the unpacked archive, unless it was too large.
     pub fn into_kept(self) -> Option<Vec<u8>> {
         self.kept
     }
@@ -100,7 +101,7 @@ impl<'f> Packed<'f> {
         }
     }
 
-    /// Notes how the stream is when a read of it has failed.
+    /// Records the state of the stream after a failed read.
     fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.health = match error.kind() == Kind::Integrity && self.ended.get() {
@@ -141,11 +142,11 @@ impl Stream for Packed<'_> {
     }
 }
 
-/// The bytes of an archive's file, for a decoder. They end where the file ended when it was opened.
+/// The bytes of an archive file, for a decoder. They end where the file ended when it was opened.
 pub(super) struct Input<F> {
     file: F,
     at: u64,
-    /// More was asked for than there is.
+    /// A read past the end was tried.
     ended: Rc<Cell<bool>>,
 }
 

@@ -1,8 +1,8 @@
-//! Handing over the entries of tar archives, on the lane's own thread.
+//! Unpacks the entries of tar archives, on the thread of the lane.
 //!
-//! Small entries of a plain archive lie one behind the other: a window holds some of them, so that a few share one read. A
-//! packed archive that is not kept in memory is unpacked from its start, forward from entry to entry, and from its start
-//! again for one that lies behind: a copy of an earlier file (`links.rs`).
+//! Small entries of a plain archive follow each other, so a window holds several and they share one read. A compressed
+//! archive that is not in memory is unpacked forward from entry to entry, and again from its start for an entry that is
+//! further back: a copy of an earlier file (`links.rs`).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,25 +19,26 @@ use crate::source::archive::member::{EntryKind, Member};
 use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
-/// Bytes read or unpacked at once; a whole entry and its header fit.
+/// Bytes read or unpacked at once. A whole small entry and its header fit.
 const PIECE: usize = 256 << 10;
-/// Bytes that all lanes together hold of files with several copies. Beyond that each copy takes a pass of its own.
+/// Most bytes that all lanes hold of files with several copies. Beyond that, each copy takes its own pass.
 const HELD_ALL: u64 = 4 * HELD_MAX;
 
-/// The part of one lane.
-pub(super) struct Unpack {
+/// The unpacker of one lane.
+pub(super) struct TarUnpacker {
     buffer: Vec<u8>,
-    /// The plain archive whose bytes the buffer holds, from which byte on and how many. Not held open by that.
+    /// The plain archive whose bytes are in the buffer, the offset of the first, and their number. A weak reference, so
+    /// that it does not keep the archive open.
     window: Option<(Weak<Archive>, u64, usize)>,
-    stream: Option<Forward>,
-    /// A file of a packed archive that has several copies.
-    held: Option<Held>,
-    /// Bytes that all lanes hold of such.
+    stream: Option<ForwardStream>,
+    /// A file of a compressed archive that has several copies.
+    held: Option<HeldFile>,
+    /// Bytes that all lanes hold of such files.
     all_held: Arc<AtomicU64>,
     turn: Turn,
 }
 
-impl Unpacker for Unpack {
+impl Unpacker for TarUnpacker {
     fn fetch<'a>(
         &'a mut self,
         lane: &'a dyn Lane,
@@ -83,19 +84,19 @@ impl Unpacker for Unpack {
     }
 }
 
-impl Unpack {
-    pub fn new(all_held: Arc<AtomicU64>) -> Unpack {
-        Unpack { buffer: Vec::new(), window: None, stream: None, held: None, all_held, turn: Turn::new() }
+impl TarUnpacker {
+    pub fn new(all_held: Arc<AtomicU64>) -> TarUnpacker {
+        TarUnpacker { buffer: Vec::new(), window: None, stream: None, held: None, all_held, turn: Turn::new() }
     }
 
-    /// The contents of a small entry.
+    /// Returns the contents of a small entry.
     async fn whole<'a>(&'a mut self, archive: &'a Arc<Archive>, member: &Member) -> Result<&'a [u8]> {
         if let Some(bytes) = kept(archive, member)? {
             return Ok(bytes);
         }
         let size = member.size as usize;
         if size == 0 {
-            return Ok(&[]); // a copy is not worth another pass
+            return Ok(&[]); // an empty copy is not worth another pass
         }
         let held = self.window.as_ref().filter(|(of, ..)| of.as_ptr() == Arc::as_ptr(archive)).and_then(
             |(_, from, length)| {
@@ -107,7 +108,7 @@ impl Unpack {
             Some(skip) => skip,
             None if archive.plan.sequential => {
                 self.forward(archive, member.at).await?;
-                let Unpack { buffer, stream: Some(stream), .. } = self else { return Err(lost()) };
+                let TarUnpacker { buffer, stream: Some(stream), .. } = self else { return Err(lost()) };
                 stream.fill(&mut buffer[..size])?;
                 archive.file.unchanged()?;
                 self.window = Some((Arc::downgrade(archive), member.at, size)); // the next may be a copy of it
@@ -121,19 +122,19 @@ impl Unpack {
         self.buffer.get(skip..skip + size).ok_or_else(|| archive.file.cut_short())
     }
 
-    /// Fills the window from a byte of a plain archive on.
+    /// Fills the window from an offset of a plain archive on.
     fn load(&mut self, archive: &Arc<Archive>, at: u64) -> Result<()> {
         self.window = None;
         self.buffer.resize(PIECE, 0);
         let length =
             self.buffer.len().min(usize::try_from(archive.file.len().saturating_sub(at)).unwrap_or(usize::MAX));
         archive.file.read_exact_at(&mut self.buffer[..length], at)?;
-        archive.file.unchanged()?; // after the read: what is held is of the archive that was planned
+        archive.file.unchanged()?; // after the read, so that the bytes are those of the planned archive
         self.window = Some((Arc::downgrade(archive), at, length));
         Ok(())
     }
 
-    /// The contents of a large entry, piece by piece.
+    /// Passes on a large entry in pieces.
     async fn pieces(&mut self, archive: &Arc<Archive>, member: &Member, body: &mut Body) -> Result<()> {
         if let Some(bytes) = kept(archive, member)? {
             for piece in bytes.chunks(PIECE) {
@@ -171,15 +172,15 @@ impl Unpack {
         archive.file.unchanged()
     }
 
-    /// Has a file in memory that is unpacked for several copies; whether it is one, and there is room for it.
+    /// Holds a file with several copies in memory. Returns whether it is one and fits.
     async fn hold(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<bool> {
         if !archive.plan.sequential || member.flags & SHARED == 0 || member.size > HELD_MAX {
             return Ok(false);
         }
         if self.held.is_some() {
-            return Ok(true); // another's was given back
+            return Ok(true); // the file of another entry was dropped
         }
-        let Some(mut held) = Held::new(archive, member, &self.all_held) else { return Ok(false) };
+        let Some(mut held) = HeldFile::new(archive, member, &self.all_held) else { return Ok(false) };
         self.forward(archive, member.at).await?;
         let Some(stream) = &mut self.stream else { return Err(lost()) };
         for piece in held.bytes.chunks_mut(PIECE) {
@@ -190,13 +191,14 @@ impl Unpack {
         Ok(true)
     }
 
-    /// Unpacks a packed archive up to this byte.
+    /// Unpacks a compressed archive up to this offset.
     async fn forward(&mut self, archive: &Arc<Archive>, at: u64) -> Result<()> {
         self.window = None;
-        let reusable = |stream: &Forward| Arc::ptr_eq(&stream.archive, archive) && stream.at <= at && !stream.failed;
+        let reusable =
+            |stream: &ForwardStream| Arc::ptr_eq(&stream.archive, archive) && stream.at <= at && !stream.failed;
         if !self.stream.as_ref().is_some_and(reusable) {
-            self.stream = None; // before another is made: each has a window of its own
-            self.stream = Some(Forward::new(archive.clone())?);
+            self.stream = None; // before creating another: each has its own window
+            self.stream = Some(ForwardStream::new(archive.clone())?);
         }
         self.buffer.resize(PIECE, 0);
         loop {
@@ -213,7 +215,7 @@ impl Unpack {
     }
 }
 
-/// The contents of an entry where the plan holds the archive unpacked.
+/// Returns the contents of an entry if the plan has the unpacked archive.
 fn kept<'a>(archive: &'a Archive, member: &Member) -> Result<Option<&'a [u8]>> {
     if archive.plan.unpacked.is_empty() {
         return Ok(None);
@@ -228,20 +230,20 @@ fn lost() -> Error {
 }
 
 /// The contents of a file that has several copies.
-struct Held {
+struct HeldFile {
     archive: Weak<Archive>,
     at: u64,
     bytes: Vec<u8>,
     all: Arc<AtomicU64>,
 }
 
-impl Held {
-    /// Room for it, where all lanes together have some left.
-    fn new(archive: &Arc<Archive>, member: &Member, all: &Arc<AtomicU64>) -> Option<Held> {
+impl HeldFile {
+    /// Allocates memory for it, if the limit over all lanes permits.
+    fn new(archive: &Arc<Archive>, member: &Member, all: &Arc<AtomicU64>) -> Option<HeldFile> {
         let size = member.size;
         all.fetch_update(Relaxed, Relaxed, |held| Some(held + size).filter(|held| *held <= HELD_ALL)).ok()?;
         let (archive, bytes) = (Arc::downgrade(archive), vec![0; size as usize]);
-        Some(Held { archive, at: member.at, bytes, all: all.clone() })
+        Some(HeldFile { archive, at: member.at, bytes, all: all.clone() })
     }
 
     fn is(&self, archive: &Arc<Archive>, member: &Member) -> bool {
@@ -249,36 +251,36 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldFile {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes.len() as u64, Relaxed);
     }
 }
 
-/// A packed archive on its way.
-struct Forward {
+/// A compressed archive that is being unpacked.
+struct ForwardStream {
     archive: Arc<Archive>,
     decoder: Decoder<'static>,
     at: u64,
     failed: bool,
 }
 
-/// An archive as something that is read from.
-struct Opened(Arc<Archive>);
+/// An archive as an input of a decoder.
+struct ArchiveInput(Arc<Archive>);
 
-impl AsRef<ArchiveFile> for Opened {
+impl AsRef<ArchiveFile> for ArchiveInput {
     fn as_ref(&self) -> &ArchiveFile {
         &self.0.file
     }
 }
 
-impl Forward {
-    fn new(archive: Arc<Archive>) -> Result<Forward> {
+impl ForwardStream {
+    fn new(archive: Arc<Archive>) -> Result<ForwardStream> {
         let mut head = [0; MAGIC];
         let length = archive.file.read_at(&mut head, 0)?;
         let method = Method::of_file(&head[..length]).ok_or_else(|| archive.file.cut_short())?;
-        let decoder = Decoder::new(method, Input::new(Opened(archive.clone())), None)?;
-        Ok(Forward { archive, decoder, at: 0, failed: false })
+        let decoder = Decoder::new(method, Input::new(ArchiveInput(archive.clone())), None)?;
+        Ok(ForwardStream { archive, decoder, at: 0, failed: false })
     }
 
     /// Fills all of `into`.
@@ -292,7 +294,8 @@ impl Forward {
             Ok(()) => self.at += into.len() as u64,
             Err(error) => {
                 self.failed = true;
-                // It did not fail when it was planned: the file is another, if that can be seen.
+                // Unpacking succeeded when the archive was planned, so the file has probably changed. Report that if it
+                // is visible.
                 return Err(self.archive.file.unchanged().err().unwrap_or(error));
             }
         }

@@ -1,4 +1,5 @@
-//! The directory of an archive, read entry by entry: memory is what the plan takes and one block, whatever it claims.
+//! Reads the directory of an archive, entry by entry. Memory is bounded by the plan and one block, whatever the
+//! directory claims.
 
 use super::end::End;
 use super::fields::{Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
@@ -15,34 +16,34 @@ use crate::source::archive::plan::Plan;
 
 const ENTRY: &[u8] = b"PK\x01\x02";
 const ENTRY_LENGTH: usize = 46;
-/// A signature of the directory, which may stand behind its last entry.
+/// Begins a signature of the directory, which may follow its last entry.
 const SIGNED: &[u8] = b"PK\x05\x05";
 /// Bytes read at once: more than the longest entry, which has 196,651.
 const BLOCK: usize = 256 << 10;
-/// Systems (the upper half of "version made by") whose file attributes are those of Unix.
+/// Systems (the upper half of "version made by") with the file attributes of Unix.
 const UNIX: u8 = 3;
 const MACOS: u8 = 19;
-/// Of Unix attributes: what kind of file, and its permission bits.
+/// Parts of Unix attributes: the kind of file, and the permission bits.
 const KIND: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 const SPECIAL: [u32; 4] = [0o010_000, 0o020_000, 0o060_000, 0o140_000];
 const PERMISSIONS: u32 = 0o777;
-/// The version of the Unicode path field that is known.
+/// The known version of the Unicode path field.
 const UNICODE_PATH_VERSION: u8 = 1;
 
-/// The bytes of the directory, block by block.
+/// The bytes of the directory, read in blocks.
 struct Blocks<'f> {
     file: &'f ArchiveFile,
     bytes: Vec<u8>,
-    /// What of `bytes` is taken.
+    /// How many of `bytes` have been used.
     taken: usize,
-    /// What of the directory is not in `bytes` yet.
+    /// The part of the directory that is not in `bytes` yet.
     at: u64,
     left: u64,
 }
 
 impl Blocks<'_> {
-    /// The next `length` bytes at least, or all that are left.
+    /// Returns at least the next `length` bytes, or all that are left.
     fn peek(&mut self, length: usize) -> Result<&[u8]> {
         if self.bytes.len() - self.taken < length && self.left > 0 {
             self.bytes.drain(..self.taken);
@@ -58,11 +59,11 @@ impl Blocks<'_> {
     }
 }
 
-/// Reads all of it.
+/// Reads the whole directory.
 pub(super) fn read(file: &ArchiveFile, end: &End, options: &ArchiveOptions) -> Result<Plan> {
-    limits::entries(end.count, options)?; // before anything is held of them
+    limits::entries(end.count, options)?; // before memory is allocated for them
     let mut plan = Plan::default();
-    // As many as it says, and no more than the file could hold: `end` has held one against the other.
+    // `end` has checked that the file is large enough for this many entries.
     let count = end.count as usize;
     plan.members.try_reserve(count).map_err(|_| damaged(format!("not enough memory for {count} entries")))?;
     let mut blocks = Blocks { file, bytes: Vec::new(), taken: 0, at: end.at, left: end.length };
@@ -72,7 +73,7 @@ pub(super) fn read(file: &ArchiveFile, end: &End, options: &ArchiveOptions) -> R
             break;
         }
         if bytes.starts_with(SIGNED) && bytes.len() == 6 + usize::from(u16_at(bytes, 4)) {
-            break; // and nothing behind it: a block holds more than that
+            break; // nothing follows it, since a block holds more than that
         }
         if bytes.len() < ENTRY_LENGTH || !bytes.starts_with(ENTRY) {
             return Err(damaged(format!("its directory is damaged at entry {}", plan.members.len() + 1)));
@@ -93,13 +94,13 @@ pub(super) fn read(file: &ArchiveFile, end: &End, options: &ArchiveOptions) -> R
     Ok(plan)
 }
 
-/// What extra fields say.
+/// The contents of extra fields.
 #[derive(Default)]
 struct Extra<'a> {
     wide: Option<&'a [u8]>,
     modified: Option<i64>,
     name: Option<&'a [u8]>,
-    /// Why the entry cannot be believed.
+    /// Why the entry cannot be trusted.
     wrong: Option<&'static str>,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Extra<'a> {
                 }
                 Ok((id::NTFS, field)) => ntfs = time::of_ntfs(field),
                 Ok((id::UNICODE_PATH, [UNICODE_PATH_VERSION, rest @ ..])) => {
-                    // Of another name than this it is a leftover of a tool that renamed the entry.
+                    // With the checksum of another name, it is left over from a tool that renamed the entry.
                     if let Some((sum, name)) = rest.split_at_checked(4)
                         && u32_at(sum, 0) == crc32fast::hash(raw_name)
                         && std::str::from_utf8(name).is_ok()
@@ -192,7 +193,7 @@ fn entry(
     Ok(())
 }
 
-/// Whether the last entry is one that can be unpacked, if it is to be.
+/// Makes the last entry a failure if it is a file that cannot be unpacked.
 fn judge(plan: &mut Plan, wrong: Option<&str>) {
     let Some(member) = plan.members.last_mut().filter(|member| member.what == EntryKind::File) else { return };
     if member.flags & (flag::ENCRYPTED | flag::STRONGLY_ENCRYPTED | flag::MASKED) != 0 {

@@ -1,8 +1,8 @@
-//! The end of an archive: where its directory is, and how many entries that has.
+//! The end of an archive: where its directory is, and how many entries it has.
 //!
-//! The end record is found from behind; exactly one may fit the end of the file, or two readers could find two archives.
-//! Everything it says is held against where it stands: the directory must end where the end begins. What lies in front of
-//! the archive (a program that unpacks it) shifts all its offsets by one number, found here.
+//! The end record is searched from the end of the file. Exactly one may fit, or two readers could find two archives.
+//! What it says must match its position: the directory must end where the end records begin. Bytes before the archive
+//! (a self-extracting program) shift all its offsets by the same number, which is determined here.
 
 use super::fields::damaged;
 use super::fields::{u16_at, u32_at, u64_at};
@@ -12,40 +12,40 @@ use crate::source::archive::archive_file::ArchiveFile;
 pub(super) const SIGNATURE: &[u8] = b"PK\x05\x06";
 const LOCATOR: &[u8] = b"PK\x06\x07";
 const RECORD64: &[u8] = b"PK\x06\x06";
-/// Length of an end record, of the pointer in front of it and of the record that points to.
+/// Lengths of an end record, of the zip64 locator before it, and of the zip64 record.
 const END: usize = 22;
 const LOCATOR_LENGTH: u64 = 20;
 const RECORD64_LENGTH: u64 = 56;
-/// A comment behind the end record has at most this many bytes.
+/// Longest comment after the end record, in bytes.
 const COMMENT_MAX: u64 = 65_535;
-/// An entry of the directory has at least this many bytes.
+/// Shortest entry of the directory, in bytes.
 const ENTRY_MIN: u64 = 46;
 
-/// What the end says of the directory.
+/// What the end records say about the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// Where the directory begins in the file.
+    /// Offset of the directory in the file.
     pub at: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub length: u64,
-    /// How many entries it has.
+    /// Number of its entries.
     pub count: u64,
-    /// Whether that number may have lost its upper bits.
+    /// Whether that number has only 16 bits, so that upper bits may be lost.
     pub wraps: bool,
-    /// What lies in front of the archive: every offset in it counts from there.
+    /// Number of bytes before the archive: all its offsets count from there.
     pub shift: u64,
 }
 
-/// What one of the records says.
+/// The fields of one end record.
 #[derive(Clone, Copy)]
-struct Said {
+struct EndRecord {
     disks: [u32; 2],
     counts: [u64; 2],
     length: u64,
     offset: u64,
 }
 
-/// Finds the end.
+/// Finds the end records and checks them.
 pub(super) fn find(file: &ArchiveFile) -> Result<End> {
     let held = file.len().min(COMMENT_MAX + END as u64);
     let mut tail = vec![0; held as usize];
@@ -54,7 +54,7 @@ pub(super) fn find(file: &ArchiveFile) -> Result<End> {
     let at = position(&tail)?;
     let record = &tail[at..];
     let at = from + at as u64;
-    let said = Said {
+    let said = EndRecord {
         disks: [u16_at(record, 4).into(), u16_at(record, 6).into()],
         counts: [u16_at(record, 8).into(), u16_at(record, 10).into()],
         length: u32_at(record, 12).into(),
@@ -77,7 +77,7 @@ pub(super) fn find(file: &ArchiveFile) -> Result<End> {
     }
 }
 
-/// Where the end record stands in the last bytes of the file.
+/// Returns the position of the end record in the last bytes of the file.
 fn position(tail: &[u8]) -> Result<usize> {
     let mut fits = None;
     let mut any = None;
@@ -92,7 +92,7 @@ fn position(tail: &[u8]) -> Result<usize> {
     match (fits, any) {
         (Some(at), _) => Ok(at),
         (None, Some(at)) => Err(match tail.len() - at - END {
-            // As many as follow it, or fewer.
+            // The comment is longer or shorter than what follows.
             held if usize::from(u16_at(tail, at + 20)) > held => damaged("the archive ends within its comment"),
             held => {
                 damaged(format!("{} bytes follow the end of the archive", held - usize::from(u16_at(tail, at + 20))))
@@ -106,8 +106,8 @@ fn no_end() -> Error {
     damaged("not a zip archive, or truncated: it has no end record")
 }
 
-/// The zip64 record in front of an end record, where it stands, and where the archive says that it stands.
-fn wide(file: &ArchiveFile, end: u64) -> Result<Option<(Said, u64, u64)>> {
+/// Returns the zip64 record before an end record, its offset, and its offset according to the archive.
+fn wide(file: &ArchiveFile, end: u64) -> Result<Option<(EndRecord, u64, u64)>> {
     let Some(locator_at) = end.checked_sub(LOCATOR_LENGTH) else { return Ok(None) };
     let mut locator = [0; LOCATOR_LENGTH as usize];
     file.read_exact_at(&mut locator, locator_at)?;
@@ -118,7 +118,7 @@ fn wide(file: &ArchiveFile, end: u64) -> Result<Option<(Said, u64, u64)>> {
     if u32_at(&locator, 4) != 0 || u32_at(&locator, 16) > 1 {
         return Err(several_disks());
     }
-    // Where it is said to be, or right in front of the pointer: behind a program that was put in front later.
+    // At its declared offset, or directly before the locator if a program was put before the archive later.
     for at in [Some(pointed), locator_at.checked_sub(RECORD64_LENGTH)].into_iter().flatten() {
         let mut record = [0; RECORD64_LENGTH as usize];
         if at > locator_at || file.read_at(&mut record, at)? < record.len() || !record.starts_with(RECORD64) {
@@ -127,7 +127,7 @@ fn wide(file: &ArchiveFile, end: u64) -> Result<Option<(Said, u64, u64)>> {
         if at.checked_add(12).and_then(|at| at.checked_add(u64_at(&record, 4))) != Some(locator_at) {
             continue;
         }
-        let said = Said {
+        let said = EndRecord {
             disks: [u32_at(&record, 16), u32_at(&record, 20)],
             counts: [u64_at(&record, 24), u64_at(&record, 32)],
             length: u64_at(&record, 40),
@@ -138,8 +138,8 @@ fn wide(file: &ArchiveFile, end: u64) -> Result<Option<(Said, u64, u64)>> {
     Err(damaged("the zip64 record is not where the archive says it is"))
 }
 
-/// Whether both records say the same, as far as the narrow one says anything.
-fn agree(narrow: &Said, wide: &Said) -> Result<()> {
+/// Checks that both records agree, as far as the narrow one has a value.
+fn agree(narrow: &EndRecord, wide: &EndRecord) -> Result<()> {
     let agrees = |narrow: u64, wide: u64, elsewhere: u64| narrow == wide || narrow == elsewhere;
     let (short, long) = (u64::from(u16::MAX), u64::from(u32::MAX));
     let counts = narrow.counts.iter().zip(wide.counts).all(|(narrow, wide)| agrees(*narrow, wide, short));
@@ -154,9 +154,9 @@ fn several_disks() -> Error {
     damaged("the archive is one part of several: join them first")
 }
 
-/// The directory that ends at `end`.
-fn located(said: &Said, end: u64, narrow: bool) -> Result<End> {
-    // 65,535 disks mean "see zip64"; without that record it is one number like another.
+/// Locates the directory that ends at `end`, and checks it.
+fn located(said: &EndRecord, end: u64, narrow: bool) -> Result<End> {
+    // 65,535 disks mean "see zip64". Without that record, it is an ordinary number.
     if said.disks != [0, 0] || said.counts[0] != said.counts[1] {
         return Err(several_disks());
     }

@@ -1,15 +1,15 @@
-//! Which bytes belong to which entry: none to two.
+//! Checks that no two entries share bytes.
 //!
-//! Archives that unpack to a million times their size let many entries share the same packed bytes. Sorted by offset once,
-//! each entry must end before the next begins; what it takes at least is known from the directory, the rest is looked at
-//! with its own header (`local.rs`).
+//! In archives that unpack to a million times their size, many entries share the same compressed bytes. Sorted by
+//! offset, each entry must end before the next begins. Its minimal length is known from the directory; its own header
+//! is checked later (`local.rs`).
 
 use super::fields::damaged;
 use crate::display::escape;
 use crate::error::Result;
 use crate::source::archive::plan::Plan;
 
-/// Sets where each entry must end. On entry `bound` is where it ends at the earliest.
+/// Sets where each entry must end. Before the call, `bound` is where it ends at the earliest.
 pub(super) fn bound(plan: &mut Plan, directory: u64, allow_overlap: bool) -> Result<()> {
     if allow_overlap {
         plan.members.iter_mut().for_each(|member| member.bound = directory);

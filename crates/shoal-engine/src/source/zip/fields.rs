@@ -43,8 +43,8 @@ pub(super) mod flag {
     pub const LOCAL_TIME: u16 = 1 << 15;
 }
 
-/// The extra fields of a header. Up to three bytes after the last field are padding. A field that is longer than the rest
-/// ends the iteration with an error.
+/// The extra fields of a header. Up to three bytes after the last field are padding. A field that is longer than the
+/// rest ends the iteration with an error.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 /// A field that claims more bytes than are left.

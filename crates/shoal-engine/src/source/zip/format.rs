@@ -14,7 +14,7 @@ use crate::source::archive::plan::Plan;
 /// The zip format, with what its lanes share.
 #[derive(Default)]
 pub(crate) struct Zip {
-    shared: Arc<unpack::Shared>,
+    shared: Arc<unpack::SharedMemory>,
 }
 
 impl Format for Zip {
@@ -30,7 +30,7 @@ impl Format for Zip {
     }
 
     fn unpacker(&self) -> Box<dyn Unpacker> {
-        Box::new(unpack::Unpack::new(self.shared.clone()))
+        Box::new(unpack::ZipUnpacker::new(self.shared.clone()))
     }
 
     fn modified(&self, member: &Member) -> Option<SystemTime> {

@@ -1,4 +1,4 @@
-//! Whole entries at once, by libdeflate: about twice as fast as any decompressor that can stop and go on.
+//! Unpacks whole entries at once with libdeflate: about twice as fast as a decompressor that can pause.
 
 use std::ptr::NonNull;
 
@@ -10,12 +10,12 @@ use libdeflate_sys::{
 
 use crate::error::{Error, Kind, Result};
 
-/// A decompressor: 11 KB of tables, used again and again.
+/// A decompressor: 11 KB of tables, reused for all entries.
 pub(super) struct Inflater(NonNull<libdeflate_decompressor>);
 
 impl Inflater {
     /// # Errors
-    /// [`Kind::Internal`] where there is no memory for it.
+    /// [`Kind::Internal`] if there is not enough memory.
     pub fn new() -> Result<Inflater> {
         // SAFETY: takes nothing, and answers null or a decompressor that is ours.
         match NonNull::new(unsafe { libdeflate_alloc_decompressor() }) {
@@ -24,13 +24,13 @@ impl Inflater {
         }
     }
 
-    /// Unpacks to the end of `out`, whose memory must have room for `size` bytes more; it must be exactly that many.
+    /// Appends exactly `size` unpacked bytes to `out`, which must have the capacity for them.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] where they are more or fewer, or the stream is damaged; then `out` is as it was.
+    /// [`Kind::Integrity`] if there are more or fewer bytes, or the stream is damaged. Then `out` is unchanged.
     pub fn append(&mut self, packed: &[u8], out: &mut Vec<u8>, size: usize) -> Result<()> {
         if size == 0 && packed.is_empty() {
-            return Ok(()); // as some packers write what is empty
+            return Ok(()); // some packers write empty files like this
         }
         let space = out.spare_capacity_mut();
         if space.len() < size {
@@ -68,17 +68,17 @@ impl Drop for Inflater {
     }
 }
 
-/// It unpacks to fewer bytes than it should.
+/// The error for too few unpacked bytes.
 pub(super) fn fewer(found: u64, size: u64) -> Error {
     Error::new(Kind::Integrity, format!("it unpacks to {found} bytes, but declares {size}"))
 }
 
-/// It unpacks to more.
+/// The error for too many unpacked bytes.
 pub(super) fn more(size: u64) -> Error {
     Error::new(Kind::Integrity, format!("it unpacks to more than the {size} bytes it declares"))
 }
 
-/// The checksum of what had `sum` so far (0 at the start) and goes on with `bytes`.
+/// Continues a CRC-32 with `bytes`. `sum` is the checksum so far, 0 at the start.
 pub(super) fn crc(sum: u32, bytes: &[u8]) -> u32 {
     // SAFETY: reads `bytes`.
     unsafe { libdeflate_crc32(sum, bytes.as_ptr().cast(), bytes.len()) }
@@ -88,7 +88,7 @@ pub(super) fn crc(sum: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// `hello hello hello ` by zlib, level 9.
+    /// `hello hello hello ` compressed with zlib, level 9.
     const PACKED: &[u8] = &[0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x22, 0x01];
 
     #[test]

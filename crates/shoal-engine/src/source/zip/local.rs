@@ -1,7 +1,8 @@
-//! The header in front of each entry: it must say what the directory says (name, method, sizes, checksum, encryption).
+//! Checks the header before each entry. It must agree with the directory on name, method, sizes, checksum and
+//! encryption.
 //!
-//! A reader that goes through an archive from the front sees these headers and not the directory. Where both differ, one
-//! of the two was shown something else.
+//! A reader that reads an archive from the front sees these headers and not the directory. If they differ, the two
+//! kinds of reader see different contents.
 
 use super::fields::flag;
 use super::fields::{ELSEWHERE, Fields, TWO_ZIP64, Wide, id, u16_at, u32_at};
@@ -10,10 +11,10 @@ use crate::source::archive::format::Archive;
 use crate::source::archive::member::Member;
 
 pub(super) const SIGNATURE: &[u8] = b"PK\x03\x04";
-/// Without name and extra fields.
+/// Length of a header without name and extra fields.
 pub(super) const LENGTH: usize = 30;
 
-/// The name of an entry that is a file, as the directory has it.
+/// Returns the name of an entry that is a file, as it is in the directory.
 pub(super) fn raw_name<'a>(archive: &'a Archive, member: &Member) -> &'a [u8] {
     let plan = &archive.plan;
     match member.flags & flag::RAW_NAME != 0 {
@@ -25,7 +26,7 @@ pub(super) fn raw_name<'a>(archive: &'a Archive, member: &Member) -> &'a [u8] {
     }
 }
 
-/// Holds the header at the start of `bytes` against the directory. `bytes` may end too early to tell.
+/// Compares the header at the start of `bytes` with the directory. `bytes` may be too short for that.
 pub(super) fn check(bytes: &[u8], archive: &Archive, member: &Member) -> Result<Checked> {
     let Some((header, rest)) = bytes.split_at_checked(LENGTH) else { return Ok(Checked::More(LENGTH)) };
     if !header.starts_with(SIGNATURE) {
@@ -55,15 +56,15 @@ pub(super) fn check(bytes: &[u8], archive: &Archive, member: &Member) -> Result<
     Ok(Checked::Length(length))
 }
 
-/// What a header came to.
+/// The result of a check.
 pub(super) enum Checked {
-    /// It is right, and this long.
+    /// The header is correct and has this length.
     Length(usize),
-    /// This many bytes of it are needed to tell.
+    /// The check needs this many bytes.
     More(usize),
 }
 
-/// Checksum and sizes. Where they stand behind the entry, those here are zero or right.
+/// Checks checksum and sizes. If they follow the entry, those in the header are zero or correct.
 fn numbers(header: &[u8], extra: &[u8], flags: u16, member: &Member) -> Result<()> {
     let (crc, packed, size) = (u32_at(header, 14), u32_at(header, 18), u32_at(header, 22));
     let mut field = None;
@@ -94,7 +95,7 @@ fn differs(why: &str) -> Error {
     Error::new(Kind::Archive, format!("the archive is inconsistent: {why}"))
 }
 
-/// Its header does not end before the file does.
+/// The error for a header that does not end before the file does.
 pub(super) fn beyond() -> Error {
     differs("the entry reaches into the next one")
 }

@@ -1,16 +1,16 @@
-//! Times of entries: of DOS, which has no time zone, and of NTFS.
+//! Times of entries: those of DOS, which have no time zone, and those of NTFS.
 
 use super::fields::flag;
 use super::fields::{u16_at, u64_at};
 use crate::source::archive::member::{Member, NO_TIME};
 
-/// Seconds from 1601, where NTFS begins, to 1970.
+/// Seconds from 1601, the epoch of NTFS, to 1970.
 const NTFS_EPOCH: i64 = 11_644_473_600;
-/// NTFS counts in 100 ns.
+/// NTFS counts units of 100 ns.
 const NTFS_SECOND: u64 = 10_000_000;
 const HOUR: i64 = 3600;
 
-/// Seconds since 1970 as if there were no time zones; [`NO_TIME`] for no day of any calendar.
+/// Returns seconds since 1970 as if there were no time zones; [`NO_TIME`] if the date or time does not exist.
 pub(super) fn of_dos(time: u16, date: u16) -> i64 {
     let (day, month) = (i64::from(date & 31), i64::from(date >> 5 & 15));
     let year = 1980 + i64::from(date >> 9);
@@ -18,13 +18,13 @@ pub(super) fn of_dos(time: u16, date: u16) -> i64 {
     if !(1..=12).contains(&month) || day == 0 || hour > 23 || minute > 59 || second > 59 {
         return NO_TIME;
     }
-    // Days since 1970, counted in years that begin in March, so that a leap day is the last of its year.
+    // Days since 1970, with years that begin in March, so that a leap day is the last of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     days * 86_400 + hour * HOUR + minute * 60 + second
 }
 
-/// When the contents were last written, of the NTFS field.
+/// Returns when the contents were last written, from the NTFS field.
 pub(super) fn of_ntfs(field: &[u8]) -> Option<i64> {
     let mut rest = field.get(4..)?;
     while let Some((head, behind)) = rest.split_at_checked(4) {
@@ -37,15 +37,15 @@ pub(super) fn of_ntfs(field: &[u8]) -> Option<i64> {
     None
 }
 
-/// Makes times of clocks on walls into times, by the time zone of this process.
+/// Converts local times by the time zone of this process.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// An hour on the wall, and how far it is off: entries of one archive were often written within one.
+    /// A local hour and its offset: many entries of one archive were written within the same hour.
     known: Option<(i64, i64)>,
 }
 
 impl Clock {
-    /// The entry with its time as seconds since 1970.
+    /// Returns the time of an entry in seconds since 1970.
     pub fn settle(&mut self, member: &Member) -> i64 {
         let wall = member.modified;
         if wall == NO_TIME || member.flags & flag::LOCAL_TIME == 0 {
@@ -64,13 +64,13 @@ impl Clock {
     }
 }
 
-/// What is to be added to a time on the wall: found by asking twice, since near a change of the clocks the first answer is
-/// for another hour. (`mktime` would ask the file system for the time zone each time.)
+/// Returns what to add to a local time. Asks twice, since near a change of the clocks the first answer is for another
+/// hour. (`mktime` would look up the time zone in the file system each time.)
 fn offset(wall: i64) -> i64 {
     -east(wall - east(wall))
 }
 
-/// How far the wall is ahead at a time.
+/// Returns how far local time is ahead of UTC.
 fn east(utc: i64) -> i64 {
     // SAFETY: a `tm` of zeros is one, and the call fills only what it is given.
     unsafe {

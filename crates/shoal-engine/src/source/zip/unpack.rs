@@ -1,5 +1,5 @@
-//! Handing over the entries of zip archives, on the lane's own thread: small ones at once, large ones in pieces. Size and
-//! checksum are always those of the directory, or the entry has failed and nothing of it is kept.
+//! Unpacks the entries of zip archives, on the thread of the lane: small ones at once, large ones in pieces. Size and
+//! checksum must be those of the directory, else the entry fails and none of its bytes are kept.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -21,58 +21,59 @@ use crate::source::archive::member::Member;
 use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
-/// An entry of at most this many bytes is unpacked at once, by libdeflate; a larger one in pieces, by a decompressor that
-/// can stop and takes a third longer. This one takes 30 ms: a stop does not wait for more.
+/// Entries of at most this many bytes are unpacked at once, by libdeflate. Larger ones are unpacked in pieces, by a
+/// decompressor that can pause and takes a third longer. An entry of this size takes 30 ms, the longest that a stop
+/// waits.
 const AT_ONCE: u64 = 32 << 20;
-/// What deflate may add to what it cannot pack: less than one byte in a thousand, and a block's head.
+/// What deflate may add to incompressible bytes: less than one byte in a thousand, and the head of a block.
 const GROWTH: u64 = 64 << 10;
-/// Bytes of a large entry handed over at once.
+/// Bytes of a large entry that are passed on at once.
 const PIECE: usize = 256 << 10;
-/// An entry of more bytes takes memory that is given back once a small one follows, and that all lanes share: beyond
-/// [`LARGE_MAX`] such an entry is unpacked in pieces. With four times as much 32 lanes took 204 MB instead of 178, and were
-/// no faster.
+/// Larger entries need memory that is released when a small one follows, and that is limited over all lanes: beyond
+/// [`LARGE_MAX`], such an entry is unpacked in pieces. With four times as much, 32 lanes used 204 MB instead of 178 MB
+/// and were no faster.
 const LARGE: usize = 512 << 10;
 const LARGE_MAX: usize = 64 << 20;
 
 const STORED: u16 = 0;
 const DEFLATE: u16 = 8;
 
-/// What all lanes share, so that together they take no more memory than one run may.
+/// Shared by all lanes, so that together they use no more memory than one run may.
 #[derive(Default)]
-pub(super) struct Shared {
-    /// Bytes that lanes hold for entries over [`LARGE`] that they unpack at once, and for a wide window.
+pub(super) struct SharedMemory {
+    /// Bytes that lanes hold for entries over [`LARGE`] that are unpacked at once, and for a large window.
     large: AtomicUsize,
     wide: WideWindows,
 }
 
-/// A wide window, counted for as long as it lives.
-struct Counted<'s>(&'s AtomicUsize);
+/// A large window. It is counted while this exists.
+struct CountedWindow<'s>(&'s AtomicUsize);
 
-impl<'s> Counted<'s> {
-    fn new(large: &'s AtomicUsize) -> Counted<'s> {
+impl<'s> CountedWindow<'s> {
+    fn new(large: &'s AtomicUsize) -> CountedWindow<'s> {
         large.fetch_add(WINDOW_MAX as usize, Relaxed);
-        Counted(large)
+        CountedWindow(large)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedWindow<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(WINDOW_MAX as usize, Relaxed);
     }
 }
 
-/// The part of one lane.
-pub(super) struct Unpack {
+/// The unpacker of one lane.
+pub(super) struct ZipUnpacker {
     window: Window,
     inflater: Option<Inflater>,
     out: Vec<u8>,
     clock: Clock,
-    /// What of `shared.large` is this lane's.
+    /// The part of `shared.large` that this lane uses.
     held: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedMemory>,
 }
 
-impl Unpacker for Unpack {
+impl Unpacker for ZipUnpacker {
     fn fetch<'a>(
         &'a mut self,
         lane: &'a dyn Lane,
@@ -83,18 +84,18 @@ impl Unpacker for Unpack {
         Box::pin(async move {
             self.answer(lane, job, archive, number).await;
             if self.held > 0 && self.shared.large.load(Relaxed) > LARGE_MAX {
-                self.give_back(); // another lane has a wide window: it needs this
+                self.give_back(); // another lane has a large window and needs this memory
             }
         })
     }
 }
 
-impl Unpack {
-    pub fn new(shared: Arc<Shared>) -> Unpack {
-        Unpack { window: Window::new(), inflater: None, out: Vec::new(), clock: Clock::default(), held: 0, shared }
+impl ZipUnpacker {
+    pub fn new(shared: Arc<SharedMemory>) -> ZipUnpacker {
+        ZipUnpacker { window: Window::new(), inflater: None, out: Vec::new(), clock: Clock::default(), held: 0, shared }
     }
 
-    /// Whether an entry is unpacked at once: its sizes are sane, and there is memory for that.
+    /// Whether an entry is unpacked at once: its sizes are plausible, and there is memory for it.
     fn takes_at_once(&mut self, member: &Member) -> bool {
         if !is_at_once(member) {
             return false;
@@ -135,7 +136,7 @@ impl Unpack {
                 Err(error) => lane.failed(job, meant(error, archive)),
             };
         }
-        // Before the sink begins anything.
+        // Before the sink begins the object.
         let data = match self.window.data(archive, member) {
             Ok(data) => data,
             Err(error) => return lane.failed(job, meant(error, archive)),
@@ -162,7 +163,7 @@ impl Unpack {
         }
     }
 
-    /// An entry that is handed over whole.
+    /// Unpacks an entry that is passed on whole.
     fn small(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<&[u8]> {
         let size = member.size as usize;
         match member.method {
@@ -177,10 +178,10 @@ impl Unpack {
             }
             method => {
                 let data = self.window.data(archive, member)?;
-                // However wide its window is: no more of it is touched than there are bytes.
+                // Any window is allowed: only as many bytes of it are touched as the entry has.
                 let mut decoder = decoder(WINDOW_MAX, method, &archive.file, data, member)?;
                 self.out.clear();
-                self.out.resize(size + 1, 0); // one more tells whether it ends there
+                self.out.resize(size + 1, 0); // one byte more shows whether the entry ends there
                 match decoder.fill(&mut self.out)? {
                     filled if filled > size => return Err(more(member.size)),
                     filled if filled < size => return Err(fewer(filled as u64, member.size)),
@@ -192,7 +193,7 @@ impl Unpack {
         }
     }
 
-    /// Unpacks all of an entry to `out`.
+    /// Unpacks a whole entry to `out`.
     fn inflate(&mut self, archive: &Arc<Archive>, member: &Member) -> Result<()> {
         let size = member.size as usize;
         self.out.clear();
@@ -202,7 +203,7 @@ impl Unpack {
         check(crc(0, &self.out), member)
     }
 
-    /// An entry that is unpacked at once, though not handed over whole.
+    /// Unpacks an entry at once that is too large to be passed on whole.
     fn at_once(&mut self, archive: &Arc<Archive>, member: &Member, body: &mut Body) -> Result<()> {
         let size = member.size as usize;
         if member.method == STORED {
@@ -232,7 +233,7 @@ impl Unpack {
         body.write(&self.out)
     }
 
-    /// A large entry that is not packed.
+    /// Passes on a large entry that is not compressed.
     async fn stored(&mut self, file: &ArchiveFile, data: u64, member: &Member, body: &mut Body) -> Result<()> {
         let (mut done, mut sum) = (0, 0);
         let mut piece = Space::new(0);
@@ -267,10 +268,10 @@ impl Unpack {
         check(sum, member)
     }
 
-    /// A large entry of any method, or a small one that claims to be packed in far too many bytes.
+    /// Unpacks in pieces: a large entry of any method, or a small one that claims far too many compressed bytes.
     async fn stream(&mut self, file: &ArchiveFile, data: u64, member: &Member, body: &mut Body) -> Result<()> {
         let mut unpacked = Unpacked::default();
-        // No more of a window is touched than there are bytes.
+        // Only as many bytes of a window are touched as the entry has.
         let each = if member.size <= u64::from(WINDOW_EACH) { WINDOW_MAX } else { WINDOW_EACH };
         if !unpacked.go_on(each, file, data, member, body, None).await? {
             if self.held > 0 {
@@ -278,7 +279,7 @@ impl Unpack {
             }
             let shared = self.shared.clone();
             let _turn = shared.wide.turn().await;
-            let _counted = Counted::new(&shared.large);
+            let _counted = CountedWindow::new(&shared.large);
             unpacked.go_on(WINDOW_MAX, file, data, member, body, Some(&shared.wide)).await?;
         }
         match unpacked.bytes == member.size {
@@ -288,7 +289,7 @@ impl Unpack {
     }
 }
 
-/// What of an entry is unpacked and handed over.
+/// How much of an entry is unpacked and passed on.
 #[derive(Default)]
 struct Unpacked {
     bytes: u64,
@@ -296,8 +297,8 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    /// Goes on to the end, or to where a wider window than `window` is needed: then the answer is false. That is nearly
-    /// always at the start; what lies in front of a later frame of zstd or block of xz is unpacked once more.
+    /// Unpacks to the end. Returns false if the stream needs a larger window than `window`, nearly always at its start.
+    /// What comes before a later frame of zstd or block of xz is then unpacked again.
     async fn go_on(
         &mut self,
         window: u32,
@@ -344,13 +345,13 @@ impl Unpacked {
     }
 }
 
-impl Drop for Unpack {
+impl Drop for ZipUnpacker {
     fn drop(&mut self) {
         self.shared.large.fetch_sub(self.held, Relaxed);
     }
 }
 
-/// Whether both sizes of an entry are sane for unpacking it at once.
+/// Whether both sizes of an entry are plausible for unpacking it at once.
 fn is_at_once(member: &Member) -> bool {
     member.size <= AT_ONCE && member.packed <= member.size + GROWTH
 }
@@ -366,7 +367,7 @@ fn decoder<'f>(window: u32, method: u16, file: &'f ArchiveFile, data: u64, membe
     let Some(method) = Method::of_zip(method) else {
         return Err(Error::new(Kind::Internal, "unknown compression method"));
     };
-    Decoder::within(window, method, Packed { file, at: data, end: data + member.packed }, Some(member.size))
+    Decoder::within(window, method, PackedEntry { file, at: data, end: data + member.packed }, Some(member.size))
 }
 
 fn check(sum: u32, member: &Member) -> Result<()> {
@@ -376,7 +377,7 @@ fn check(sum: u32, member: &Member) -> Result<()> {
     }
 }
 
-/// A failure of an archive that changes under the reader is that of the change.
+/// Replaces an error by the one for a changed archive, if the archive has changed.
 fn meant(error: Error, archive: &Archive) -> Error {
     match (error.kind(), archive.file.unchanged()) {
         (Kind::Integrity | Kind::Archive, Err(changed)) => changed,
@@ -384,14 +385,14 @@ fn meant(error: Error, archive: &Archive) -> Error {
     }
 }
 
-/// The packed bytes of one entry.
-struct Packed<'f> {
+/// The compressed bytes of one entry.
+struct PackedEntry<'f> {
     file: &'f ArchiveFile,
     at: u64,
     end: u64,
 }
 
-impl Read for Packed<'_> {
+impl Read for PackedEntry<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(into.len());
         if most == 0 {
