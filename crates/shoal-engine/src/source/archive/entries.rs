@@ -140,8 +140,9 @@ impl ArchiveEntries {
         let path = rest.locator()?;
         let size = u64::from_le_bytes(rest.take(8)?.try_into().ok()?);
         let time = i128::from_le_bytes(rest.take(16)?.try_into().ok()?);
+        let whole = [path, b"\0"].concat();
         if rest.0.is_empty() {
-            self.whole(path, cache);
+            self.unknown(&whole, path, cache);
             return Some(Ok(()));
         }
         let archive = match cache.archive(path) {
@@ -159,7 +160,7 @@ impl ArchiveEntries {
                 match archive {
                     true => self.entry(0, number),
                     // The archive has changed or cannot be read: as many failures as there were entries.
-                    false => self.whole(path, cache),
+                    false => self.unknown(&whole, path, cache),
                 }
             }
         }
@@ -187,17 +188,7 @@ impl ArchiveEntries {
                     self.entry(which as u32, number);
                 }
                 // Fetching it returns the reason.
-                _ => {
-                    let start = self.text.len() as u32;
-                    self.text.extend_from_slice(locator);
-                    let locator = start..self.text.len() as u32;
-                    self.text.extend_from_slice(&cache.find.name(located.path));
-                    self.entries.push(ArchiveEntry {
-                        member: None,
-                        name: locator.end..self.text.len() as u32,
-                        locator,
-                    });
-                }
+                _ => self.unknown(locator, located.path, cache),
             }
         }
         Some(Ok(()))
@@ -214,10 +205,10 @@ impl ArchiveEntries {
         self.entries.push(ArchiveEntry { member: Some((which, number)), name: 0..0, locator });
     }
 
-    fn whole(&mut self, path: &[u8], cache: &ArchiveCache) {
+    /// Adds an archive that has failed as a whole, or an entry that cannot be found.
+    fn unknown(&mut self, locator: &[u8], path: &[u8], cache: &ArchiveCache) {
         let start = self.text.len() as u32;
-        self.text.extend_from_slice(path);
-        self.text.push(0);
+        self.text.extend_from_slice(locator);
         let locator = start..self.text.len() as u32;
         self.text.extend_from_slice(&cache.find.name(path));
         self.entries.push(ArchiveEntry { member: None, name: locator.end..self.text.len() as u32, locator });

@@ -30,7 +30,7 @@ pub enum ArchivesFrom {
 
 /// An archive that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FoundArchive {
+pub(super) struct Found {
     pub size: u64,
     /// Change time in nanoseconds since 1970, which a program cannot set.
     pub changed: i128,
@@ -38,7 +38,7 @@ pub(super) struct FoundArchive {
     pub path: Box<[u8]>,
 }
 
-impl FoundArchive {
+impl Found {
     /// The sort key.
     pub fn rank(&self) -> (Reverse<u64>, &[u8]) {
         (Reverse(self.size), &self.path)
@@ -54,7 +54,7 @@ enum SearchPath {
 
 /// Finds the archives and their names.
 pub(super) struct Find {
-    search_paths: Vec<SearchPath>,
+    paths: Vec<SearchPath>,
     /// For several search paths: names are the parts of the paths that are not common to all.
     named: Option<Paths>,
 }
@@ -70,19 +70,19 @@ impl Find {
             ArchivesFrom::Paths(paths) => paths,
         };
         let several = texts.len() != 1;
-        let search_paths = texts.into_iter().map(search_path).collect::<Result<Vec<_>>>()?;
+        let paths = texts.into_iter().map(parse).collect::<Result<Vec<_>>>()?;
         let named = match several {
             false => None,
             true => {
-                let path = |search_path: &SearchPath| match search_path {
+                let path = |one: &SearchPath| match one {
                     SearchPath::One(path) => path.as_os_str().as_bytes().to_vec(),
                     // Stands for all files in the root of the glob.
                     SearchPath::Glob(glob) => glob.root().join("*").into_os_string().as_bytes().to_vec(),
                 };
-                Some(search_paths.iter().map(path).collect::<Paths>().named()?)
+                Some(paths.iter().map(path).collect::<Paths>().named()?)
             }
         };
-        Ok(Find { search_paths, named })
+        Ok(Find { paths, named })
     }
 
     /// Identifies the search paths when a run resumes.
@@ -90,15 +90,15 @@ impl Find {
         // All bytes: shortened for display, two long paths could be equal. Spaces are escaped, because options follow
         // one.
         let shown = |path: &Path| path.as_os_str().as_bytes().escape_ascii().to_string().replace(' ', "\\ ");
-        match &self.search_paths[..] {
+        match &self.paths[..] {
             [SearchPath::One(path)] => shown(path),
             [SearchPath::Glob(glob)] => {
                 format!("{} glob={}", shown(glob.root()), glob.text().as_bytes().escape_ascii())
             }
-            search_paths => {
+            paths => {
                 let mut hasher = Xxh3::new();
-                for search_path in search_paths {
-                    let (path, glob) = match search_path {
+                for one in paths {
+                    let (path, glob) = match one {
                         SearchPath::One(path) => (path.as_path(), ""),
                         SearchPath::Glob(glob) => (glob.root(), glob.text()),
                     };
@@ -107,17 +107,17 @@ impl Find {
                         hasher.update(part);
                     }
                 }
-                format!("paths={} xxh3={:032x}", search_paths.len(), hasher.digest128())
+                format!("paths={} xxh3={:032x}", paths.len(), hasher.digest128())
             }
         }
     }
 
     /// Returns all archives that exist now, sorted, and the globs that nothing matches.
-    pub async fn all(&self) -> Result<(Vec<FoundArchive>, Vec<String>)> {
+    pub async fn all(&self) -> Result<(Vec<Found>, Vec<String>)> {
         let mut found = Vec::new();
         let mut unmatched = Vec::new();
-        for search_path in &self.search_paths {
-            match search_path {
+        for one in &self.paths {
+            match one {
                 SearchPath::One(path) => found.push(look(path)),
                 SearchPath::Glob(glob) => {
                     let before = found.len();
@@ -134,7 +134,7 @@ impl Find {
     }
 
     /// As `all`, without an event loop: `all` only yields, and never waits for anything.
-    pub fn all_at_once(&self) -> Result<Vec<FoundArchive>> {
+    pub fn all_at_once(&self) -> Result<Vec<Found>> {
         let mut all = pin!(self.all());
         loop {
             if let Poll::Ready(all) = all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -144,7 +144,7 @@ impl Find {
     }
 
     /// Returns the subdirectories of these archives, for `into_subdirectories`.
-    pub fn subdirectories(&self, found: &[FoundArchive]) -> Subdirectories {
+    pub fn subdirectories(&self, found: &[Found]) -> Subdirectories {
         Subdirectories::of(found.iter().map(|found| self.name(&found.path)))
     }
 
@@ -152,8 +152,8 @@ impl Find {
     /// search paths, the part that is not common to all.
     pub fn name(&self, path: &[u8]) -> Vec<u8> {
         let mut name = Vec::new();
-        match (&self.named, &self.search_paths[..]) {
-            (Some(paths), _) => paths.name(path, &mut name),
+        match (&self.named, &self.paths[..]) {
+            (Some(named), _) => named.name(path, &mut name),
             (None, [SearchPath::Glob(glob)]) => {
                 let below = Path::new(OsStr::from_bytes(path)).strip_prefix(glob.root());
                 name.extend_from_slice(below.map_or(path, |below| below.as_os_str().as_bytes()));
@@ -168,14 +168,12 @@ impl Find {
 
     /// Whether an archive that is created in this directory would be found.
     pub fn lists_below(&self, directory: &Path) -> bool {
-        self.search_paths
-            .iter()
-            .any(|search_path| matches!(search_path, SearchPath::Glob(glob) if glob.enters(directory)))
+        self.paths.iter().any(|one| matches!(one, SearchPath::Glob(glob) if glob.enters(directory)))
     }
 }
 
 /// Parses one search path of the user.
-fn search_path(text: PathBuf) -> Result<SearchPath> {
+fn parse(text: PathBuf) -> Result<SearchPath> {
     let shown = || escape(text.as_os_str().as_bytes());
     if text.as_os_str().is_empty() {
         return Err(Error::new(Kind::Config, "the name of an archive is empty"));
@@ -199,16 +197,16 @@ fn search_path(text: PathBuf) -> Result<SearchPath> {
 }
 
 /// Returns the archive at a path. If its metadata cannot be read, opening it will report why.
-fn look(path: &Path) -> FoundArchive {
+fn look(path: &Path) -> Found {
     let (size, changed) = facts_of(path).map_or((0, 0), |facts| (facts.size, facts.changed));
-    FoundArchive { size, changed, path: path.as_os_str().as_bytes().into() }
+    Found { size, changed, path: path.as_os_str().as_bytes().into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(find: &Find) -> Vec<FoundArchive> {
+    fn all(find: &Find) -> Vec<Found> {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(find.all()).unwrap().0
     }
 

@@ -18,11 +18,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::cache::ArchiveCache;
 use super::entries::of_ranges;
-use super::find::FoundArchive;
+use super::find::Found;
 use super::format::Archive;
 use super::member::EntryKind;
 use super::plan::Plan;
-use super::skip_stats::ArchiveSkipStats;
+use super::skip_stats::SkipStats;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
@@ -48,11 +48,11 @@ struct PageStart {
     /// `seq` of its first partition.
     seq: u64,
     /// `None` at the start of the listing.
-    within: Option<ArchivePosition>,
+    within: Option<Position>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ArchivePosition {
+struct Position {
     /// Index of the archive it begins in, and how many partitions of that archive come before.
     at: u64,
     done: u32,
@@ -63,7 +63,7 @@ struct ArchivePosition {
 impl PageStart {
     fn cursor(&self) -> Cursor {
         let mut bytes = self.seq.to_le_bytes().to_vec();
-        if let Some(ArchivePosition { at, done, chain }) = &self.within {
+        if let Some(Position { at, done, chain }) = &self.within {
             bytes.extend_from_slice(&at.to_le_bytes());
             bytes.extend_from_slice(&done.to_le_bytes());
             bytes.extend_from_slice(&chain.to_le_bytes());
@@ -81,10 +81,7 @@ impl PageStart {
         let (at, rest) = rest.split_first_chunk()?;
         let (done, chain) = rest.split_first_chunk()?;
         let (at, done) = (u64::from_le_bytes(*at), u32::from_le_bytes(*done));
-        Some(PageStart {
-            seq,
-            within: Some(ArchivePosition { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }),
-        })
+        Some(PageStart { seq, within: Some(Position { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }) })
     }
 }
 
@@ -99,7 +96,7 @@ struct Chain {
 impl Chain {
     /// Returns the hash of all archives up to index `at`, including whether the subdirectory of each is its full name
     /// (`full`).
-    fn up_to(&mut self, at: usize, found: &[FoundArchive], full: impl Fn(&[u8]) -> bool) -> u128 {
+    fn up_to(&mut self, at: usize, found: &[Found], full: impl Fn(&[u8]) -> bool) -> u128 {
         for next in found.get(self.count..=at).unwrap_or_default() {
             self.hasher.update(&(next.path.len() as u64).to_le_bytes());
             self.hasher.update(&next.path);
@@ -195,10 +192,10 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 /// The listing of archives.
 pub(super) struct ArchiveListing {
     cache: Arc<ArchiveCache>,
-    skip_stats: Arc<ArchiveSkipStats>,
+    stats: Arc<SkipStats>,
     /// Where to begin, until the archives are found.
     begin: Option<PageStart>,
-    found: Vec<FoundArchive>,
+    found: Vec<Found>,
     chain: Chain,
     at: usize,
     cut: Option<Cut>,
@@ -211,30 +208,14 @@ pub(super) struct ArchiveListing {
 }
 
 impl ArchiveListing {
-    pub fn new(
-        cache: Arc<ArchiveCache>,
-        skip_stats: Arc<ArchiveSkipStats>,
-        after: Option<Cursor>,
-    ) -> Result<ArchiveListing> {
+    pub fn new(cache: Arc<ArchiveCache>, stats: Arc<SkipStats>, after: Option<Cursor>) -> Result<ArchiveListing> {
         let begin =
             PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
-        skip_stats.reset();
+        stats.reset();
         let (seq, after) = (begin.seq, begin.cursor());
         let begin = Some(begin);
         let (found, chain) = Default::default();
-        Ok(ArchiveListing {
-            cache,
-            skip_stats,
-            begin,
-            found,
-            chain,
-            at: 0,
-            cut: None,
-            before: 0,
-            seq,
-            after,
-            filled: 0,
-        })
+        Ok(ArchiveListing { cache, stats, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -245,7 +226,7 @@ impl ArchiveListing {
                     .on(&escape(glob.as_bytes()))
                     .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
             }
-            self.skip_stats.unmatched(unmatched);
+            self.stats.unmatched(unmatched);
             if self.cache.options.into_subdirectories
                 && !self.cache.is_as_before(self.cache.find.subdirectories(&found))
             {
@@ -281,7 +262,7 @@ impl ArchiveListing {
                 return Err(refused("the archive at which the run stopped cannot be read as before"));
             }
             if let Some(archive) = &archive {
-                self.skip_stats.archive(archive);
+                self.stats.archive(archive);
                 read::will_need(archive.file.fd.as_fd(), 0, FIRST.min(archive.file.len()));
             }
             self.cut = Some(Cut::new(archive));
@@ -305,7 +286,7 @@ impl ArchiveListing {
             self.filled = 0;
             let done = cut.map_or(0, |cut| cut.done);
             let chain = self.chain.up_to(self.at, &self.found, |path| is_full(&self.cache, path));
-            let within = Some(ArchivePosition { at: self.at as u64, done, chain });
+            let within = Some(Position { at: self.at as u64, done, chain });
             self.after = PageStart { seq: self.seq, within }.cursor();
             partition.next = Some(self.after.clone());
         }
@@ -330,7 +311,7 @@ fn refused(why: &str) -> Error {
 
 /// Plans an archive. A large one is planned on its own thread: a compressed tar is unpacked for its plan, and a run
 /// that stops must not wait for that.
-async fn planned(cache: &Arc<ArchiveCache>, found: &FoundArchive) -> Result<Arc<Archive>> {
+async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive>> {
     if found.size <= AT_ONCE {
         return cache.listed(&found.path, &Arc::default());
     }
@@ -369,7 +350,7 @@ impl Drop for Planning {
 }
 
 /// Returns the key of a partition: a hash of the path, size and change time of the archive, and of each entry.
-fn key(found: &FoundArchive, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
+fn key(found: &Found, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
     let mut hasher = Xxh3::new();
     hasher.update(&(found.path.len() as u64).to_le_bytes());
     hasher.update(&found.path);
@@ -393,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back() {
-        let within = Some(ArchivePosition { at: 7, done: 17, chain: 1 << 100 });
+        let within = Some(Position { at: 7, done: 17, chain: 1 << 100 });
         for start in [PageStart { seq: 0, within: None }, PageStart { seq: 300, within }] {
             assert_eq!(PageStart::of(Some(&start.cursor())), Some(start));
         }

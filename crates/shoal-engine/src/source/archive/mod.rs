@@ -44,7 +44,7 @@ use self::cache::ArchiveCache;
 pub use self::find::ArchivesFrom;
 pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
-use self::skip_stats::ArchiveSkipStats;
+use self::skip_stats::SkipStats;
 use super::{Behind, Fetcher, Listing, Source};
 use crate::error::Result;
 use crate::partition::{Cursor, Partition};
@@ -53,7 +53,7 @@ use crate::session::Twice;
 /// Archives as a source.
 pub struct Archives {
     cache: Arc<ArchiveCache>,
-    skip_stats: Arc<ArchiveSkipStats>,
+    skip_stats: Arc<SkipStats>,
     identity: String,
 }
 

@@ -9,7 +9,7 @@ use crate::display::escape;
 
 /// Counts of one listing.
 #[derive(Default)]
-pub(super) struct ArchiveSkipStats {
+pub(super) struct SkipStats {
     links: AtomicU64,
     special: AtomicU64,
     /// Hard links that became copies.
@@ -20,7 +20,7 @@ pub(super) struct ArchiveSkipStats {
     unmatched: Mutex<Vec<String>>,
 }
 
-impl ArchiveSkipStats {
+impl SkipStats {
     /// Clears the counts, when another listing begins.
     pub fn reset(&self) {
         for count in [&self.links, &self.special, &self.copies] {

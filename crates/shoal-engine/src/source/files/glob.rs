@@ -38,12 +38,7 @@ impl Glob {
 
     /// Whether it looks for matches in this directory, which must be below the root.
     pub fn enters(&self, directory: &Path) -> bool {
-        use std::os::unix::ffi::OsStrExt;
-        let Selection::Walk(Some(pattern)) = &self.0.selection else { return false };
-        let Ok(below) = directory.strip_prefix(&self.0.path) else { return false };
-        let mut components = below.components().enumerate().peekable();
-        components.peek().is_some()
-            && components.all(|(depth, name)| pattern.enters(depth, name.as_os_str().as_bytes()))
+        directory != self.0.path && self.0.lists_below(directory)
     }
 
     /// Calls `each` with every path that matches, including links and directories that cannot be read.

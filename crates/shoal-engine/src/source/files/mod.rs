@@ -145,9 +145,6 @@ impl Source for Files {
     }
 
     fn lists_below(&self, directory: &Path) -> bool {
-        let Selection::Walk(pattern) = &self.tree.selection else { return false };
-        let Ok(below) = directory.strip_prefix(&self.tree.path) else { return false };
-        let mut components = below.components().enumerate();
-        pattern.as_ref().is_none_or(|p| components.all(|(depth, name)| p.enters(depth, name.as_os_str().as_bytes())))
+        self.tree.lists_below(directory)
     }
 }

@@ -22,7 +22,7 @@ const ODD: [(Reason, &str, &str); 6] = [
 
 /// Counts of one listing.
 #[derive(Default)]
-pub(super) struct FileSkipStats {
+pub(super) struct SkipStats {
     odd: [AtomicU64; ODD.len()],
     unreadable: AtomicU64,
     named: Mutex<Vec<String>>,
@@ -32,7 +32,7 @@ pub(super) struct FileSkipStats {
     unmatched: Mutex<Option<String>>,
 }
 
-impl FileSkipStats {
+impl SkipStats {
     /// Clears the counts, when another listing begins.
     pub fn reset(&self) {
         self.odd.iter().for_each(|count| count.store(0, Relaxed));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn remarks_count_by_kind() {
-        let stats = FileSkipStats::default();
+        let stats = SkipStats::default();
         assert!(stats.remarks(false).is_empty());
         for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
             stats.odd(odd);

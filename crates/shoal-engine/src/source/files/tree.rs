@@ -4,12 +4,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::options::{FilesFrom, FilesOptions};
 use super::paths::Paths;
 use super::pattern::{self, Pattern};
-use super::skip_stats::FileSkipStats;
+use super::skip_stats::SkipStats;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
@@ -27,7 +27,7 @@ pub(super) struct Tree {
     pub path: PathBuf,
     pub selection: Selection,
     pub follow: bool,
-    pub skip_stats: FileSkipStats,
+    pub skip_stats: SkipStats,
 }
 
 /// Which files below the root.
@@ -56,7 +56,15 @@ impl Tree {
         };
         let root = Dir::root(&path).map_err(|errno| unusable(errno, &path))?;
         let (path, follow) = (resolved(&path), options.follow_links);
-        Ok((Tree { root, path, selection, follow, skip_stats: FileSkipStats::default() }, paths))
+        Ok((Tree { root, path, selection, follow, skip_stats: SkipStats::default() }, paths))
+    }
+
+    /// Whether a walk looks for files in this directory, which is absolute and free of links.
+    pub fn lists_below(&self, directory: &Path) -> bool {
+        let Selection::Walk(pattern) = &self.selection else { return false };
+        let Ok(below) = directory.strip_prefix(&self.path) else { return false };
+        let mut components = below.components().enumerate();
+        pattern.as_ref().is_none_or(|p| components.all(|(depth, name)| p.enters(depth, name.as_os_str().as_bytes())))
     }
 
     /// Identifies the source when a run resumes.
