@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::time::timeout;
 
-use super::Client;
+use super::client::Client;
 use super::stream::Stream;
 use crate::error::{Error, Kind, Result};
 

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::io::ReadBuf;
 
 use super::body::{Framing, Step};
+use super::client::Client;
 use super::encoding::Decoding;
 use super::head::{self, Head};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
 use super::stream::{Behind, Stream};
 use super::watch::Watch;
-use super::{Client, connect, tls};
+use super::{connect, tls};
 use crate::error::{Error, Kind, Result};
 
 /// First size of a read buffer, in bytes: the head and body of a small object, many times over.
@@ -270,7 +271,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             }
             body.extend_from_slice(&self.buffer[piece]);
         }
-        if let Some(error) = self.surplus(&head) {
+        if let Some(error) = self.surplus(&head, false) {
             return Err(error);
         }
         let Some(mut decoding) = Decoding::of(&head)? else { return Ok(Some(body)) };
@@ -307,7 +308,10 @@ impl<C: Fn() -> Duration> Connection<C> {
     }
 
     /// Bytes behind the end of the answer, which nobody asked for: the length was a lie, and the object is suspect.
-    pub fn surplus(&self, head: &Head) -> Option<Error> {
+    pub fn surplus(&self, head: &Head, more: bool) -> Option<Error> {
+        if more && self.rest_may_begin() {
+            return None;
+        }
         let bytes = self.end - self.start;
         (bytes > 0 && !matches!(head.framing, Framing::Close))
             .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more than announced")))

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::body::Framing;
 use super::redirect::{Location, Refusal};
 use super::request_id::{self, Echo};
-use super::resume::Version;
+use super::version::Version;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 

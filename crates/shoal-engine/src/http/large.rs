@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::Client;
-use super::asking::{Idle, Kept, ask};
+use super::asking::ask;
+use super::client::Client;
 use super::connection::{Connection, Gathered};
-use super::drive::surplus;
 use super::encoding::Decoding;
 use super::exchange::{Exchange, Plan};
 use super::head::Head;
+use super::idle_connections::{Idle, Kept};
 use super::resume::{Resume, Verdict};
 use super::stream::Behind;
 use crate::error::{Error, Kind, Result};
@@ -113,7 +113,7 @@ impl<E: Exchange> Large<'_, E> {
         while let Some(piece) = open.piece(&mut head.framing).await? {
             self.take(open.bytes(piece))?;
         }
-        if let Some(error) = surplus(open, head, more) {
+        if let Some(error) = open.surplus(head, more) {
             return Err(error);
         }
         // One system call for a large object: by now its surplus has often come. With others unanswered, what comes next shows.

@@ -15,16 +15,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::Client;
-use super::asking::Idle;
 use super::body::Framing;
-use super::compare::hash;
+use super::check_objects::hash;
+use super::client::Client;
 use super::connection::Connection;
-use super::drive::{Alone, Check, answer};
 use super::exchange::{Exchange, Next, Plan};
 use super::head::Head;
+use super::idle_connections::Idle;
 use super::probe::{self, Found, Probe};
 use super::reader::{Answer, BEGIN, HEAD_MAX, Reader, Trust};
+use super::respond::{Alone, Check, answer};
 use super::stream::Behind;
 use crate::error::{Error, Kind};
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::compare::{Collection, Enough, Seen};
+use super::check_objects::{Collection, Enough, Seen};
 use super::probe::{Found, Probe};
 use super::request_id::Echo;
 use super::samples::Samples;
@@ -162,11 +162,7 @@ impl Pipelining {
 
     /// A turn to find out whether that helps, if no other connection is at it.
     pub(super) fn probe(&self) -> Option<Probe<'_>> {
-        (!self.probing.swap(true, Relaxed)).then(|| Probe::new(self))
-    }
-
-    pub(super) fn end_of_probe(&self) {
-        self.probing.store(false, Relaxed);
+        (!self.probing.swap(true, Relaxed)).then(|| Probe::new(&self.probing))
     }
 
     /// A probe has found this out.

@@ -2,9 +2,8 @@
 //! second answer takes after the first. A service that works on one request of a connection at a time takes as long again
 //! and is better off with more connections. Only one connection at a time finds that out; the others go on one at a time.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-use super::pipelining::Pipelining;
 
 /// Requests that are sent at once to find out.
 pub(super) const AHEAD: usize = 2;
@@ -13,7 +12,7 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// The turn of one connection; given back when dropped.
 pub(super) struct Probe<'a> {
-    pipelining: &'a Pipelining,
+    probing: &'a AtomicBool,
     stage: Stage,
 }
 
@@ -41,8 +40,9 @@ pub(super) enum Found {
 }
 
 impl<'a> Probe<'a> {
-    pub fn new(pipelining: &'a Pipelining) -> Probe<'a> {
-        Probe { pipelining, stage: Stage::Unsent }
+    /// `probing` is true until the probe is dropped.
+    pub fn new(probing: &'a AtomicBool) -> Probe<'a> {
+        Probe { probing, stage: Stage::Unsent }
     }
 
     /// Whether requests are still to be sent.
@@ -77,7 +77,7 @@ impl<'a> Probe<'a> {
 
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        self.pipelining.end_of_probe();
+        self.probing.store(false, Relaxed);
     }
 }
 
@@ -85,13 +85,12 @@ impl Drop for Probe<'_> {
 mod tests {
     use std::thread::sleep;
 
-    use super::super::Pipeline;
     use super::*;
 
     #[test]
     fn a_second_answer_that_takes_as_long_as_the_first_is_no_gain() {
-        let pipelining = Pipelining::new(Pipeline::Auto);
-        let probe = || Probe::new(&pipelining);
+        let probing = AtomicBool::new(true);
+        let probe = || Probe::new(&probing);
         let mut serial = probe();
         serial.sent(2);
         assert_eq!(serial.answered(0), None);

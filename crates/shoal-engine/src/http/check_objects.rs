@@ -1,0 +1,112 @@
+//! The objects for a comparison. Pure. Not here: the comparison (`compare.rs`).
+
+use std::collections::HashSet;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Different objects that prove something: two that are alike can change places unseen.
+pub(super) const OBJECTS: usize = 16;
+/// Objects that are looked at for them, those that are small and come.
+pub(super) const TRIES: usize = 4096;
+
+/// Tells objects apart.
+pub(super) fn hash(body: &[u8]) -> u128 {
+    xxh3_128(body)
+}
+
+/// An object as it came alone.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub target: Vec<u8>,
+    pub hash: u128,
+    /// It was the first with its bytes.
+    is_new: bool,
+}
+
+/// What has come alone so far, of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Collection {
+    seen: Vec<Seen>,
+    hashes: HashSet<u128>,
+    looked: usize,
+}
+
+/// Whether a collection is enough for a comparison.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Enough {
+    No,
+    Yes,
+    /// So many were looked at, and they are too much alike.
+    Never,
+}
+
+impl Collection {
+    /// Adds an object; `depth`: how many requests are to be sent ahead.
+    pub fn add(&mut self, depth: usize, body: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Enough {
+        let most = depth.max(OBJECTS);
+        let hash = hash(body);
+        let is_new = self.hashes.len() < most && self.hashes.insert(hash);
+        self.looked += 1;
+        // In the place of one that is like another, once there are as many as a pipeline holds.
+        let place = match self.seen.len() < most {
+            true => Some(self.seen.len()),
+            false => self.seen.iter().position(|seen| !seen.is_new).filter(|_| is_new),
+        };
+        if let Some(place) = place {
+            let mut seen = Seen { target: Vec::new(), hash, is_new };
+            target(&mut seen.target);
+            self.seen.truncate(most);
+            match self.seen.get_mut(place) {
+                Some(other) => *other = seen,
+                None => self.seen.push(seen),
+            }
+        }
+        match self.seen.len() == most && self.hashes.len() >= OBJECTS {
+            true => Enough::Yes,
+            false if self.looked >= TRIES => Enough::Never,
+            false => Enough::No,
+        }
+    }
+
+    /// The objects to compare, in an order that spreads those that are alike.
+    pub fn take(&mut self) -> Vec<Seen> {
+        let mut seen = std::mem::take(self).seen;
+        fastrand::shuffle(&mut seen);
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(collection: &mut Collection, depth: usize, number: usize, body: &str) -> Enough {
+        collection.add(depth, body.as_bytes(), |out| out.extend_from_slice(number.to_string().as_bytes()))
+    }
+
+    #[test]
+    fn objects_count_only_where_their_bytes_are_new() {
+        let mut collection = Collection::default();
+        assert!((0..400).all(|n| add(&mut collection, 16, n, "") == Enough::No));
+        assert!((400..414).all(|n| add(&mut collection, 16, n, &n.to_string()) == Enough::No));
+        assert_eq!(add(&mut collection, 16, 414, "413"), Enough::No);
+        assert_eq!(add(&mut collection, 16, 415, "new"), Enough::Yes);
+        let seen = collection.take();
+        assert_eq!(seen.iter().map(|seen| seen.hash).collect::<HashSet<_>>().len(), 16);
+    }
+
+    #[test]
+    fn there_are_as_many_as_the_pipeline_is_deep_and_never_more() {
+        let mut collection = Collection::default();
+        assert!((0..199).all(|n| add(&mut collection, 200, n, &(n % 20).to_string()) == Enough::No));
+        assert_eq!(add(&mut collection, 200, 199, "x"), Enough::Yes);
+        assert_eq!(collection.take().len(), 200);
+    }
+
+    #[test]
+    fn the_search_ends() {
+        let mut collection = Collection::default();
+        assert!((1..TRIES).all(|n| add(&mut collection, 16, n, "same") == Enough::No));
+        assert_eq!(add(&mut collection, 16, TRIES, "same"), Enough::Never);
+    }
+}
