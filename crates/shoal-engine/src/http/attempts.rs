@@ -1,9 +1,8 @@
-//! Making one TCP connection with more than one attempt, and counting the connections that were not made in time. Not here:
-//! names, addresses and TLS (`connect.rs`).
+//! Makes one TCP connection, with several attempts if necessary. Not here: addresses and TLS (`connect.rs`).
 //!
-//! A service that is asked for more connections than fit into its accept queue (5 in Python's `http.server`) loses the
-//! SYNs of the others: the kernel drops them, and sends each again only after 1 s, 3 s, 7 s. Nothing shows the client
-//! that a SYN was dropped, and a new socket sends one at once. So a second attempt is made beside the first.
+//! If a service gets more connections than fit into its accept queue (5 in Python's `http.server`), the kernel drops
+//! the SYNs of the others, and sends each again only after 1 s, 3 s, 7 s. The client cannot see that a SYN was dropped.
+//! A new socket sends one at once, so a second attempt is started beside the first.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,15 +14,14 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-/// Most attempts to make one connection. Each costs a descriptor while it is under way.
+/// Most attempts for one connection. Each costs a file descriptor while it lasts.
 const ATTEMPTS: u32 = 4;
-/// Least wait for an attempt before the next one: longer than the way to most services and back, a quarter of what the
-/// kernel waits.
+/// Least wait before the next attempt: longer than the round trip to most services, a quarter of the kernel's wait.
 const WAIT_MIN: Duration = Duration::from_millis(250);
-/// How often the shortest time of a connection is waited for: a distant service is not asked twice at once.
+/// The wait is so many times the shortest time of a connection: a distant service does not get two attempts at once.
 const WAIT_TIMES: u64 = 4;
 
-/// How connections to one service are made, and how that went so far.
+/// How connections to one service are attempted, and what was learnt from that.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     /// Shortest time in which a connection was made, in nanoseconds.
@@ -38,23 +36,22 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Connections whose first attempt took too long. One counts from the moment at which the second attempt is due, so
-    /// before it is known whether it will be made.
+    /// Number of connections for which a second attempt was due, whether or not they were made in the end.
     pub fn late(&self) -> u64 {
         self.late.load(Relaxed)
     }
 
-    /// A connection: the first that is made. The caller limits the time.
+    /// Makes a connection with the first attempt that succeeds. The caller limits the time.
     ///
     /// # Errors
-    /// The last attempt's, once none is under way. So a refused first attempt is an error at once, and an attempt for
-    /// which there is no descriptor does no harm to those before it.
+    /// The error of the last attempt, once all have failed. So a refused first attempt is an error at once, and an
+    /// attempt without a file descriptor does not end those before it.
     pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let mut wait = self.wait();
         let mut under_way = vec![Box::pin(self.attempt(address))];
         for number in 1..ATTEMPTS {
             tokio::select! {
-                biased; // a connection that is made by now is not late, however late this lane looks
+                biased; // a connection that is ready now is not late, even if this lane was busy
                 ended = poll_fn(|context| first(&mut under_way, context)) => return ended,
                 () = tokio::time::sleep(wait) => {}
             }
@@ -75,7 +72,7 @@ impl Attempts {
         Ok(stream)
     }
 
-    /// How long the first attempt is waited for.
+    /// How long to wait for the first attempt.
     fn wait(&self) -> Duration {
         match self.shortest.load(Relaxed) {
             u64::MAX => WAIT_MIN,
@@ -84,8 +81,8 @@ impl Attempts {
     }
 }
 
-/// The first attempt that succeeds, or the error of the last one that was under way. The newest is asked first: if all
-/// fail at once, that of the first is returned, which says more of the service than one without a descriptor.
+/// The first attempt that succeeds, or the error of the last one. The newest is polled first: if all fail at once, the
+/// error of the first attempt is returned, which says more about the service than a missing file descriptor.
 fn first<T, F: Future<Output = io::Result<T>>>(
     under_way: &mut Vec<Pin<Box<F>>>,
     context: &mut Context<'_>,

@@ -1,9 +1,9 @@
-//! How a body is framed, and taking it out of a buffer piece by piece. Pure: no socket here.
+//! How a body is framed, and how it is taken from a buffer in pieces. Pure: no socket. Not here: the head (`head.rs`).
 
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// Longest chunk-size line, extension included, in bytes.
+/// Longest chunk-size line with its extension, in bytes.
 const SIZE_LINE_MAX: usize = 1024;
 /// Most bytes of trailers.
 const TRAILERS_MAX: usize = 8 << 10;
@@ -14,20 +14,20 @@ pub(crate) enum Framing {
     /// After so many more bytes.
     Length(u64),
     Chunked(Chunks),
-    /// When the connection is closed: nobody can tell whether that is all.
+    /// When the connection is closed: whether that is all of it is unknown.
     Close,
 }
 
 /// Progress through a chunked body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Chunks {
-    /// A chunk-size line comes.
+    /// A chunk-size line is next.
     Size,
-    /// So many bytes of a chunk come.
+    /// So many bytes of a chunk are next.
     Data(u64),
-    /// The line break after a chunk comes.
+    /// The line break after a chunk is next.
     DataEnd,
-    /// Trailers come; so many bytes of them have.
+    /// Trailers are next; so many bytes of them were read.
     Trailers(usize),
     End,
 }
@@ -35,11 +35,11 @@ pub(crate) enum Chunks {
 /// One step through a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Take `skip` bytes off the buffer, then `take` bytes that belong to the object.
+    /// Skip `skip` bytes of the buffer. The next `take` bytes belong to the object.
     Piece { skip: usize, take: usize },
-    /// Take `skip` bytes off; the body is complete.
+    /// Skip `skip` bytes. The body is complete.
     End { skip: usize },
-    /// More has to be read.
+    /// More bytes must be received.
     More,
 }
 
@@ -48,7 +48,7 @@ impl Framing {
         Framing::Chunked(Chunks::Size)
     }
 
-    /// Looks at what the buffer holds. The caller takes off what the step says before the next call.
+    /// Examines the buffer. The caller must remove `skip` and `take` bytes before the next call.
     ///
     /// # Errors
     /// [`Kind::Protocol`] for a malformed chunk.
@@ -114,12 +114,12 @@ impl Chunks {
     }
 }
 
-/// Bytes that are done with are taken off even when more has to be read, so that the buffer never fills with them.
+/// Skips processed bytes even if more must be received, so that the buffer never fills with them.
 fn more(skip: usize) -> Step {
     if skip == 0 { Step::More } else { Step::Piece { skip, take: 0 } }
 }
 
-/// The length of the line at the start of `buffer`, without its CR LF; `None` when it is not complete.
+/// The length of the line at the start of `buffer`, without its CR LF; `None` if it is incomplete.
 fn line(buffer: &[u8], most: usize, what: &str) -> Result<Option<usize>> {
     let Some(end) = memchr::memchr(b'\n', &buffer[..buffer.len().min(most + 2)]) else {
         return if buffer.len() >= most + 2 { Err(too_long(what, most)) } else { Ok(None) };
@@ -147,7 +147,7 @@ fn too_long(what: &str, most: usize) -> Error {
 mod tests {
     use super::*;
 
-    /// Feeds `wire` in pieces of `size` bytes; the object, or the error's kind, or `None` when it never ended.
+    /// Feeds `wire` in pieces of `size` bytes. Returns the object, the error's kind, or `None` if it has not ended.
     fn feed(wire: &[u8], size: usize) -> Result<Option<Vec<u8>>, Kind> {
         let (mut framing, mut buffer, mut object) = (Framing::chunked(), Vec::new(), Vec::new());
         for piece in wire.chunks(size) {

@@ -1,59 +1,59 @@
-//! The objects for a comparison. Pure. Not here: the comparison (`compare.rs`).
+//! The objects that the pipeline check compares. Pure. Not here: the check (`pipeline_check.rs`).
 
 use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Different objects that prove something: two that are alike can change places unseen.
+/// Least number of different objects for a check: two equal objects can change places unnoticed.
 pub(super) const OBJECTS: usize = 16;
-/// Objects that are looked at for them, those that are small and come.
+/// Small objects that are tried to find them, before the check is given up as impossible.
 pub(super) const TRIES: usize = 4096;
 
-/// Tells objects apart.
+/// The hash by which bodies are compared.
 pub(super) fn hash(body: &[u8]) -> u128 {
     xxh3_128(body)
 }
 
-/// An object as it came alone.
+/// An object that was fetched by a single request.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct CheckObject {
     pub target: Vec<u8>,
     pub hash: u128,
-    /// It was the first with its bytes.
+    /// It was the first object with these bytes.
     is_new: bool,
 }
 
-/// What has come alone so far, of all connections.
+/// The objects collected so far, on all connections.
 #[derive(Debug, Default)]
-pub(super) struct Collection {
-    seen: Vec<Seen>,
+pub(super) struct CheckObjects {
+    seen: Vec<CheckObject>,
     hashes: HashSet<u128>,
     looked: usize,
 }
 
-/// Whether a collection is enough for a comparison.
+/// Whether there are enough objects for a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     No,
     Yes,
-    /// So many were looked at, and they are too much alike.
+    /// `TRIES` objects were tried, and too many are equal.
     Never,
 }
 
-impl Collection {
-    /// Adds an object; `depth`: how many requests are to be sent ahead.
+impl CheckObjects {
+    /// Adds an object. `depth`: how many requests will be pipelined.
     pub fn add(&mut self, depth: usize, body: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Enough {
         let most = depth.max(OBJECTS);
         let hash = hash(body);
         let is_new = self.hashes.len() < most && self.hashes.insert(hash);
         self.looked += 1;
-        // In the place of one that is like another, once there are as many as a pipeline holds.
+        // Once there are as many objects as the pipeline is deep, a new one replaces a duplicate.
         let place = match self.seen.len() < most {
             true => Some(self.seen.len()),
             false => self.seen.iter().position(|seen| !seen.is_new).filter(|_| is_new),
         };
         if let Some(place) = place {
-            let mut seen = Seen { target: Vec::new(), hash, is_new };
+            let mut seen = CheckObject { target: Vec::new(), hash, is_new };
             target(&mut seen.target);
             self.seen.truncate(most);
             match self.seen.get_mut(place) {
@@ -68,8 +68,8 @@ impl Collection {
         }
     }
 
-    /// The objects to compare, in an order that spreads those that are alike.
-    pub fn take(&mut self) -> Vec<Seen> {
+    /// The objects, shuffled to spread the equal ones.
+    pub fn take(&mut self) -> Vec<CheckObject> {
         let mut seen = std::mem::take(self).seen;
         fastrand::shuffle(&mut seen);
         seen
@@ -80,13 +80,13 @@ impl Collection {
 mod tests {
     use super::*;
 
-    fn add(collection: &mut Collection, depth: usize, number: usize, body: &str) -> Enough {
+    fn add(collection: &mut CheckObjects, depth: usize, number: usize, body: &str) -> Enough {
         collection.add(depth, body.as_bytes(), |out| out.extend_from_slice(number.to_string().as_bytes()))
     }
 
     #[test]
     fn objects_count_only_where_their_bytes_are_new() {
-        let mut collection = Collection::default();
+        let mut collection = CheckObjects::default();
         assert!((0..400).all(|n| add(&mut collection, 16, n, "") == Enough::No));
         assert!((400..414).all(|n| add(&mut collection, 16, n, &n.to_string()) == Enough::No));
         assert_eq!(add(&mut collection, 16, 414, "413"), Enough::No);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_pipeline_is_deep_and_never_more() {
-        let mut collection = Collection::default();
+        let mut collection = CheckObjects::default();
         assert!((0..199).all(|n| add(&mut collection, 200, n, &(n % 20).to_string()) == Enough::No));
         assert_eq!(add(&mut collection, 200, 199, "x"), Enough::Yes);
         assert_eq!(collection.take().len(), 200);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_search_ends() {
-        let mut collection = Collection::default();
+        let mut collection = CheckObjects::default();
         assert!((1..TRIES).all(|n| add(&mut collection, 16, n, "same") == Enough::No));
         assert_eq!(add(&mut collection, 16, TRIES, "same"), Enough::Never);
     }

@@ -1,10 +1,10 @@
-//! What all connections to one service share, and the text of a request. Not here: one connection (`connection.rs`).
+//! What all connections to one service share, and how a request is written. Not here: one connection (`connection.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempts::Attempts;
-use super::pipelining::{Pipeline, Pipelining};
+use super::pipeline_policy::{Pipeline, PipelinePolicy};
 use super::redirect::AllowedHost;
 use super::remarks::Remarks;
 use super::request_id;
@@ -15,31 +15,30 @@ use super::url::{Address, Secret};
 #[derive(Debug)]
 pub(crate) struct Client {
     pub address: Address,
-    /// Header lines sent with every request, `Host` and `Authorization` among them, each with its line break. Secret.
+    /// Header lines of every request, each with its line break, including `Host` and `Authorization`. Secret.
     pub fields: Secret,
-    /// Longest wait for a byte; for a whole head; and the window of the least throughput.
+    /// Longest wait for the next byte and for a whole head, and the window over which the least rate is measured.
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
-    /// How connections to it are made.
+    /// How connections to one of its addresses are attempted.
     pub attempts: Attempts,
-    /// Whom its TLS trusts.
+    /// Which certificates are trusted.
     pub tls: Arc<Tls>,
-    /// Its address came from a server, not from the user.
+    /// The address came from a server (a redirect), not from the user.
     pub received: bool,
     /// Other hosts to which redirects may lead.
     pub allowed: Vec<AllowedHost>,
-    /// Whether requests to it are sent ahead.
-    pub pipelining: Pipelining,
-    /// Keep the `Content-Type` of answers: only for those who look at it.
+    /// Whether requests are pipelined.
+    pub pipelining: PipelinePolicy,
+    /// Keep the `Content-Type` of answers: only if the source reads it.
     pub wants_type: bool,
-    /// What the report must say of its answers.
+    /// What the report must say about the answers.
     pub remarks: Arc<Remarks>,
 }
 
 impl Client {
-    /// Appends a GET request for `target` (path and query, encoded), with its id if it has one and further
-    /// header lines.
+    /// Appends a GET request for `target` (path and query, encoded), with its id, if any, and the header lines `extra`.
     pub fn request(&self, out: &mut Vec<u8>, id: &[u8], extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) {
         out.extend_from_slice(b"GET ");
         target(out);
@@ -55,18 +54,18 @@ impl Client {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The client of another host, to which a redirect leads: none of what the user gave for this one is sent there.
-    pub(super) fn elsewhere(&self, address: Address) -> Client {
+    /// The client of another host, to which a redirect leads. Headers and passwords are not sent there.
+    pub(super) fn for_other_host(&self, address: Address) -> Client {
         Client {
             fields: Secret::new(plain_fields(&address, true)),
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
-            // Another host is at another distance, and how late it is says nothing of this one.
+            // The other host may be farther away: what is known about this one does not apply.
             attempts: Attempts::default(),
             tls: self.tls.clone(),
             received: !self.address.is_same_origin(&address),
             allowed: Vec::new(),
-            pipelining: Pipelining::new(Pipeline::Off),
+            pipelining: PipelinePolicy::new(Pipeline::Off),
             wants_type: self.wants_type,
             remarks: self.remarks.clone(),
             address,
@@ -74,7 +73,7 @@ impl Client {
     }
 }
 
-/// The header lines that every service gets.
+/// The header lines that every service receives.
 pub(crate) fn plain_fields(address: &Address, with_agent: bool) -> String {
     let agent = if with_agent { concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n") } else { "" };
     format!("Host: {}\r\nAccept-Encoding: identity\r\n{agent}", address.authority())

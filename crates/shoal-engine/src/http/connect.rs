@@ -1,5 +1,5 @@
-//! Making a connection: resolving the name, trying every address, each for `connect_timeout` at the most. Not here: the
-//! attempts at one address (`attempts.rs`).
+//! Makes a connection: resolves the name and tries every address, each for at most `connect_timeout`. Not here: the
+//! attempts for one address (`attempts.rs`), the handshake (`tls.rs`).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,11 +11,11 @@ use super::client::Client;
 use super::stream::Stream;
 use crate::error::{Error, Kind, Result};
 
-/// A new connection to the service, with TLS where its address says so.
+/// A new connection to the service, with TLS if its address is https.
 ///
 /// # Errors
-/// [`Kind::Connect`] with the last address's cause, [`Kind::OutOfFiles`]; [`Kind::Tls`] for a service that is not to be
-/// trusted; [`Kind::BadAnswer`] where a server led to an address that no server may lead to.
+/// [`Kind::Connect`] with the reason for the last address, [`Kind::OutOfFiles`]; [`Kind::Tls`] if the service is not
+/// trusted; [`Kind::BadAnswer`] if a redirect leads to an address inside this machine's own network.
 pub(super) async fn connect(client: &Client) -> Result<Stream> {
     let host = (client.address.host.as_str(), client.address.port);
     let lookup = timeout(client.connect_timeout, tokio::net::lookup_host(host)).await;
@@ -24,15 +24,13 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
         Ok(Err(e)) => return Err(failed(client, kind(&e), format!("the host name could not be resolved: {e}"))),
         Ok(Ok(addresses)) => addresses.collect(),
     };
-    // Here and not earlier: a name may stand for another address each time it is asked for.
+    // Checked here and not earlier: a name may resolve to another address each time.
     if client.received
         && let Some(bad) = addresses.iter().find(|address| is_inside(address.ip()))
     {
         let why = format!("{} is an address inside this machine's own network", bad.ip());
-        return Err(failed(client, Kind::BadAnswer, why).hint(
-            "no option allows that: a server must not redirect \
-        there",
-        ));
+        let hint = "no option allows that: a server must not redirect there";
+        return Err(failed(client, Kind::BadAnswer, why).hint(hint));
     }
     let mut last = failed(client, Kind::Connect, "the host name has no address".into());
     for address in addresses {
@@ -53,7 +51,7 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
 async fn connect_to(client: &Client, address: SocketAddr) -> Result<Stream> {
     let made = client.attempts.connect(address).await;
     let stream = made.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
-    // Small requests must not wait for the answer to the one before (Nagle).
+    // Small requests must not wait for earlier answers (Nagle's algorithm).
     let _ = stream.set_nodelay(true);
     if client.address.secure {
         client.tls.shake_hands(&client.address, stream).await
@@ -62,10 +60,10 @@ async fn connect_to(client: &Client, address: SocketAddr) -> Result<Stream> {
     }
 }
 
-/// Addresses that a server has no business to lead to, whatever name they go by: link-local ones, where clouds keep their
-/// machines' credentials, and those that are nobody's.
+/// Addresses that a redirect must not lead to, by whatever name: link-local ones, where clouds keep the credentials of
+/// their machines, and those that are not a host's.
 fn is_inside(address: IpAddr) -> bool {
-    /// Where a cloud keeps them beyond the link.
+    /// Credentials of machines at an IPv6 address that is not link-local.
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     let v4 = |address: Ipv4Addr| {
         address.is_link_local() || address.octets()[0] == 0 || address.is_broadcast() || address.is_multicast()
@@ -87,7 +85,7 @@ fn is_inside(address: IpAddr) -> bool {
 
 fn failed(client: &Client, kind: Kind, why: String) -> Error {
     let shown = client.address.shown();
-    // A failure of an object names the object; that another host is to blame is said nowhere else.
+    // A failure of an object names the object, so the other host must be named here.
     let why = if client.received { format!("{why}, at \"{shown}\" where a redirect leads") } else { why };
     Error::new(kind, why).on(&shown)
 }

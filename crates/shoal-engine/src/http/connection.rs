@@ -1,5 +1,4 @@
-//! One connection: sending a request, reading the head of its answer and its body, within deadlines. Not here: the order of
-//! requests (`drive.rs`).
+//! One connection: sends requests, reads answers, keeps deadlines. Not here: the order of requests (`client_loop.rs`).
 
 use std::future::poll_fn;
 use std::io;
@@ -11,54 +10,54 @@ use tokio::io::ReadBuf;
 
 use super::body::{Framing, Step};
 use super::client::Client;
+use super::deadline::Deadlines;
 use super::encoding::Decoding;
 use super::head::{self, Head};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
-use super::stream::{Behind, Stream};
-use super::watch::Watch;
+use super::stream::{Stream, Trailing};
 use super::{connect, tls};
 use crate::error::{Error, Kind, Result};
 
-/// First size of a read buffer, in bytes: the head and body of a small object, many times over.
+/// First size of the read buffer, in bytes: several small objects with their heads.
 const BUFFER: usize = 16 << 10;
-/// Most bytes of a body nobody wants that are read to keep the connection.
+/// Most bytes of an unneeded body that are read to keep the connection.
 const DISCARD_MAX: u64 = 64 << 10;
-/// Longest wait for them: a new connection is had sooner.
+/// Longest wait for them: a new connection takes less.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
-/// How long it is waited for bytes behind a body, where its length was wrong before. Only then: each answer would take so
-/// long.
+/// How long to wait for bytes after a body, only if its length was wrong before: each answer would take so long.
 const LINGER: Duration = Duration::from_millis(250);
-/// Where a connection broke.
+/// Where the connection ended, for messages.
 const IN_BODY: &str = "in the middle of the body";
 
-/// A connection with its read buffer and its deadlines. `C` tells how long its thread has been busy otherwise.
+/// A connection with its read buffer and its deadlines. `C` is the clock that counts how long its thread has been busy.
 pub(crate) struct Connection<C> {
     stream: Stream,
     buffer: Vec<u8>,
     /// Unread bytes are `buffer[start..end]`.
     start: usize,
     end: usize,
-    watch: Watch<C>,
-    /// Requests, of which the first `sent` bytes are sent.
+    deadlines: Deadlines<C>,
+    /// Requests, of which the first `sent` bytes were sent.
     request: Vec<u8>,
     sent: usize,
     /// How long the head of the first answer took.
-    took: Option<Duration>,
-    /// Ids of requests, where they carry any; the next one's number.
+    first_answer_time: Option<Duration>,
+    /// The ids of requests, if they carry any.
     ids: Option<RequestIds>,
-    asked: u64,
-    /// Where the pieces of a small body come together; empty between answers, kept for its memory.
+    /// The number of the next request.
+    requests: u64,
+    /// The pieces of a small body of unknown length. Empty between answers; the allocation is kept.
     pieces: Vec<u8>,
-    /// Bytes received since the last request went out.
+    /// Bytes received since the last single request was sent.
     received: u64,
-    /// The last reading failed because the peer closed or reset the connection.
+    /// The last read failed because the peer closed or reset the connection.
     closed: bool,
-    /// The peer said that it has no more to send, and nothing is missing of what it sent.
+    /// The peer announced its end, and all that it sent was received.
     ended: bool,
     wants_type: bool,
-    /// It is not to the service itself but to another host, to which a redirect led.
-    pub(super) elsewhere: Option<Arc<Client>>,
+    /// `Some`: the connection is not to the service but to another host, to which a redirect led.
+    pub(super) other_host: Option<Arc<Client>>,
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
@@ -70,36 +69,36 @@ impl<C: Fn() -> Duration> Connection<C> {
             buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
-            watch: Watch::new(client.timeout, clock),
+            deadlines: Deadlines::new(client.timeout, clock),
             request: Vec::with_capacity(512),
             sent: 0,
-            took: None,
+            first_answer_time: None,
             ids,
-            asked: 0,
+            requests: 0,
             pieces: Vec::new(),
             received: 0,
             closed: false,
             ended: false,
             wants_type: client.wants_type,
-            elsewhere: None,
+            other_host: None,
         })
     }
 
-    /// Sends a request, with further header lines, and reads the head of its answer.
-    pub async fn ask(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
+    /// Sends a request, with the header lines `extra`, and reads the head of its answer.
+    pub async fn send(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Result<Head> {
         let number = self.queue(client, extra, target);
-        let asked = (number == 0 && self.ids.is_some()).then(Instant::now);
+        let began = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
-        self.watch.head();
+        self.deadlines.start_head();
         let (mut interim, mut seen) = (0, 0);
         loop {
             let unread = &self.buffer[self.start..self.end];
-            // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete: a head that
-            // comes byte by byte must not be parsed as often.
+            // Parsed at the first bytes, which may show that this is not HTTP, and then only when the head may be
+            // complete: otherwise a head that is received byte by byte would be parsed as often.
             let parse = !unread.is_empty() && (seen == 0 || head::may_end(unread, seen));
             seen = unread.len();
             let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
-            // The parser passes over empty lines, which behind another answer are bytes that it did not announce.
+            // The parser skips empty lines. After another answer these are bytes that it did not announce.
             if number > 0 && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
                 return Err(Error::new(Kind::Protocol, "there is an empty line where an answer should begin"));
             }
@@ -107,10 +106,10 @@ impl<C: Fn() -> Duration> Connection<C> {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
-                        self.watch.head_done();
-                        self.took = asked.map(|asked| asked.elapsed()).or(self.took);
-                        // A wrong id (a cache that replays one, say) proves nothing against an answer to the only request
-                        // there is: it is taken like an answer without, and nothing is sent ahead on its strength.
+                        self.deadlines.head_done();
+                        self.first_answer_time = began.map(|began| began.elapsed()).or(self.first_answer_time);
+                        // A wrong id (replayed by a cache, say) does not matter if this is the only unanswered request.
+                        // The answer counts as one without an id, so it does not allow pipelining.
                         return Ok(head);
                     }
                     (interim, seen) = (interim + 1, 0);
@@ -126,10 +125,10 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// Adds a request, with further header lines, to those that the next reading sends; its number on this connection.
+    /// Adds a request, with the header lines `extra`, to those that the next read sends. Returns its number.
     pub fn queue(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let number = self.asked;
-        self.asked += 1;
+        let number = self.requests;
+        self.requests += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
         if self.sent == self.request.len() {
             self.request.clear();
@@ -139,61 +138,57 @@ impl<C: Fn() -> Duration> Connection<C> {
         number
     }
 
-    /// How long the head of the first answer took, where requests carry ids.
-    pub fn took(&self) -> Option<Duration> {
-        self.took
+    /// How long the head of the first answer took, if requests carry ids.
+    pub fn first_answer_time(&self) -> Option<Duration> {
+        self.first_answer_time
     }
 
-    /// Looks for the answer to request `number` in what has been received, behind the first `from` unread bytes. `more`:
-    /// others are unanswered behind it.
+    /// Looks for the answer to request `number` after `from` unread bytes. `more`: requests after it are unanswered.
     pub fn next_answer(&mut self, reader: &mut Reader, from: usize, number: u64, more: bool) -> Result<Answer> {
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
         reader.next(&self.buffer[self.start + from..self.end], id, more)
     }
 
-    /// Unread bytes, as `next_answer` named them from the first one.
+    /// A range of the unread bytes, as in the result of `next_answer` with `from` 0.
     pub fn unread(&self, range: std::ops::Range<usize>) -> &[u8] {
         &self.buffer[self.start..self.end][range]
     }
 
-    /// How many bytes have come that were not read.
+    /// Number of bytes received and not read.
     pub fn unread_len(&self) -> usize {
         self.end - self.start
     }
 
-    /// So many unread bytes are done with.
+    /// Marks unread bytes as read.
     pub fn consume(&mut self, bytes: usize) {
         self.start += bytes;
     }
 
-    /// Whether what is unread can be the beginning of an answer, or nothing.
-    pub fn rest_may_begin(&self) -> bool {
+    /// Whether the unread bytes, if any, may begin an answer. If not, they may be the rest of the answer before.
+    pub fn may_begin_answer(&self) -> bool {
         reader::may_begin(&self.buffer[self.start..self.end])
     }
 
-    /// Whether nothing has come that was not read.
+    /// Whether all bytes received were read.
     pub fn is_read(&self) -> bool {
         self.start == self.end
     }
 
-    /// What tells how long its thread has been busy otherwise.
-    pub fn clock(&self) -> C
-    where
-        C: Clone,
-    {
-        self.watch.clock()
+    /// The clock that counts how long the thread has been busy.
+    pub fn clock(&self) -> &C {
+        &self.deadlines.clock
     }
 
-    /// The answer that is awaited now has its whole time before it.
-    pub fn restart_watch(&mut self) {
-        self.watch.head();
+    /// The next answer gets the whole timeout from now.
+    pub fn restart_deadline(&mut self) {
+        self.deadlines.start_head();
     }
 
-    /// The whole body, if it is small. Of known length: left in the buffer, without a copy.
-    pub async fn gather(&mut self, framing: &mut Framing, whole_max: usize) -> Result<Gathered> {
+    /// Reads the whole body, if it is small. One of known length stays in the buffer, without a copy.
+    pub async fn read_whole_body(&mut self, framing: &mut Framing, whole_max: usize) -> Result<WholeBody> {
         if let Framing::Length(length) = *framing {
             if length > whole_max as u64 {
-                return Ok(Gathered::Larger);
+                return Ok(WholeBody::Larger);
             }
             let length = length as usize;
             while self.end - self.start < length {
@@ -201,41 +196,41 @@ impl<C: Fn() -> Duration> Connection<C> {
             }
             let body = self.start..self.start + length;
             self.start += length;
-            return Ok(Gathered::Whole(body));
+            return Ok(WholeBody::Whole(body));
         }
         while let Some(piece) = self.piece(framing).await? {
             self.pieces.extend_from_slice(&self.buffer[piece]);
             if self.pieces.len() > whole_max {
-                return Ok(Gathered::Larger);
+                return Ok(WholeBody::Larger);
             }
         }
-        Ok(Gathered::Pieces)
+        Ok(WholeBody::Pieces)
     }
 
-    /// What `gather` found: the whole body, or what has come of a larger one.
-    pub fn gathered(&self, gathered: &Gathered) -> &[u8] {
-        match gathered {
-            Gathered::Whole(body) => &self.buffer[body.clone()],
-            Gathered::Pieces | Gathered::Larger => &self.pieces,
+    /// The body that `read_whole_body` has read, or what has been read of a larger one.
+    pub fn whole_body(&self, body: &WholeBody) -> &[u8] {
+        match body {
+            WholeBody::Whole(range) => &self.buffer[range.clone()],
+            WholeBody::Pieces | WholeBody::Larger => &self.pieces,
         }
     }
 
-    /// What `gather` put together is done with.
-    pub fn forget_pieces(&mut self) {
+    /// Forgets the pieces that `read_whole_body` has collected.
+    pub fn clear_pieces(&mut self) {
         self.pieces.clear();
     }
 
-    /// Bytes of the buffer, as `piece` named them.
+    /// A range of the buffer, as `piece` returns it.
     pub fn bytes(&self, piece: std::ops::Range<usize>) -> &[u8] {
         &self.buffer[piece]
     }
 
-    /// Makes the buffer at least so large.
-    pub fn widen(&mut self, bytes: usize) {
+    /// Grows the buffer to at least so many bytes.
+    pub fn grow_buffer(&mut self, bytes: usize) {
         self.buffer.resize(self.buffer.len().max(bytes), 0);
     }
 
-    /// The next piece of a body, as a range of the buffer; `None` at the end.
+    /// Reads the next piece of a body, a range of the buffer; `None` at the end.
     pub async fn piece(&mut self, framing: &mut Framing) -> Result<Option<std::ops::Range<usize>>> {
         loop {
             match framing.step(&self.buffer[self.start..self.end])? {
@@ -251,7 +246,7 @@ impl<C: Fn() -> Duration> Connection<C> {
                     }
                 }
                 Step::More => match self.fill(IN_BODY).await {
-                    // A reset, or an end that TLS was not told of, is no end of a body.
+                    // A reset, or an end without a TLS close_notify, may not be the end of the body.
                     Err(_) if matches!(framing, Framing::Close) && self.ended => return Ok(None),
                     other => other?,
                 },
@@ -259,7 +254,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         }
     }
 
-    /// A body of at most `most` bytes, whole and decoded, or `None`; for pages of a listing.
+    /// Reads a body of at most `most` bytes, whole and decoded; `None` if it is larger. For pages of a listing.
     pub async fn body(&mut self, mut head: Head, most: usize) -> Result<Option<Vec<u8>>> {
         let mut body = Vec::new();
         if head.length().is_some_and(|length| length > most as u64) {
@@ -271,12 +266,12 @@ impl<C: Fn() -> Duration> Connection<C> {
             }
             body.extend_from_slice(&self.buffer[piece]);
         }
-        if let Some(error) = self.surplus(&head, false) {
+        if let Some(error) = self.trailing_bytes(&head, false) {
             return Err(error);
         }
         let Some(mut decoding) = Decoding::of(&head)? else { return Ok(Some(body)) };
         let (mut decoded, mut fits) = (Vec::new(), true);
-        decoding.take(&body, &mut |piece: &[u8]| {
+        decoding.decode(&body, &mut |piece: &[u8]| {
             fits &= decoded.len() + piece.len() <= most;
             if fits {
                 decoded.extend_from_slice(piece);
@@ -287,7 +282,7 @@ impl<C: Fn() -> Duration> Connection<C> {
         Ok(fits.then_some(decoded))
     }
 
-    /// Reads a small body nobody wants; whether the connection can be used again.
+    /// Reads an unneeded body, if it is small. Returns whether the connection can be reused.
     pub async fn discard(&mut self, framing: &mut Framing) -> bool {
         let too_long = matches!(framing, Framing::Length(length) if *length > DISCARD_MAX);
         if too_long || matches!(framing, Framing::Close) {
@@ -307,9 +302,10 @@ impl<C: Fn() -> Duration> Connection<C> {
         tokio::time::timeout(DISCARD_WAIT, discarding).await.unwrap_or(false)
     }
 
-    /// Bytes behind the end of the answer, which nobody asked for: the length was a lie, and the object is suspect.
-    pub fn surplus(&self, head: &Head, more: bool) -> Option<Error> {
-        if more && self.rest_may_begin() {
+    /// The error if there are bytes after the end of the answer, which were not announced: its object may be truncated.
+    /// `more`: other requests are unanswered, so another answer may follow.
+    pub fn trailing_bytes(&self, head: &Head, more: bool) -> Option<Error> {
+        if more && self.may_begin_answer() {
             return None;
         }
         let bytes = self.end - self.start;
@@ -317,79 +313,73 @@ impl<C: Fn() -> Duration> Connection<C> {
             .then(|| Error::new(Kind::ShortBody, format!("{bytes} bytes more than announced")))
     }
 
-    /// What stands behind the last answer.
-    pub(super) fn behind(&mut self) -> Behind {
+    /// What follows the last answer.
+    pub(super) fn trailing(&mut self) -> Trailing {
         match &self.buffer[self.start..self.end] {
-            [] => self.stream.behind(),
-            unread => Behind::of(unread),
+            [] => self.stream.trailing(),
+            unread => Trailing::of(unread),
         }
     }
 
-    /// What stands behind the last answer, once there was time for it to come.
-    pub(super) async fn linger(&mut self) -> Behind {
+    /// What follows the last answer, after some time for it to arrive.
+    pub(super) async fn linger(&mut self) -> Trailing {
         let _ = tokio::time::timeout(LINGER, self.readable()).await;
-        self.behind()
+        self.trailing()
     }
 
-    /// Resolves when something has come that was not read: bytes, or the end.
+    /// Resolves once there is something to read: bytes, or the end.
     pub async fn readable(&self) {
         if self.is_read() {
             self.stream.readable().await;
         }
     }
 
-    /// Takes in what has come, also where the event loop has not been told of it yet.
+    /// Reads what has arrived, even if the event loop has not been notified yet.
     pub fn receive(&mut self) {
         if self.is_read() {
             (self.start, self.end) = (0, self.stream.receive(&mut self.buffer));
         }
     }
 
-    /// What has come instead of an answer is none: the rest of the answer before it, where there was one. The first bytes of
-    /// an answer that broke off blame nothing.
-    pub fn is_no_answer(&self) -> bool {
-        !self.rest_may_begin()
-    }
-
-    /// The connection broke before a byte of the answer came.
-    pub fn is_untouched(&self) -> bool {
+    /// Whether the connection broke before the first byte of the answer.
+    pub fn nothing_received(&self) -> bool {
         self.closed && self.received == 0
     }
 
+    /// Reads at least one more byte. `place`: where in an answer, for messages.
     pub async fn fill(&mut self, place: &str) -> Result<()> {
         self.fill_for(self.end - self.start + 1, place).await
     }
 
-    /// Reads once, having made room for `needed` unread bytes in all.
+    /// Reads once, after making room for `needed` unread bytes in all.
     pub async fn fill_for(&mut self, needed: usize, place: &str) -> Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        // Well before the end: what is left of it would make for small reads.
+        // Moved well before the end is reached: otherwise reads would become small.
         if self.start + needed > self.buffer.len() || self.start > self.buffer.len() / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             if needed > self.buffer.len() {
-                // Bounded by HEAD_MAX and `Exchange::WHOLE_MAX`: nobody asks for more.
+                // Bounded: callers need at most HEAD_MAX and `RequestHandler::WHOLE_MAX` bytes.
                 self.buffer.resize(needed.next_power_of_two(), 0);
             }
         }
-        self.watch.waits();
-        let result = poll_fn(|context| self.poll_turn(context)).await;
+        self.deadlines.before_read();
+        let result = poll_fn(|context| self.poll_io(context)).await;
         match result {
-            Turn::Received => Ok(()),
-            Turn::Closed => {
+            IoOutcome::Received => Ok(()),
+            IoOutcome::Closed => {
                 let why = format!("the connection was closed after {} bytes, {place}", self.received);
                 Err(Error::new(broken_at(place), why))
             }
-            Turn::Broken(error) => Err(disconnected(&error, place)),
-            Turn::TooLate(why) => Err(Error::new(Kind::Timeout, why)),
+            IoOutcome::Broken(error) => Err(disconnected(&error, place)),
+            IoOutcome::TooLate(why) => Err(Error::new(Kind::Timeout, why)),
         }
     }
 
-    /// Sends what is queued and reads once. A peer that has closed may have answered before: what can be read is read even
-    /// when sending fails.
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Turn> {
+    /// Sends what is queued and reads once, even if sending fails: a peer that has closed may have answered before.
+    fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<IoOutcome> {
         let mut unsent = None;
         while self.sent < self.request.len() {
             match self.stream.poll_write(context, &self.request[self.sent..]) {
@@ -399,7 +389,7 @@ impl<C: Fn() -> Duration> Connection<C> {
                 Poll::Pending => break,
             }
             if unsent.is_some() {
-                self.sent = self.request.len(); // no more of them
+                self.sent = self.request.len(); // do not try to send the rest
             }
         }
         if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
@@ -409,32 +399,32 @@ impl<C: Fn() -> Duration> Connection<C> {
         match self.stream.poll_read(context, &mut free) {
             Poll::Ready(Ok(())) if free.filled().is_empty() => {
                 (self.closed, self.ended) = (true, true);
-                Poll::Ready(unsent.map_or(Turn::Closed, Turn::Broken))
+                Poll::Ready(unsent.map_or(IoOutcome::Closed, IoOutcome::Broken))
             }
             Poll::Ready(Ok(())) => {
                 let bytes = free.filled().len();
                 self.end += bytes;
                 self.received += bytes as u64;
-                self.watch.received(bytes);
-                Poll::Ready(Turn::Received)
+                self.deadlines.received(bytes);
+                Poll::Ready(IoOutcome::Received)
             }
             Poll::Ready(Err(error)) => {
                 self.closed = true;
-                Poll::Ready(Turn::Broken(error))
+                Poll::Ready(IoOutcome::Broken(error))
             }
             Poll::Pending => match unsent {
                 Some(error) => {
                     self.closed = true;
-                    Poll::Ready(Turn::Broken(error))
+                    Poll::Ready(IoOutcome::Broken(error))
                 }
-                None => self.watch.poll(context).map(Turn::TooLate),
+                None => self.deadlines.poll(context).map(IoOutcome::TooLate),
             },
         }
     }
 }
 
-/// What came of sending and reading once.
-enum Turn {
+/// The result of sending and reading once.
+enum IoOutcome {
     Received,
     /// The peer closed.
     Closed,
@@ -442,12 +432,13 @@ enum Turn {
     TooLate(String),
 }
 
-pub(crate) enum Gathered {
+/// Where a small body is.
+pub(crate) enum WholeBody {
     /// In the buffer.
     Whole(std::ops::Range<usize>),
     /// In `pieces`.
     Pieces,
-    /// Larger than `WHOLE_MAX`; what has come is in `pieces`.
+    /// It is larger than `whole_max`; what was read of it may be in `pieces`.
     Larger,
 }
 
@@ -464,7 +455,7 @@ fn disconnected(error: &io::Error, place: &str) -> Error {
     Error::new(broken_at(place), format!("{what} {place}")).errno(error.raw_os_error())
 }
 
-/// In the middle of a body the server has answered, if badly: that says more about the object than about the server.
+/// In the middle of a body, the server has answered: the error says more about the object than about the server.
 fn broken_at(place: &str) -> Kind {
     if place == IN_BODY { Kind::ShortBody } else { Kind::Disconnected }
 }

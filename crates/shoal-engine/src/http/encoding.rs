@@ -1,16 +1,16 @@
-//! Undoing a content encoding that was not asked for: gzip and deflate, piece by piece, checked to the end. Pure: no socket.
+//! Decodes content encodings that were not requested: gzip and deflate, in pieces, verified to the end. Pure.
 //!
-//! shoal asks for `identity`. A proxy that compresses all the same must not turn every object into another one, so what can
-//! be undone and checked is; any other encoding is a failure of the object.
+//! shoal requests `identity`. A proxy that compresses anyway must not change every object, so what can be decoded and
+//! verified is. Any other encoding is a failure of the object.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::head::Head;
 use crate::error::{Error, Kind, Result};
 
-/// Decoded bytes that are handed on at once.
+/// Decoded bytes that are passed on at once.
 const PIECE: usize = 32 << 10;
-/// A body may grow this much, and beyond it to `RATIO` times what came: the limits of an archive. Deflate ends at 1,032.
+/// Most decoded bytes, or `RATIO` times those received if that is more, as for archives. Deflate reaches 1,032 times.
 const GROWN_MAX: u64 = 64 << 20;
 const RATIO: u64 = 100;
 /// Window of every gzip and zlib stream, in bits.
@@ -19,47 +19,45 @@ const WINDOW: u8 = 15;
 /// A body that is being decoded.
 pub(crate) struct Decoding {
     form: Form,
-    /// `None`: of deflate, the first two bytes have not come; of gzip, a member has ended.
+    /// `None`: deflate's first two bytes are missing, or a gzip member has ended.
     stream: Option<Decompress>,
-    /// The first byte of deflate, until the second one tells its form.
+    /// The first byte of deflate, until the second one tells the form.
     first: Option<u8>,
     out: Vec<u8>,
-    /// Bytes that came, and that came out.
+    /// Bytes received and bytes decoded.
     taken: u64,
     given: u64,
-    /// Members that are complete.
+    /// Number of complete members.
     members: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Gzip,
-    /// With a zlib header, as the RFC says, or without, as some send it.
+    /// With a zlib header, as the RFC says, or without, as some servers send it.
     Deflate,
 }
 
 impl Decoding {
-    /// For the body behind this head; `None`: it is as it should be.
+    /// The decoder for the body after this head; `None` if it is not encoded.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] for an encoding that cannot be undone.
+    /// [`Kind::Unsupported`] for other encodings.
     pub fn of(head: &Head) -> Result<Option<Decoding>> {
         let Some(encoding) = &head.encoding else { return Ok(None) };
         let form = match encoding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Form::Gzip,
             "deflate" => Form::Deflate,
             _ => {
-                let why = format!(
-                    "the answer has Content-Encoding \"{encoding}\", which shoal did not request and \
-                cannot decode"
-                );
+                let why = "which shoal did not request and cannot decode";
+                let why = format!("the answer has Content-Encoding \"{encoding}\", {why}");
                 return Err(Error::new(Kind::Unsupported, why));
             }
         };
         Ok(Some(Decoding { form, stream: None, first: None, out: Vec::new(), taken: 0, given: 0, members: 0 }))
     }
 
-    /// What it is called.
+    /// The name of the encoding.
     pub fn name(&self) -> &'static str {
         match self.form {
             Form::Gzip => "gzip",
@@ -67,21 +65,17 @@ impl Decoding {
         }
     }
 
-    /// Decodes the next bytes of the body, and hands on what they become.
+    /// Decodes the next bytes of the body, and passes the result to `emit`.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] where they are not what the encoding makes, [`Kind::TooLarge`] where they become too much, and
-    /// what `give` answers.
-    pub fn take(&mut self, piece: &[u8], give: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    /// [`Kind::Integrity`] if they are not valid, [`Kind::TooLarge`] if the result is, and the errors of `emit`.
+    pub fn decode(&mut self, piece: &[u8], emit: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.taken += piece.len() as u64;
         let mut rest = piece;
         while !rest.is_empty() {
             let first = match (&self.stream, self.form, self.first.take()) {
                 (None, Form::Deflate, _) if self.members > 0 => {
-                    return Err(self.broken(
-                        "there are bytes after its \
-                end",
-                    ));
+                    return Err(self.broken("there are bytes after its end"));
                 }
                 (None, Form::Deflate, None) => {
                     self.first = Some(rest[0]);
@@ -100,16 +94,16 @@ impl Decoding {
                 (Some(_), ..) => None,
             };
             if let Some(first) = first {
-                self.inflate(&first, give)?;
+                self.inflate(&first, emit)?;
             }
-            let used = self.inflate(rest, give)?;
+            let used = self.inflate(rest, emit)?;
             rest = &rest[used..];
         }
         Ok(())
     }
 
-    /// Runs the stream over `input` until all of it is used or the stream ends; how much was used.
-    fn inflate(&mut self, input: &[u8], give: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<usize> {
+    /// Decodes `input` until all of it is used or the stream ends. Returns how much was used.
+    fn inflate(&mut self, input: &[u8], emit: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<usize> {
         let mut used = 0;
         while let Some(stream) = &mut self.stream {
             self.out.clear();
@@ -125,7 +119,7 @@ impl Decoding {
                 return Err(Error::new(Kind::TooLarge, why));
             }
             if !self.out.is_empty() {
-                give(&self.out)?;
+                emit(&self.out)?;
             }
             match status {
                 Status::StreamEnd => {
@@ -139,10 +133,10 @@ impl Decoding {
         Ok(used)
     }
 
-    /// All of the body has come: whether that is all of the object.
+    /// Verifies at the end of the body that the encoded stream is complete.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] where the encoded stream has not ended.
+    /// [`Kind::Integrity`] if it is not.
     pub fn end(&self) -> Result<()> {
         match self.members > 0 && self.stream.is_none() {
             true => Ok(()),
@@ -152,13 +146,8 @@ impl Decoding {
 
     fn broken(&self, why: &str) -> Error {
         let name = self.name();
-        Error::new(
-            Kind::Integrity,
-            format!(
-                "the answer has Content-Encoding {name}, which shoal did not request, and \
-        {why}"
-            ),
-        )
+        let why = format!("the answer has Content-Encoding {name}, which shoal did not request, and {why}");
+        Error::new(Kind::Integrity, why)
     }
 }
 
@@ -176,11 +165,11 @@ mod tests {
     fn decode(encoding: &str, packed: &[u8], size: usize) -> Result<Vec<u8>, Kind> {
         let (mut decoding, mut data) = (decoding(encoding), Vec::new());
         for piece in packed.chunks(size) {
-            let mut give = |bytes: &[u8]| -> Result<()> {
+            let mut emit = |bytes: &[u8]| -> Result<()> {
                 data.extend_from_slice(bytes);
                 Ok(())
             };
-            decoding.take(piece, &mut give).map_err(|error| error.kind())?;
+            decoding.decode(piece, &mut emit).map_err(|error| error.kind())?;
         }
         decoding.end().map(|()| data).map_err(|error| error.kind())
     }

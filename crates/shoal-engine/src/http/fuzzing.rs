@@ -1,4 +1,4 @@
-//! The pure parts of reading answers, for `testing::answers` and the fuzz target that runs it.
+//! The parts that parse answers without a socket, for `testing::answers` and the fuzz target that runs it.
 
 pub(crate) use super::body::{Framing, Step};
 pub(crate) use super::reader::{Answer, Reader, Trust};

@@ -1,10 +1,10 @@
-//! The head of one answer: status, how the body is framed, and the few fields that anybody asks for.
+//! The head of one answer: status, framing of the body, the header fields used. Not here: bodies (`body.rs`).
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime};
 
 use super::body::Framing;
-use super::redirect::{Location, Refusal};
+use super::redirect::{Location, RedirectRefused};
 use super::request_id::{self, Echo};
 use super::version::Version;
 use crate::display::escape;
@@ -12,16 +12,16 @@ use crate::error::{Error, Kind, Result};
 
 /// Most fields of a head.
 const FIELDS_MAX: usize = 100;
-/// Longest a server may ask us to wait.
+/// Longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
-/// How long ago an object must have been changed for its time to tell its versions apart.
+/// `Last-Modified` tells versions apart if it is at least so long before `Date`: both have whole seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Larger bodies may be gone on with when they break off, in bytes.
+/// Larger bodies may be resumed, in bytes.
 const VERSION_FROM: u64 = 64 << 10;
 
-/// The type of a login page.
+/// The content type of a login page.
 const HTML: &[u8] = b"text/html";
 
 /// What an answer says about itself.
@@ -29,55 +29,55 @@ const HTML: &[u8] = b"text/html";
 pub(crate) struct Head {
     pub status: u16,
     pub framing: Framing,
-    /// The connection cannot be used again.
+    /// The connection cannot be reused.
     pub close: bool,
-    /// Whose answer it is, where requests carry ids.
+    /// Whether the answer has the id of its request, if requests carry ids.
     pub echo: Echo,
-    /// An encoding nobody asked for.
+    /// An encoding that was not requested.
     pub encoding: Option<String>,
-    /// Only where the client `wants_type`.
+    /// Only if the client `wants_type`.
     pub content_type: Option<String>,
-    /// Whether its type is `text/html`: it may be a login page.
+    /// The type is `text/html`: the body may be a login page.
     pub is_html: bool,
-    /// Its `Link` names a next page.
+    /// Its `Link` field names a next page.
     pub links_on: bool,
     /// Only with 3xx.
     pub location: Option<Location>,
-    /// Why the redirect that this is was not followed.
-    pub refusal: Option<Box<Refusal>>,
-    /// Which bytes these are of which version; only of large or partial answers.
+    /// Why this redirect was not followed.
+    pub refusal: Option<Box<RedirectRefused>>,
+    /// The version and the part of the object. Only of large or partial answers.
     pub version: Option<Box<Version>>,
     /// Only with 429 and 5xx; capped at 120 s.
     pub retry_after: Option<Duration>,
-    /// When the object was last changed, and when the answer was sent.
+    /// When the object was last modified, and when the answer was sent.
     dates: Dates,
 }
 
-/// As they stand in the head: most runs keep no times, and then none is read.
+/// The dates as text: most runs keep no times, so they are not parsed.
 #[derive(Debug, Default)]
 struct Dates {
     modified: Option<Date>,
     sent: Option<Date>,
 }
 
-/// A date in the form that services must send (RFC 9110, 5.6.7); other forms are passed over.
+/// A date in the form that services must send (RFC 9110, 5.6.7). Other forms are ignored.
 type Date = [u8; 29];
 
 impl Head {
-    /// When the object was last changed, if that was so long before this answer that each later change has another time:
-    /// the dates have whole seconds (RFC 9110, 8.8.2.2).
+    /// When the object was last modified, if that was so long before this answer that every later change has another
+    /// time: dates have whole seconds (RFC 9110, 8.8.2.2).
     pub fn last_modified(&self) -> Option<SystemTime> {
         let time = |date: Option<Date>| httpdate::parse_http_date(std::str::from_utf8(&date?).ok()?).ok();
         let (modified, sent) = (time(self.dates.modified)?, time(self.dates.sent)?);
         sent.duration_since(modified).is_ok_and(|age| age >= SETTLED).then_some(modified)
     }
 
-    /// Whether it says of the object that it was last changed at another time.
+    /// Whether `Last-Modified` is another time than this.
     pub fn is_of_another_time(&self, modified: SystemTime) -> bool {
         self.dates.modified.is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
     }
 
-    /// The length of the body, where the answer says it; before any of it is read.
+    /// The length of the body, if it is announced. Only before the body is read.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(length) => Some(length),
@@ -85,13 +85,13 @@ impl Head {
         }
     }
 
-    /// The object is elsewhere.
+    /// Whether this is a redirect that could be followed.
     pub fn is_redirect(&self) -> bool {
         matches!(self.status, 301 | 302 | 303 | 307 | 308)
     }
 
-    /// What is wrong with an answer of 3xx: `kind` is whose failure it is.
-    pub fn misled(&self, kind: Kind) -> Error {
+    /// The error for a 3xx answer, of this kind.
+    pub fn redirect_error(&self, kind: Kind) -> Error {
         let why = self.refusal.as_ref().map_or("which is not allowed here", |refusal| &refusal.why);
         let error = Error::new(kind, format!("the answer is a redirect ({}) {why}", self.status));
         match self.refusal.as_ref().and_then(|refusal| refusal.hint.as_ref()) {
@@ -100,24 +100,23 @@ impl Head {
         }
     }
 
-    /// Nobody said how long the body is: it ends when the connection does.
+    /// The length of the body was not announced: it ends when the connection does.
     pub fn is_unverified(&self) -> bool {
         matches!(self.framing, Framing::Close)
     }
 }
 
-/// Whether a head may end in `bytes` behind the first `seen` of them, which do not hold its end.
+/// Whether a head may end in `bytes`. Its end is not within the first `seen` of them.
 pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
     let fresh = &bytes[seen.saturating_sub(2)..];
     memchr::memchr_iter(b'\n', fresh)
         .any(|at| fresh[at + 1..].starts_with(b"\n") || fresh[at + 1..].starts_with(b"\r\n"))
 }
 
-/// Parses the head at the start of `bytes`: the head and its length, or `None` when it is not complete. `id`: what its
-/// request carried, or nothing.
+/// Parses the head at the start of `bytes`: it and its length, `None` if incomplete. `id`: its request's, or empty.
 ///
 /// # Errors
-/// [`Kind::Protocol`] for what is not HTTP or could be read in two ways.
+/// [`Kind::Protocol`] if it is not HTTP, or ambiguous.
 pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<(Head, usize)>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut answer = httparse::Response::new(&mut []);
@@ -126,12 +125,12 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         .map_err(|e| broken(format!("the answer is not HTTP: {e}")))?;
     let httparse::Status::Complete(length) = parsed else { return Ok(None) };
     let (Some(status), Some(version)) = (answer.code, answer.version) else { return Ok(None) };
-    let mut reading = Reading { status, id, close: version == 0, ..Reading::default() };
+    let mut reading = HeadFields { status, id, close: version == 0, ..HeadFields::default() };
     for field in answer.headers.iter() {
         reading.field(field.name, field.value, wants_type)?;
     }
     let framing = reading.framing()?;
-    // Small objects are most of all there are, and nobody goes on with them.
+    // Most objects are small, and these are not resumed.
     let version = matches!(framing, Framing::Length(length) if length > VERSION_FROM) || status == 206;
     let version = version.then(|| {
         let mut version = Box::<Version>::default();
@@ -139,7 +138,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         version
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let Reading { echo, encoding, content_type, is_html, links_on, location, retry_after, dates, .. } = reading;
+    let HeadFields { echo, encoding, content_type, is_html, links_on, location, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -161,7 +160,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
 }
 
 #[derive(Default)]
-struct Reading<'a> {
+struct HeadFields<'a> {
     status: u16,
     id: &'a [u8],
     echo: Echo,
@@ -177,9 +176,9 @@ struct Reading<'a> {
     dates: Dates,
 }
 
-impl Reading<'_> {
+impl HeadFields<'_> {
     fn field(&mut self, name: &str, value: &[u8], wants_type: bool) -> Result<()> {
-        // By length first: this runs for every field of every answer.
+        // By length first, because this runs for every field of every answer.
         match name.len() {
             14 if name.eq_ignore_ascii_case("content-length") => self.length(value)?,
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
@@ -207,7 +206,7 @@ impl Reading<'_> {
                 };
             }
             16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
-                // One upon the other, in this order.
+                // Several fields are one list, in the order in which the encodings were applied.
                 let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
                 self.encoding = Some(before + &escape(value));
             }
@@ -237,7 +236,7 @@ impl Reading<'_> {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<()> {
-        // Digits only: `parse` would take a sign.
+        // Digits only: `parse` would accept a sign.
         let digits = value.trim_ascii();
         let length = (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
             .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
@@ -269,7 +268,7 @@ fn broken(why: String) -> Error {
     Error::new(Kind::Protocol, why)
 }
 
-/// Seconds or an HTTP date; nothing for what is neither, and never more than 120 s.
+/// Seconds or an HTTP date, at most 120 s; `None` for anything else.
 fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let wait = match text.parse::<u64>() {

@@ -1,96 +1,97 @@
-//! The connections that are open between one request and the next. Not here: requests (`asking.rs`).
+//! The connections that are kept between one request and the next. Not here: requests (`request.rs`).
 
 use std::time::Duration;
 
 use super::client::Client;
 use super::connection::Connection;
-use super::stream::Behind;
+use super::stream::Trailing;
 
-/// A connection with nothing unanswered, and the object that its last answer brought.
-pub(crate) struct Idle<C, W> {
+/// A connection without unanswered requests.
+pub(crate) struct IdleConnection<C, W> {
     pub open: Box<Connection<C>>,
+    /// The object of its last answer.
     pub written: Option<W>,
-    /// The service closes it: nothing more may be asked on it.
-    pub ends: bool,
+    /// The service closes it: no more requests may be sent on it.
+    pub closes: bool,
 }
 
-/// The connections that are kept between one request and the next: one to the service, and one to the last other host that
-/// a redirect has led to.
-pub(crate) struct Kept<C, W> {
-    home: Option<Idle<C, W>>,
-    away: Option<Idle<C, W>>,
-    /// The last one that ends.
-    ending: Option<Idle<C, W>>,
-    /// Objects with more bytes behind their answers than were announced. The caller of `ask` takes them from here.
+/// The connections that are kept: one to the service, and one to the last other host to which a redirect led.
+pub(crate) struct IdleConnections<C, W> {
+    service: Option<IdleConnection<C, W>>,
+    other_host: Option<IdleConnection<C, W>>,
+    /// The last one that the service closes: kept to see whether its answer was too long.
+    closing: Option<IdleConnection<C, W>>,
+    /// Objects whose answers were longer than announced. The caller of `send` takes them from here.
     pub overlong: Vec<W>,
 }
 
-impl<C, W> Default for Kept<C, W> {
+impl<C, W> Default for IdleConnections<C, W> {
     fn default() -> Self {
-        Kept { home: None, away: None, ending: None, overlong: Vec::new() }
+        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new() }
     }
 }
 
-impl<C: Fn() -> Duration, W> Kept<C, W> {
-    /// Keeps a connection: to be used again, or to see what comes until the next one is kept.
-    pub fn put(&mut self, idle: Option<Idle<C, W>>) {
+impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
+    /// Keeps a connection, to be used again or to see what follows its last answer.
+    pub fn put(&mut self, idle: Option<IdleConnection<C, W>>) {
         let Some(idle) = idle else { return };
-        let place = match (idle.ends, idle.open.elsewhere.is_some()) {
-            (true, _) => &mut self.ending,
-            (false, true) => &mut self.away,
-            (false, false) => &mut self.home,
+        let place = match (idle.closes, idle.open.other_host.is_some()) {
+            (true, _) => &mut self.closing,
+            (false, true) => &mut self.other_host,
+            (false, false) => &mut self.service,
         };
         let before = place.replace(idle);
-        self.if_quiet(before);
+        self.if_idle(before);
     }
 
-    /// The connection to the service.
-    pub fn take(&mut self) -> Option<Idle<C, W>> {
-        self.home.take()
+    /// Takes the connection to the service.
+    pub fn take(&mut self) -> Option<IdleConnection<C, W>> {
+        self.service.take()
     }
 
-    /// Waits until something comes on one of the connections, and looks which can still be used.
-    pub async fn watch(&mut self) {
+    /// Waits until something arrives on one of the connections, and drops those that can no longer be used.
+    pub async fn wait(&mut self) {
         tokio::select! {
-            () = comes(&self.home) => {}
-            () = comes(&self.away) => {}
-            () = comes(&self.ending) => {}
+            () = readable(&self.service) => {}
+            () = readable(&self.other_host) => {}
+            () = readable(&self.closing) => {}
         }
-        let (home, away, ending) = (self.home.take(), self.away.take(), self.ending.take());
-        self.home = self.if_quiet(home);
-        self.away = self.if_quiet(away);
-        self.ending = self.if_quiet(ending);
+        let (service, other_host, closing) = (self.service.take(), self.other_host.take(), self.closing.take());
+        self.service = self.if_idle(service);
+        self.other_host = self.if_idle(other_host);
+        self.closing = self.if_idle(closing);
     }
 
-    /// The last look at the connections: bytes behind their last answers blame those.
-    pub fn end(&mut self) {
-        for mut idle in [self.home.take(), self.away.take(), self.ending.take()].into_iter().flatten() {
+    /// Drops all connections, after a last check of what follows their answers.
+    pub fn close(&mut self) {
+        for mut idle in [self.service.take(), self.other_host.take(), self.closing.take()].into_iter().flatten() {
             idle.open.receive();
-            self.if_quiet(Some(idle));
+            self.if_idle(Some(idle));
         }
     }
 
-    /// The connection, if nothing has come on it since its last answer.
-    pub(super) fn if_quiet(&mut self, idle: Option<Idle<C, W>>) -> Option<Idle<C, W>> {
+    /// Returns the connection if nothing has arrived since its last answer, which otherwise may be too long.
+    pub(super) fn if_idle(&mut self, idle: Option<IdleConnection<C, W>>) -> Option<IdleConnection<C, W>> {
         let mut idle = idle?;
-        match idle.open.behind() {
-            Behind::Nothing => return Some(idle),
-            Behind::Bytes => self.overlong.extend(idle.written),
-            Behind::Answer | Behind::End => {}
+        match idle.open.trailing() {
+            Trailing::Nothing => return Some(idle),
+            Trailing::Bytes => self.overlong.extend(idle.written),
+            Trailing::Answer | Trailing::End => {}
         }
         None
     }
 
-    pub(super) fn take_away(&mut self, to: &Client) -> Option<Idle<C, W>> {
-        let is_there = |idle: &Idle<C, W>| {
-            idle.open.elsewhere.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address))
+    /// Takes the connection to another host, if it is to this one.
+    pub(super) fn take_other_host(&mut self, to: &Client) -> Option<IdleConnection<C, W>> {
+        let is_there = |idle: &IdleConnection<C, W>| {
+            idle.open.other_host.as_ref().is_some_and(|client| client.address.is_same_origin(&to.address))
         };
-        if self.away.as_ref().is_some_and(is_there) { self.away.take() } else { None }
+        if self.other_host.as_ref().is_some_and(is_there) { self.other_host.take() } else { None }
     }
 }
 
-/// Something has come on this connection, if there is one.
-async fn comes<C: Fn() -> Duration, W>(idle: &Option<Idle<C, W>>) {
+/// Resolves when something arrives on this connection; never if there is none.
+async fn readable<C: Fn() -> Duration, W>(idle: &Option<IdleConnection<C, W>>) {
     match idle {
         Some(idle) => idle.open.readable().await,
         None => std::future::pending().await,

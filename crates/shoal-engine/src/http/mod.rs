@@ -1,60 +1,67 @@
-//! The connection-level HTTP/1.1 client shared by sources: GET only, identity encoding, redirects only by rules of its own
-//! (`redirect.rs`).
+//! The HTTP/1.1 client that sources share. It only sends GET requests, asks for no content encoding, and follows
+//! redirects by its own rules (`redirect.rs`). Not here: what an answer means for a job; sources decide that.
 //!
-//! Here: addresses (`url.rs`), connecting (`connect.rs`, `attempts.rs`, `tls.rs`, `stream.rs`), one answer's head
-//! (`head.rs`) and body (`body.rs`), deadlines (`watch.rs`), one connection (`connection.rs`), and the loop that takes
-//! jobs and hands in answers: one at a time (`drive.rs`, asking through `asking.rs`, speaking to its owner through
-//! `exchange.rs`), or with requests sent ahead (`pipeline.rs`; whether and how many is `pipelining.rs`, what proves
-//! that it helps `probe.rs` and that it does no harm `compare.rs` and `samples.rs`, which request an answer is for
-//! `request_id.rs`, reading them `reader.rs`). `encoding.rs` undoes encodings that were not asked for, `remarks.rs`
-//! keeps what the report must say.
-//! Not here: what an answer means; sources say that.
+//! Files in a row use only those in the same row and in the rows below:
 //!
-//! Limits on what a server may make us hold or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
-//! trailers of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`, an encoded body of 100 times what came
-//! (from 64 MiB); everything else streams.
+//! | files | what they do |
+//! |---|---|
+//! | `client_loop.rs` | takes jobs and sends their requests over one connection after the other |
+//! | `pipelined_connection.rs`, `pipeline_check.rs` | one pipelined connection; the check that order is kept |
+//! | `respond.rs`, `stream_body.rs` | hand one answer to the `RequestHandler` (`request_handler.rs`); a large body |
+//! | `request.rs`, `idle_connections.rs` | one request with its redirects; the connections kept for the next request |
+//! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
+//! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
+//! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
+//! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
+//! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
+//! | `reader.rs`, `head.rs`, `version.rs`, `body.rs` | parse answers |
+//! | `request_id.rs`, `redirect.rs`, `url.rs` | ids of requests, rules for redirects, addresses |
+//!
+//! Limits on what a server can make us store or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
+//! trailers of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`, a decoded body of 100 times what was
+//! received (from 64 MiB). Everything else is streamed.
 
-mod asking;
 mod attempts;
 mod body;
 mod check_objects;
 mod client;
-mod compare;
+mod client_loop;
 mod connect;
 mod connection;
-mod drive;
+mod deadline;
 mod encoding;
-mod exchange;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
 mod head;
 mod idle_connections;
-mod large;
-mod pipeline;
-mod pipelining;
+mod pipeline_check;
+mod pipeline_policy;
+mod pipelined_connection;
 mod probe;
 mod reader;
 mod redirect;
 mod remarks;
+mod request;
+mod request_handler;
 mod request_id;
 mod respond;
 mod resume;
 mod samples;
 mod stream;
+mod stream_body;
 mod tls;
 pub(crate) mod url;
 mod version;
-mod watch;
 
-pub(crate) use asking::ask;
 pub(crate) use attempts::Attempts;
 pub(crate) use client::{Client, plain_fields};
-pub(crate) use drive::drive;
-pub(crate) use exchange::{Exchange, Next, Plan};
+pub(crate) use client_loop::run_requests;
 pub(crate) use head::Head;
-pub(crate) use idle_connections::{Idle, Kept};
-pub use pipelining::Pipeline;
-pub(crate) use pipelining::Pipelining;
+pub(crate) use idle_connections::{IdleConnection, IdleConnections};
+pub use pipeline_policy::Pipeline;
+pub(crate) use pipeline_policy::PipelinePolicy;
 pub(crate) use redirect::AllowedHost;
+pub(crate) use request::send;
+pub(crate) use request_handler::{Next, Plan, RequestHandler};
 pub(crate) use tls::Tls;
 pub(crate) use url::{Address, Secret, encode_name, valid_field};

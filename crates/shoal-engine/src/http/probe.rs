@@ -1,16 +1,16 @@
-//! Whether a service that echoes ids gains by requests sent ahead: two are sent at once, and what counts is how long the
-//! second answer takes after the first. A service that works on one request of a connection at a time takes as long again
-//! and is better off with more connections. Only one connection at a time finds that out; the others go on one at a time.
+//! Measures whether pipelining helps, for a service that echoes ids. Two requests are sent at once; what counts is how
+//! long after the first answer the second arrives. A service that handles the requests of a connection one after the
+//! other takes as long again: more connections are better. Only one connection at a time probes.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Requests that are sent at once to find out.
-pub(super) const AHEAD: usize = 2;
-/// An answer that follows so soon costs a connection nothing, whatever the first one took.
+/// Requests that are sent at once.
+pub(super) const REQUESTS: usize = 2;
+/// A second answer within this time costs the connection nothing, however long the first one took.
 const SOON: Duration = Duration::from_millis(1);
 
-/// The turn of one connection; given back when dropped.
+/// The probe of one connection. No other connection probes until it is dropped.
 pub(super) struct Probe<'a> {
     probing: &'a AtomicBool,
     stage: Stage,
@@ -18,21 +18,15 @@ pub(super) struct Probe<'a> {
 
 enum Stage {
     Unsent,
-    /// So many requests went out then.
-    Sent {
-        at: Instant,
-        requests: usize,
-    },
-    /// The first answer took so long, and came then.
-    First {
-        took: Duration,
-        at: Instant,
-    },
+    /// So many requests were sent at this time.
+    Sent(Instant, usize),
+    /// The first answer took so long, and arrived at this time.
+    First(Duration, Instant),
 }
 
-/// What a probe has found out.
+/// The result of a probe.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ProbeResult {
     Gain,
     NoGain,
     /// There was only one request to send.
@@ -45,31 +39,32 @@ impl<'a> Probe<'a> {
         Probe { probing, stage: Stage::Unsent }
     }
 
-    /// Whether requests are still to be sent.
+    /// Whether the requests are still to be sent.
     pub fn is_unsent(&self) -> bool {
         matches!(self.stage, Stage::Unsent)
     }
 
+    /// So many requests were sent.
     pub fn sent(&mut self, requests: usize) {
         if requests > 0 {
-            self.stage = Stage::Sent { at: Instant::now(), requests };
+            self.stage = Stage::Sent(Instant::now(), requests);
         }
     }
 
-    /// So many of the answers have been read by now.
-    pub fn answered(&mut self, answers: usize) -> Option<Found> {
+    /// So many answers have been read in all. Returns the result once it is known.
+    pub fn answered(&mut self, answers: usize) -> Option<ProbeResult> {
         match (&self.stage, answers) {
             (Stage::Unsent, _) | (_, 0) => None,
-            (Stage::Sent { requests: 1, .. }, _) => Some(Found::Nothing),
-            (Stage::Sent { at, .. }, 1) => {
-                self.stage = Stage::First { took: at.elapsed(), at: Instant::now() };
+            (Stage::Sent(_, 1), _) => Some(ProbeResult::Nothing),
+            (Stage::Sent(at, _), 1) => {
+                self.stage = Stage::First(at.elapsed(), Instant::now());
                 None
             }
-            (Stage::Sent { .. }, _) => Some(Found::Gain),
-            (Stage::First { .. }, 1) => None,
-            (Stage::First { took, at }, _) => {
+            (Stage::Sent(..), _) => Some(ProbeResult::Gain),
+            (Stage::First(..), 1) => None,
+            (Stage::First(took, at), _) => {
                 let gain = at.elapsed() < SOON.max(*took / 2);
-                Some(if gain { Found::Gain } else { Found::NoGain })
+                Some(if gain { ProbeResult::Gain } else { ProbeResult::NoGain })
             }
         }
     }
@@ -97,20 +92,20 @@ mod tests {
         sleep(Duration::from_millis(5));
         assert_eq!(serial.answered(1), None);
         sleep(Duration::from_millis(8));
-        assert_eq!(serial.answered(2), Some(Found::NoGain));
+        assert_eq!(serial.answered(2), Some(ProbeResult::NoGain));
 
         let mut both = probe();
         both.sent(2);
-        assert_eq!(both.answered(2), Some(Found::Gain), "in one reading");
+        assert_eq!(both.answered(2), Some(ProbeResult::Gain), "in one reading");
 
         let mut ahead = probe();
         ahead.sent(2);
         sleep(Duration::from_millis(400)); // longer than a busy machine stops us in between
         assert_eq!(ahead.answered(1), None);
-        assert_eq!(ahead.answered(2), Some(Found::Gain));
+        assert_eq!(ahead.answered(2), Some(ProbeResult::Gain));
 
         let mut single = probe();
         single.sent(1);
-        assert_eq!(single.answered(1), Some(Found::Nothing));
+        assert_eq!(single.answered(1), Some(ProbeResult::Nothing));
     }
 }

@@ -1,7 +1,7 @@
-//! Reading pipelined answers out of the bytes a connection has received. Pure: no socket, no clock; what is fuzzed.
+//! Parses pipelined answers from the bytes that a connection has received. Pure: no socket, no clock; fuzzed.
 //!
-//! An answer is given out only when all of it is there and what stands behind it can be the beginning of the next: a body
-//! that is longer than it says is an error of its own object. Whose answer it is, the id tells.
+//! An answer is returned only when it is complete and the bytes after it may begin the next one: a body that is longer
+//! than announced is an error of its own object. Its id tells which request an answer is for.
 
 use std::ops::Range;
 
@@ -12,40 +12,40 @@ use crate::error::{Error, Kind, Result};
 
 /// Longest head, in bytes.
 pub(crate) const HEAD_MAX: usize = 64 << 10;
-/// Most 1xx answers before the real one.
+/// Most 1xx answers before the final one.
 pub(crate) const INTERIM_MAX: u32 = 8;
-/// What an answer begins with.
+/// The first bytes of every answer.
 pub(super) const BEGIN: &[u8] = b"HTTP/1.";
 
-/// How answers are told apart.
+/// How answers are matched with requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Each must have the id of its request.
     Ids,
-    /// They are trusted to come in the order of the requests; an id, where there is one, must be right.
+    /// By order. If an answer has an id, it must be the right one.
     Order,
 }
 
-/// What stands at the beginning of the unread bytes.
+/// What is at the beginning of the unread bytes.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Not all of it: at least so many unread bytes are needed.
+    /// An incomplete answer: at least so many unread bytes are needed.
     More(usize),
-    /// A whole one; it ends at `body.end`.
+    /// A complete answer; it ends at `body.end`.
     Whole { head: Head, body: Range<usize> },
-    /// The head of an answer with a body that is large, chunked, encoded, or ends with the connection; it begins at `body`.
+    /// The head of an answer with a large, chunked or encoded body, or one without a length, which begins at `body`.
     Begun { head: Head, body: usize },
 }
 
-/// Reads the answers of one connection, one after the other.
+/// Parses the answers of one connection, one after the other.
 #[derive(Debug)]
 pub(crate) struct Reader {
     trust: Trust,
     wants_type: bool,
     whole_max: usize,
-    /// Bytes of an incomplete head that have been looked at.
+    /// Bytes of an incomplete head that were parsed already.
     seen: usize,
-    /// The head of a body that has not come whole, and where that begins: parsed once, however many readings it takes.
+    /// The head of an incomplete body, and where the body begins. It is parsed once, however many reads the body takes.
     head: Option<(Head, usize)>,
 }
 
@@ -54,18 +54,18 @@ impl Reader {
         Reader { trust, wants_type, whole_max, seen: 0, head: None }
     }
 
-    /// Whether the head of the next answer is there and is the right one, though not all of its body: what stands before
-    /// it was no longer than it said.
+    /// Whether the head of the next answer is complete and the right one, but not its body. If so, the answer before it
+    /// was not longer than announced.
     pub fn has_head(&self) -> bool {
         self.head.is_some()
     }
 
-    /// Looks for the answer to the request with this id at the beginning of `unread`. `more`: further requests are
-    /// unanswered, so that another answer may stand behind it. After [`Answer::More`], `unread` must begin where it did.
+    /// Parses the answer to the request with this id at the beginning of `unread`. `more`: other requests are
+    /// unanswered, so another answer may follow. After [`Answer::More`], `unread` must begin at the same byte.
     ///
     /// # Errors
-    /// [`Kind::Integrity`] when it is the answer to another request, [`Kind::ShortBody`] when its body is longer than it
-    /// says, [`Kind::Protocol`] when it is none.
+    /// [`Kind::Integrity`] if it is the answer to another request, [`Kind::ShortBody`] if its body is longer than
+    /// announced, [`Kind::Protocol`] if it is not an answer.
     pub fn next(&mut self, unread: &[u8], id: &[u8], more: bool) -> Result<Answer> {
         if let Some((head, from)) = self.head.take() {
             return self.body(unread, head, from, more);
@@ -76,7 +76,7 @@ impl Reader {
             if !may_begin(rest) {
                 return Err(Error::new(Kind::Protocol, "there is no answer where one should begin"));
             }
-            // Parsed at the first bytes, which show what is not HTTP, and then only when it may be complete.
+            // Parsed at the first bytes, which may show that this is not HTTP, and then only when it may be complete.
             let parse = self.seen <= at || head::may_end(unread, self.seen);
             let parsed = if parse { head::parse(rest, self.wants_type, id)? } else { None };
             let Some((head, length)) = parsed else {
@@ -101,7 +101,7 @@ impl Reader {
 
     fn body(&mut self, unread: &[u8], head: Head, from: usize, more: bool) -> Result<Answer> {
         match head.framing {
-            // How large an encoded body becomes is not known.
+            // The decoded size of an encoded body is not known.
             Framing::Length(length) if length <= self.whole_max as u64 && head.encoding.is_none() => {
                 let end = from + length as usize;
                 self.seen = 0;
@@ -132,7 +132,7 @@ impl Reader {
     }
 }
 
-/// Whether an answer may begin with these bytes, of which there may be none yet.
+/// Whether an answer may begin with these bytes, of which there may be none.
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     let known = bytes.len().min(BEGIN.len());
     bytes[..known] == BEGIN[..known]

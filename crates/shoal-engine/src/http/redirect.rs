@@ -1,8 +1,9 @@
-//! Where a redirect leads, and whether it is followed. Pure: nothing is asked here (`asking.rs`).
+//! Where a redirect leads, and whether it is followed. Pure: requests are sent in `request.rs`.
 //!
-//! A redirect is the word of a server, so it is followed at most five times, only to http and https, never from https to
-//! http, and only within the same origin (scheme, host and port), unless the user has named the other host. What the user
-//! gave for the one service is not sent to another, nor anywhere behind it. A name never comes from a redirect.
+//! Redirects come from a server and are not trusted. A request follows at most five, only to http and https, and never
+//! from https to http. They must stay within the origin (scheme, host and port), unless the user has allowed the other
+//! host. Headers and passwords for the service are not sent to another host, nor anywhere it redirects to. Names of
+//! objects never come from redirects.
 
 use super::url::{Address, split_port};
 use crate::display::escape;
@@ -11,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 /// Most redirects that one request follows.
 pub(super) const REDIRECTS_MAX: usize = 5;
 
-/// What stood in the field `Location`. It may hold secrets, and is not shown.
+/// The value of `Location`. It may contain secrets, and is not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Location(pub(super) Vec<u8>);
 
@@ -33,7 +34,7 @@ impl AllowedHost {
     /// Parses what a user typed: `host` or `host:port`, an IPv6 address with a port in brackets.
     ///
     /// # Errors
-    /// [`Kind::Config`] for what is no host.
+    /// [`Kind::Config`] if it is not a host.
     pub fn parse(text: &str) -> Result<AllowedHost> {
         if text.parse::<std::net::Ipv6Addr>().is_ok() {
             return Ok(AllowedHost { host: text.to_owned(), port: None });
@@ -54,39 +55,39 @@ impl AllowedHost {
 
 /// Why a redirect is not followed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct RedirectRefused {
     pub why: String,
     pub hint: Option<String>,
 }
 
-impl Refusal {
-    fn new(why: impl Into<String>) -> Refusal {
-        Refusal { why: why.into(), hint: None }
+impl RedirectRefused {
+    fn new(why: impl Into<String>) -> RedirectRefused {
+        RedirectRefused { why: why.into(), hint: None }
     }
 
-    pub(super) fn too_many() -> Refusal {
-        Refusal::new(format!("the last of {} in a row", REDIRECTS_MAX + 1))
+    pub(super) fn too_many() -> RedirectRefused {
+        RedirectRefused::new(format!("the last of {} in a row", REDIRECTS_MAX + 1))
     }
 }
 
-/// A place that a redirect leads to.
+/// The target of a redirect.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RedirectTarget {
     /// Without a base path.
     pub address: Address,
     /// Path and query.
     pub target: Vec<u8>,
 }
 
-/// Where `location` leads from `target` at `from`, if it may lead there. `service` is what the user typed.
+/// Where `location` leads from `target` at `from`, if that is allowed. `service` is the address that the user typed.
 pub(super) fn follow(
     service: &Address,
     allowed: &[AllowedHost],
     from: &Address,
     target: &[u8],
     location: Option<&Location>,
-) -> Result<Place, Refusal> {
-    let location = location.ok_or_else(|| Refusal::new("without a Location"))?;
+) -> Result<RedirectTarget, RedirectRefused> {
+    let location = location.ok_or_else(|| RedirectRefused::new("without a Location"))?;
     let place = resolve(from, target, &location.0)?;
     let to = &place.address;
     if from.is_same_origin(to) {
@@ -95,21 +96,21 @@ pub(super) fn follow(
     let shown = escape(to.origin().as_bytes());
     if from.secure && !to.secure {
         let hint = "without TLS, others on the network can read and change the data; no option allows that";
-        return Err(Refusal { why: format!("from https to \"{shown}\""), hint: Some(hint.to_owned()) });
+        return Err(RedirectRefused { why: format!("from https to \"{shown}\""), hint: Some(hint.to_owned()) });
     }
     if !service.is_same_origin(to) && !allowed.iter().any(|allowed| allowed.allows(to)) {
         let host = escape(to.authority().as_bytes());
         let hint =
             format!("`allow_host=\"{host}\"` follows it, without the headers and the password given for this service");
-        return Err(Refusal { why: format!("to another host, \"{shown}\""), hint: Some(hint) });
+        return Err(RedirectRefused { why: format!("to another host, \"{shown}\""), hint: Some(hint) });
     }
     Ok(place)
 }
 
-/// A reference (RFC 3986, 5.2) relative to the target it came from.
-fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<Place, Refusal> {
+/// Resolves a reference (RFC 3986, 5.2) relative to the target that was requested.
+fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<RedirectTarget, RedirectRefused> {
     if location.iter().any(u8::is_ascii_control) {
-        return Err(Refusal::new("to an address with control characters"));
+        return Err(RedirectRefused::new("to an address with control characters"));
     }
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     let (scheme, rest) = match scheme(location) {
@@ -120,14 +121,16 @@ fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<Place, Refu
         None => from.secure,
         Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => true,
         Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
-        Some(scheme) => return Err(Refusal::new(format!("to an address with the scheme \"{}:\"", escape(scheme)))),
+        Some(scheme) => {
+            return Err(RedirectRefused::new(format!("to an address with the scheme \"{}:\"", escape(scheme))));
+        }
     };
     let (address, path) = match (scheme, rest.strip_prefix(b"//")) {
         (_, Some(rest)) => {
             let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
             (authority(secure, &rest[..end])?, &rest[end..])
         }
-        (Some(_), None) => return Err(Refusal::new("to an address without a host")),
+        (Some(_), None) => return Err(RedirectRefused::new("to an address without a host")),
         (None, None) => (Address { base: String::new(), authorization: None, ..from.clone() }, rest),
     };
     let stays = scheme.is_none() && !rest.starts_with(b"//");
@@ -152,25 +155,25 @@ fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<Place, Refu
             _ => target.extend_from_slice(format!("%{byte:02X}").as_bytes()),
         }
     }
-    Ok(Place { address, target })
+    Ok(RedirectTarget { address, target })
 }
 
-/// The scheme that a reference begins with, if it does.
+/// The scheme at the start of a reference, if it has one.
 fn scheme(location: &[u8]) -> Option<&[u8]> {
     let end = location.iter().position(|byte| b":/?".contains(byte)).filter(|&at| location[at] == b':')?;
     location[..end].first()?.is_ascii_alphabetic().then_some(&location[..end])
 }
 
-fn authority(secure: bool, authority: &[u8]) -> Result<Address, Refusal> {
+fn authority(secure: bool, authority: &[u8]) -> Result<Address, RedirectRefused> {
     if authority.contains(&b'@') {
-        return Err(Refusal::new("to an address with a user or password"));
+        return Err(RedirectRefused::new("to an address with a user or password"));
     }
     let text = std::str::from_utf8(authority).ok();
-    let (host, port) = text.and_then(split_port).ok_or_else(|| Refusal::new("to an invalid host"))?;
+    let (host, port) = text.and_then(split_port).ok_or_else(|| RedirectRefused::new("to an invalid host"))?;
     Ok(Address::new(secure, host.to_ascii_lowercase(), port))
 }
 
-/// Takes the segments `.` and `..` out of an absolute path, as RFC 3986, 5.2.4 says.
+/// Removes the segments `.` and `..` from an absolute path (RFC 3986, 5.2.4).
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let segments: Vec<&[u8]> = path.split(|&byte| byte == b'/').skip(1).collect();
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn another_origin_is_gone_to_only_where_the_user_named_it() {
+    fn another_origin_is_followed_only_if_the_user_named_it() {
         let go = |allowed: &[&str], location: &str| go("http://h", "http://h", allowed, location);
         for other in ["http://o/x", "//o/x", "http://h:81/x", "https://h/x", "http://hh/x", "http://h.o/x"] {
             assert!(go(&[], other).unwrap_err().contains("another host"), "{other}");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_of_a_service_is_refused() {
+    fn invalid_targets_and_hosts_are_refused() {
         for location in [
             "file:///etc/passwd",
             "ftp://h/x",

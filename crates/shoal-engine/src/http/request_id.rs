@@ -1,17 +1,17 @@
-//! The ids that requests carry (`Shoal-Request-Id`) and that a service which can be pipelined sends back. They are what
-//! tells whose answer an answer is: HTTP/1.1 itself gives answers no number.
+//! The ids of requests (`Shoal-Request-Id`). A service that can be pipelined echoes them. They tell which request an
+//! answer is for, because HTTP/1.1 does not number answers.
 //!
-//! An id is 128 random bits of its connection and a counter, so that a body which is longer than it says cannot forge the
-//! answer behind it, and an answer of another connection is not taken for one of this.
+//! An id is 128 random bits of its connection and a counter. So a body that is longer than announced cannot forge the
+//! next answer, and the answer of another connection is not mistaken for one of this connection.
 
 use crate::error::{Error, Kind, Result};
 
-/// The name of the field, in requests and answers.
+/// The name of the header field, in requests and answers.
 pub(crate) const FIELD: &str = "Shoal-Request-Id";
-/// 32 digits, a dash, and a counter of at most 20.
+/// Longest id, in bytes: 32 hexadecimal digits, a dash, and a counter of at most 20 digits.
 const LONGEST: usize = 53;
 
-/// The part of an id that all of a connection have.
+/// The part that all ids of a connection share, in bytes.
 const RANDOM: usize = 33;
 
 /// The ids of one connection.
@@ -21,7 +21,7 @@ pub(super) struct RequestIds {
 
 impl RequestIds {
     /// # Errors
-    /// [`Kind::Internal`] where the system has no random numbers.
+    /// [`Kind::Internal`] if the system returns no random numbers.
     pub fn new() -> Result<RequestIds> {
         let mut random = [0u8; 16];
         let mut filled = 0;
@@ -30,14 +30,8 @@ impl RequestIds {
                 Ok(count) => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => {
-                    return Err(Error::new(
-                        Kind::Internal,
-                        format!(
-                            "the operating system returns no random numbers: \
-                    {errno}"
-                        ),
-                    )
-                    .errno(Some(errno.raw_os_error())));
+                    let why = format!("the operating system returns no random numbers: {errno}");
+                    return Err(Error::new(Kind::Internal, why).errno(Some(errno.raw_os_error())));
                 }
             }
         }
@@ -62,25 +56,25 @@ impl RequestIds {
             }
         }
         let length = digits.len() - at;
-        self.id[33..33 + length].copy_from_slice(&digits[at..]);
-        &self.id[..33 + length]
+        self.id[RANDOM..RANDOM + length].copy_from_slice(&digits[at..]);
+        &self.id[..RANDOM + length]
     }
 }
 
-/// Whether an answer has the id of another request of the same connection. No cache replays that.
+/// Whether this is the id of another request of the same connection. Caches do not replay these.
 pub(super) fn is_of_another(value: &[u8], id: &[u8]) -> bool {
     id.len() > RANDOM && value != id && value.starts_with(&id[..RANDOM])
 }
 
-/// What an answer says of the request it is for.
+/// Whether an answer echoes the id of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Nothing.
+    /// It has no id.
     #[default]
     Missing,
-    /// The very id that was sent.
+    /// It has the id that was sent.
     Right,
-    /// Another one, or several.
+    /// It has another id, or several.
     Wrong,
 }
 

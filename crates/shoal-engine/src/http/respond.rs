@@ -1,136 +1,136 @@
-//! What becomes of one answer: its object is handed in, checked or refused. Not here: a large body (`large.rs`).
+//! What becomes of one answer: it is checked and passed to the handler. Not here: large bodies (`stream_body.rs`).
 
 use std::time::Duration;
 
-use super::check_objects::{Seen, hash};
+use super::check_objects::{CheckObject, hash};
 use super::client::Client;
-use super::connection::{Connection, Gathered};
-use super::exchange::{Exchange, Plan};
+use super::connection::{Connection, WholeBody};
 use super::head::Head;
-use super::idle_connections::Idle;
-use super::large::large;
-use super::stream::Behind;
+use super::idle_connections::IdleConnection;
+use super::request_handler::{Plan, RequestHandler};
+use super::stream::Trailing;
+use super::stream_body::stream_body;
 use crate::error::{Error, Kind};
 
-/// An object to be asked for one at a time, before any other.
-pub(super) struct Alone<J> {
+/// A job whose request must be sent alone, before any other.
+pub(super) struct SingleRequest<J> {
     pub job: J,
-    /// It is a sample: it came pipelined with these bytes, and was not handed in.
+    /// It is a sample: the hash of its body when it was pipelined. That body was not passed on.
     pub pipelined: Option<u128>,
 }
 
-impl<J> Alone<J> {
-    pub fn new(job: J) -> Alone<J> {
-        Alone { job, pipelined: None }
+impl<J> SingleRequest<J> {
+    pub fn new(job: J) -> SingleRequest<J> {
+        SingleRequest { job, pipelined: None }
     }
 }
 
-/// What else is done with the bytes of an object that came whole.
-pub(super) enum Check<'a> {
+/// What else is done with a body that was received whole.
+pub(super) enum BodyCheck<'a> {
     Nothing,
-    /// They are kept for a comparison, which is handed out when there are enough.
-    Collect(&'a mut Option<Vec<Seen>>),
-    /// They must be these.
+    /// Collect it for the pipeline check; once there are enough objects, they are stored here.
+    Collect(&'a mut Option<Vec<CheckObject>>),
+    /// Compare it with this hash.
     Sample(u128),
 }
 
-impl Check<'_> {
-    /// Before the object is handed in; the failure of it, if that must not be.
-    fn look<E: Exchange>(self, client: &Client, exchange: &E, job: &E::Job, body: Option<&[u8]>) -> Option<Error> {
+impl BodyCheck<'_> {
+    /// Before the object is passed on: the error if it must not be.
+    fn run<E: RequestHandler>(self, client: &Client, handler: &E, job: &E::Job, body: Option<&[u8]>) -> Option<Error> {
         let samples = &client.pipelining.samples;
         match (self, body) {
-            (Check::Collect(compared), Some(body)) => {
-                *compared = client.pipelining.collect(body, |out| exchange.target(job, out));
+            (BodyCheck::Collect(to_check), Some(body)) => {
+                *to_check = client.pipelining.collect_object(body, |out| handler.target(job, out));
                 None
             }
-            (Check::Sample(pipelined), Some(body)) if pipelined == hash(body) => {
-                samples.same();
+            (BodyCheck::Sample(pipelined), Some(body)) if pipelined == hash(body) => {
+                samples.matched();
                 None
             }
-            (Check::Sample(_), _) => {
+            (BodyCheck::Sample(_), _) => {
                 client.pipelining.stop();
-                exchange.note("pipelining was turned off: an answer was different when it was requested alone");
-                Some(samples.differs())
+                handler.note("pipelining was turned off: an answer was different when it was requested alone");
+                Some(samples.mismatch())
             }
             _ => None,
         }
     }
 
-    /// The object did not come.
-    fn missed(self, client: &Client) {
-        if let Check::Sample(_) = self {
+    /// The object was not received.
+    fn skipped(self, client: &Client) {
+        if let BodyCheck::Sample(_) = self {
             client.pipelining.samples.missed();
         }
     }
 }
 
-/// Reads an object's body and hands it in. The connection, if it can be used again, with the object. `more`: further
-/// requests are unanswered on it, so an answer may stand behind the body.
-pub(super) async fn answer<E: Exchange, C: Fn() -> Duration + Clone>(
+/// Reads the body of an answer and passes it to the handler. Returns the connection, if it can be reused, with the
+/// object. `more`: other requests are unanswered on it, so another answer may follow the body.
+pub(super) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
     client: &Client,
     mut open: Box<Connection<C>>,
-    exchange: &E,
+    handler: &E,
     job: E::Job,
     mut head: Head,
     more: bool,
-    check: Check<'_>,
-) -> Option<Idle<C, E::Written>> {
-    let (reusable, written) = match exchange.head(&job, &head) {
+    check: BodyCheck<'_>,
+) -> Option<IdleConnection<C, E::Written>> {
+    let (reusable, written) = match handler.head(&job, &head) {
         Plan::Unchanged => {
-            let rest = open.is_read() || more && open.rest_may_begin();
-            check.missed(client);
-            exchange.unchanged(job);
+            let rest = open.is_read() || more && open.may_begin_answer();
+            check.skipped(client);
+            handler.unchanged(job);
             (rest, None)
         }
         Plan::Refuse(error) => {
             let reusable = open.discard(&mut head.framing).await;
-            let rest = open.is_read() || more && open.rest_may_begin();
-            check.missed(client);
-            exchange.failed(job, error);
+            let rest = open.is_read() || more && open.may_begin_answer();
+            check.skipped(client);
+            handler.failed(job, error);
             (reusable && rest, None)
         }
         Plan::Keep if head.encoding.is_some() => {
-            check.missed(client);
-            return large(client, open, exchange, job, &mut head, more).await;
+            check.skipped(client);
+            return stream_body(client, open, handler, job, &mut head, more).await;
         }
-        Plan::Keep => match open.gather(&mut head.framing, E::WHOLE_MAX).await {
-            Ok(gathered) => match (gathered, open.surplus(&head, more)) {
-                (Gathered::Larger, _) => {
-                    if let Some(error) = check.look(client, exchange, &job, None) {
-                        exchange.failed(job, error);
+        Plan::Keep => match open.read_whole_body(&mut head.framing, E::WHOLE_MAX).await {
+            Ok(found) => match (found, open.trailing_bytes(&head, more)) {
+                (WholeBody::Larger, _) => {
+                    if let Some(error) = check.run(client, handler, &job, None) {
+                        handler.failed(job, error);
                         return None;
                     }
-                    return large(client, open, exchange, job, &mut head, more).await;
+                    return stream_body(client, open, handler, job, &mut head, more).await;
                 }
                 (_, Some(error)) => {
-                    check.missed(client);
-                    exchange.failed(job, error);
+                    check.skipped(client);
+                    handler.failed(job, error);
                     (false, None)
                 }
                 (whole, None) => {
-                    let behind = if exchange.is_doubted(&job) { open.linger().await } else { Behind::Nothing };
-                    let body = open.gathered(&whole);
-                    let wrong = match behind {
-                        Behind::Bytes => Some(Error::new(Kind::ShortBody, "the answer is longer than announced")),
-                        _ => check.look(client, exchange, &job, Some(body)),
+                    let trailing = if handler.is_doubted(&job) { open.linger().await } else { Trailing::Nothing };
+                    let body = open.whole_body(&whole);
+                    let wrong = match trailing {
+                        Trailing::Bytes => Some(Error::new(Kind::ShortBody, "the answer is longer than announced")),
+                        _ => check.run(client, handler, &job, Some(body)),
                     };
                     let written = match wrong {
-                        None => exchange.whole(job, &head, body),
+                        None => handler.whole(job, &head, body),
                         Some(error) => {
-                            exchange.failed(job, error);
+                            handler.failed(job, error);
                             None
                         }
                     };
-                    open.forget_pieces();
-                    (behind == Behind::Nothing, written)
+                    open.clear_pieces();
+                    (trailing == Trailing::Nothing, written)
                 }
             },
             Err(error) => {
-                check.missed(client);
-                exchange.failed(job, error);
+                check.skipped(client);
+                handler.failed(job, error);
                 (false, None)
             }
         },
     };
-    reusable.then_some(Idle { open, written, ends: head.close })
+    reusable.then_some(IdleConnection { open, written, closes: head.close })
 }

@@ -1,8 +1,8 @@
-//! Whether a large body that broke off can be gone on with, and whether what comes then belongs to it. Pure: the asking is
-//! done in `large.rs`.
+//! Whether an interrupted large body can be resumed, and whether the answer to that belongs to it. Pure: the requests
+//! are sent in `stream_body.rs`.
 //!
-//! Two parts are put together only where the service says, with a strong validator (RFC 9110, 8.8.1), that they are of the
-//! same bytes: an entity tag that is not weak, or a date of change that was long past when the first answer was sent.
+//! Two parts are joined only if a strong validator (RFC 9110, 8.8.1) shows that they are of the same bytes: an entity
+//! tag that is not weak, or a `Last-Modified` that was long past when the first answer was sent.
 
 use std::time::Duration;
 
@@ -12,22 +12,21 @@ use super::version::Validator;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// How often one object is gone on with before it counts as failed, and how long each time waits: a service that closed a
-/// connection may have more to do than to answer at once.
+/// How long to wait before each resumption, at most three: a service that has closed a connection may be busy.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2)];
 
-/// What an answer to a request for the rest is.
+/// What the answer to a request for the rest is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The rest.
+pub(super) enum ResumedAnswer {
+    /// The rest of the object.
     Rest,
-    /// No part: the whole, or an error.
+    /// Not a part: the whole object, or an error.
     Whole,
-    /// The object is another one now; it must be asked for from the start.
+    /// The object has changed, and must be requested from the start.
     Changed,
 }
 
-/// How one object is gone on with.
+/// How one object is resumed.
 pub(super) struct Resume {
     validator: Validator,
     length: u64,
@@ -35,19 +34,19 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// For an object whose first answer this is; `None` where nothing would show that a part belongs to it.
+    /// For the object with this first answer; `None` if nothing would show that a part belongs to it.
     pub fn of(head: &Head) -> Option<Resume> {
         let (Framing::Length(length), 200, Some(version)) = (&head.framing, head.status, &head.version) else {
             return None;
         };
-        // A part of a body in an encoding that was not asked for: some services count its bytes, some those of the object.
+        // Parts of an encoded body cannot be joined: some services count encoded bytes, some the bytes of the object.
         if head.encoding.is_some() {
             return None;
         }
         Some(Resume { validator: version.validator()?, length: *length, tries: 0 })
     }
 
-    /// How long to wait before the rest is asked for; `None` where that would not help, or has not.
+    /// How long to wait before the rest is requested; `None` to give up.
     pub fn pause(&mut self, error: &Error) -> Option<Duration> {
         let helps = matches!(error.kind(), Kind::Disconnected | Kind::ShortBody | Kind::Timeout | Kind::Connect);
         let pause = PAUSES.get(self.tries).copied().filter(|_| helps);
@@ -55,45 +54,41 @@ impl Resume {
         pause
     }
 
-    /// For the next version of an object that has been gone on with already.
+    /// For the next version of an object that was resumed before.
     pub fn after(self, earlier: &Resume) -> Resume {
         Resume { tries: earlier.tries, ..self }
     }
 
-    /// Header lines with which all behind the first `have` bytes is asked for, or the whole if it has changed.
-    pub fn fields(&self, have: u64) -> Vec<u8> {
+    /// Header lines that request everything after the first `received` bytes, or the whole object if it has changed.
+    pub fn fields(&self, received: u64) -> Vec<u8> {
         let (Validator::Tag(validator) | Validator::Date(validator)) = &self.validator;
-        match have {
+        match received {
             0 => Vec::new(),
-            _ => [format!("Range: bytes={have}-\r\nIf-Range: ").as_bytes(), validator, b"\r\n"].concat(),
+            _ => [format!("Range: bytes={received}-\r\nIf-Range: ").as_bytes(), validator, b"\r\n"].concat(),
         }
     }
 
-    /// What an answer to that is.
+    /// What the answer to that is.
     ///
     /// # Errors
-    /// [`Kind::Protocol`] for a part that is not the one that was asked for.
-    pub fn judge(&self, have: u64, head: &Head) -> Result<Verdict> {
+    /// [`Kind::Protocol`] for another part than the requested one.
+    pub fn judge(&self, received: u64, head: &Head) -> Result<ResumedAnswer> {
         match head.status {
-            206 if have > 0 => self.check_part(have, head).map(|()| Verdict::Rest),
-            // Whoever cannot give the rest of so many bytes does not have as many.
-            412 | 416 if have > 0 => Ok(Verdict::Changed),
-            _ => Ok(Verdict::Whole),
+            206 if received > 0 => self.check_part(received, head).map(|()| ResumedAnswer::Rest),
+            // 412 or 416 to a range request: the object has changed or is shorter.
+            412 | 416 if received > 0 => Ok(ResumedAnswer::Changed),
+            _ => Ok(ResumedAnswer::Whole),
         }
     }
 
-    fn check_part(&self, have: u64, head: &Head) -> Result<()> {
+    fn check_part(&self, received: u64, head: &Head) -> Result<()> {
         let wrong = |why: String| Err(Error::new(Kind::Protocol, why));
         let Some(version) = &head.version else {
-            return wrong(
-                "a partial answer without a valid \
-        Content-Range"
-                    .to_owned(),
-            );
+            return wrong("a partial answer without a valid Content-Range".to_owned());
         };
         let range = || escape(version.range.as_deref().unwrap_or_default());
-        if version.part() != Some((have, self.length - 1, self.length)) {
-            let wanted = format!("bytes {have}-{}/{}", self.length - 1, self.length);
+        if version.part() != Some((received, self.length - 1, self.length)) {
+            let wanted = format!("bytes {received}-{}/{}", self.length - 1, self.length);
             return wrong(format!("the server sent another range than requested: \"{}\", not \"{wanted}\"", range()));
         }
         if !version.has(&self.validator) {
@@ -103,8 +98,8 @@ impl Resume {
             return wrong("the partial answer has another Content-Encoding than the first part".to_owned());
         }
         match head.framing {
-            Framing::Length(length) if length != self.length - have => {
-                wrong(format!("a part of {} bytes came in {length}", self.length - have))
+            Framing::Length(length) if length != self.length - received => {
+                wrong(format!("a part of {} bytes came in {length}", self.length - received))
             }
             _ => Ok(()),
         }
@@ -127,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_strong_validator_lets_an_object_be_gone_on_with() {
+    fn only_a_strong_validator_lets_an_object_be_resumed() {
         let asked = |fields: &str| first(fields).map(|resume| String::from_utf8(resume.fields(7)).unwrap());
         assert_eq!(asked("ETag: \"a\"\r\n").as_deref(), Some("Range: bytes=7-\r\nIf-Range: \"a\"\r\n"));
         let dated = "Range: bytes=7-\r\nIf-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
@@ -146,14 +141,17 @@ mod tests {
             assert_eq!(asked(weak), None, "{weak}");
         }
         assert_eq!(asked(&format!("ETag: W/\"a\"\r\n{DATES}")), None, "the tag says that bytes may differ");
-        assert_eq!(first("ETag: \"a\"\r\n").unwrap().fields(0), b"", "nothing to go on with");
+        assert_eq!(first("ETag: \"a\"\r\n").unwrap().fields(0), b"", "nothing to resume");
     }
 
     #[test]
     fn only_the_part_that_was_asked_for_is_taken() {
         let resume = first("ETag: \"a\"\r\n").unwrap();
         let judge = |status, length, fields: &str| resume.judge(7, &head(status, length, fields)).map_err(|e| e.kind());
-        assert_eq!(judge(206, 99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"), Ok(Verdict::Rest));
+        assert_eq!(
+            judge(206, 99_993, "ETag: \"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
+            Ok(ResumedAnswer::Rest)
+        );
         for (length, fields) in [
             (99_993, "ETag: \"b\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
             (99_993, "ETag: W/\"a\"\r\nContent-Range: bytes 7-99999/100000\r\n"),
@@ -172,14 +170,14 @@ mod tests {
         ] {
             assert_eq!(judge(206, length, fields), Err(Kind::Protocol), "{fields}");
         }
-        assert_eq!(judge(200, 5, ""), Ok(Verdict::Whole));
-        assert_eq!(judge(503, 5, ""), Ok(Verdict::Whole));
-        assert_eq!(judge(412, 5, ""), Ok(Verdict::Changed));
-        assert_eq!(judge(416, 5, "Content-Range: bytes */7\r\n"), Ok(Verdict::Changed));
+        assert_eq!(judge(200, 5, ""), Ok(ResumedAnswer::Whole));
+        assert_eq!(judge(503, 5, ""), Ok(ResumedAnswer::Whole));
+        assert_eq!(judge(412, 5, ""), Ok(ResumedAnswer::Changed));
+        assert_eq!(judge(416, 5, "Content-Range: bytes */7\r\n"), Ok(ResumedAnswer::Changed));
     }
 
     #[test]
-    fn an_object_is_gone_on_with_three_times_and_not_after_every_failure() {
+    fn an_object_is_resumed_three_times_and_not_after_every_failure() {
         let mut resume = first(DATES).unwrap();
         let error = |kind| Error::new(kind, "");
         assert_eq!(first(DATES).unwrap().pause(&error(Kind::DestinationFull)), None);

@@ -1,6 +1,7 @@
-//! While answers without ids are trusted to come in order: when one of them is asked for again alone, and what is said when
-//! the two are not the same. The first sample is due soon, the next ones ever later: a service that begins to answer out of
-//! order is found within as many objects as came in order before it, and within 10,000.
+//! Samples: while answers without ids are trusted to come in order, now and then an object is also fetched alone. Here
+//! is when that is due, and the error if the bytes differ. The first sample is due early, the next ones after ever more
+//! objects. So a service that begins to answer out of order is detected within as many objects as came in order before,
+//! and within 10,000.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -8,73 +9,74 @@ use std::time::SystemTime;
 
 use crate::error::{Error, Kind};
 
-/// Objects before the first sample, and between two in the long run: at 10,000, they are 0.01 % of all requests.
+/// Objects before the first sample, and between two samples in the long run: 1 in 10,000 adds 0.01 % to all requests.
 const FIRST: usize = 100;
 const BETWEEN: usize = 10_000;
 
 /// The samples of one service.
 #[derive(Debug)]
 pub(super) struct Samples {
-    /// Objects that came pipelined since the last sample that was the same.
+    /// Pipelined objects since the last sample that was equal.
     since: AtomicUsize,
-    /// At so many, the next one is due.
+    /// The next sample is due after so many.
     due: AtomicUsize,
-    /// Some connection is taking one.
+    /// Some connection is taking a sample.
     busy: AtomicBool,
-    /// When the last one was asked for that was the same.
-    good: Mutex<Option<SystemTime>>,
+    /// The time of the last sample, or check, that was equal.
+    last_match: Mutex<Option<SystemTime>>,
 }
 
 impl Default for Samples {
     fn default() -> Self {
         let (since, due) = (AtomicUsize::new(0), AtomicUsize::new(FIRST));
-        Samples { since, due, busy: AtomicBool::new(false), good: Mutex::new(None) }
+        Samples { since, due, busy: AtomicBool::new(false), last_match: Mutex::new(None) }
     }
 }
 
 impl Samples {
-    /// The comparison found nothing wrong.
-    pub fn begin(&self) {
-        *self.good() = Some(SystemTime::now());
+    /// The check has passed.
+    pub fn start(&self) {
+        *self.last_match() = Some(SystemTime::now());
     }
 
-    /// So many more have come; `true` to the one who takes the sample that is due now.
-    pub fn came(&self, objects: usize) -> bool {
+    /// Counts further objects. True if a sample is due: the caller takes it.
+    pub fn is_due(&self, objects: usize) -> bool {
         let since = self.since.fetch_add(objects, Relaxed) + objects;
         since >= self.due.load(Relaxed) && !self.busy.swap(true, Relaxed)
     }
 
-    /// It could not be taken: another is due at once.
+    /// The sample could not be taken: another is due at once.
     pub fn missed(&self) {
         self.busy.store(false, Relaxed);
     }
 
-    /// It was taken, and is the same.
-    pub fn same(&self) {
-        self.begin();
+    /// The sample is equal.
+    pub fn matched(&self) {
+        self.start();
         self.since.store(0, Relaxed);
         self.due.store((self.due.load(Relaxed) * 2).min(BETWEEN), Relaxed);
         self.busy.store(false, Relaxed);
     }
 
-    /// It is not the same: the failure of the object. No other is taken; nothing is sent ahead any more.
-    pub fn differs(&self) -> Error {
-        self.disorder(
-            "its bytes differ when it is requested alone, without pipelining: the service answers out of \
-        order, or the object has changed",
+    /// The error of an object whose sample differs. No further sample is taken: pipelining ends.
+    pub fn mismatch(&self) -> Error {
+        self.out_of_order(
+            "its bytes differ when it is requested alone, without pipelining: the service answers out of order, or the \
+            object has changed",
         )
     }
 
-    /// The failure that stands for all objects that may be others. Trying it alone again mends none of them.
-    pub fn disorder(&self, why: &str) -> Error {
-        let since = self.good().map_or_else(String::new, |time| format!(" since {}", httpdate::fmt_http_date(time)));
+    /// The error for all objects that may have the bytes of others. Retrying one of them would not correct the others.
+    pub fn out_of_order(&self, why: &str) -> Error {
+        let since =
+            self.last_match().map_or_else(String::new, |time| format!(" since {}", httpdate::fmt_http_date(time)));
         let what = format!("objects written{since} may contain the bytes of other objects");
         let why = format!("{why}; {what}: fetch all of them again with `resume=\"restart\"` and `pipeline=\"off\"`");
         Error::new(Kind::OutOfOrder, why)
     }
 
-    fn good(&self) -> std::sync::MutexGuard<'_, Option<SystemTime>> {
-        self.good.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn last_match(&self) -> std::sync::MutexGuard<'_, Option<SystemTime>> {
+        self.last_match.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -87,14 +89,14 @@ mod tests {
         let samples = Samples::default();
         let mut wanted = FIRST;
         for _ in 0..20 {
-            assert!(!samples.came(wanted - 1) && samples.came(1));
-            assert!(!samples.came(100), "one is being taken");
+            assert!(!samples.is_due(wanted - 1) && samples.is_due(1));
+            assert!(!samples.is_due(100), "one is being taken");
             samples.missed();
-            assert!(samples.came(0), "it was not, so it is still due");
-            samples.same();
+            assert!(samples.is_due(0), "it was not, so it is still due");
+            samples.matched();
             wanted = (wanted * 2).min(BETWEEN);
         }
         assert_eq!(wanted, BETWEEN);
-        assert!(samples.differs().why().contains("`pipeline=\"off\"`"));
+        assert!(samples.mismatch().why().contains("`pipeline=\"off\"`"));
     }
 }

@@ -1,5 +1,4 @@
-//! The two ways in which bytes go to and from a service: in the clear, and through TLS. Not here: making either
-//! (`connect.rs`, `tls.rs`), what the bytes mean.
+//! The byte stream to a service, plain or through TLS. Not here: making it (`connect.rs`, `tls.rs`).
 
 use std::future::poll_fn;
 use std::io;
@@ -12,15 +11,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::reader::BEGIN;
 
-/// A stream of bytes to a service. No trait object: the clear one is most of all there is, and must cost what it costs bare.
+/// A byte stream to a service. Not a trait object: plain streams are most, and must cost no more than bare ones.
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Reads once. Through TLS, an end that the peer did not announce is an error, [`io::ErrorKind::UnexpectedEof`]: it
-    /// may be anybody's who can cut a connection.
+    /// Reads once. Through TLS, an end without close_notify is an error, [`io::ErrorKind::UnexpectedEof`]: an
+    /// attacker can cut a connection.
     #[inline]
     pub fn poll_read(&mut self, context: &mut Context<'_>, free: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -29,7 +28,7 @@ impl Stream {
         }
     }
 
-    /// Takes bytes to be sent; `poll_flush` sees that they are.
+    /// Accepts bytes to be sent; `poll_flush` sends them.
     #[inline]
     pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -38,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS still holds of the bytes it took.
+    /// Sends what TLS still buffers.
     #[inline]
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -53,21 +52,19 @@ impl Stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0,
         };
-        let _ = stream.readable().await; // an error is something to see
+        let _ = stream.readable().await; // the next read reports an error
     }
 
-    /// Reads past the event loop, which may not have been told yet; nothing through TLS. How many bytes.
+    /// Reads without the event loop, which may not be notified yet. Returns how many bytes; through TLS, always 0.
     pub fn receive(&mut self, buffer: &mut [u8]) -> usize {
         match self {
-            Stream::Plain(stream) => {
-                rustix::io::read(&*stream, buffer).unwrap_or(0) // it never waits
-            }
+            Stream::Plain(stream) => rustix::io::read(&*stream, buffer).unwrap_or(0), // the socket is non-blocking
             Stream::Tls(_) => 0,
         }
     }
 
-    /// What can be read now. What only TLS itself has to say, such as a ticket for the next handshake, is nothing.
-    pub fn behind(&mut self) -> Behind {
+    /// What can be read now. Messages of TLS itself, such as tickets for the next handshake, do not count.
+    pub fn trailing(&mut self) -> Trailing {
         let mut bytes = [0; BEGIN.len() + 8];
         let mut free = ReadBuf::new(&mut bytes);
         let read = match self {
@@ -76,43 +73,43 @@ impl Stream {
                     free.advance(count);
                     Ok(())
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Behind::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Trailing::Nothing,
                 Err(error) => Err(error),
             },
             Stream::Tls(stream) => {
                 let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut free));
-                // Outside tokio's budget for a task, which when used up would say "nothing" whatever there is.
+                // Without tokio's cooperative budget: once that is used up, the read would always be pending.
                 let read = pin!(tokio::task::coop::unconstrained(read));
                 match read.poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Pending => return Behind::Nothing,
+                    Poll::Pending => return Trailing::Nothing,
                     Poll::Ready(read) => read,
                 }
             }
         };
         match read {
-            Ok(()) if !free.filled().is_empty() => Behind::of(free.filled()),
-            _ => Behind::End,
+            Ok(()) if !free.filled().is_empty() => Trailing::of(free.filled()),
+            _ => Trailing::End,
         }
     }
 }
 
-/// What stands behind a complete answer with nothing unanswered.
+/// What follows a complete answer when no requests are unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum Trailing {
     Nothing,
     /// The end of the connection.
     End,
-    /// An answer that is a refusal, to nothing: many a server says 408 before it closes.
+    /// An error answer to no request: many servers send 408 before they close.
     Answer,
-    /// Other bytes: the answer may have been longer than it said.
+    /// Other bytes: the answer may have been longer than announced.
     Bytes,
 }
 
-impl Behind {
-    /// What these bytes are, of which there is one at least.
-    pub fn of(bytes: &[u8]) -> Behind {
-        // Shorter than that, they may be the end of a body as well.
+impl Trailing {
+    /// What these bytes are; there is at least one.
+    pub fn of(bytes: &[u8]) -> Trailing {
+        // Byte 9 is the status's first digit, if received. Fewer bytes than BEGIN may as well be the end of a body.
         let is_refusal = bytes.get(9).is_none_or(|digit| matches!(digit, b'4' | b'5'));
-        if bytes.starts_with(BEGIN) && is_refusal { Behind::Answer } else { Behind::Bytes }
+        if bytes.starts_with(BEGIN) && is_refusal { Trailing::Answer } else { Trailing::Bytes }
     }
 }

@@ -1,7 +1,7 @@
-//! TLS: whom to trust, the handshake, and what its failures mean. Not here: TCP (`connect.rs`), reading (`stream.rs`).
+//! TLS 1.2 and 1.3: trusted certificates, the handshake, its errors. Not here: TCP (`connect.rs`), I/O (`stream.rs`).
 //!
-//! TLS 1.2 and 1.3. Trusted are the roots of the platform, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, and one
-//! file of the user's besides. A failure to trust is permanent: asking again would not change it.
+//! Trusted are the root certificates of the system, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, and those in one
+//! file of the user. An untrusted certificate is a permanent failure: a retry would not change it.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use super::url::Address;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// Whom a client trusts, and the sessions that its connections can resume. The roots are read when they are first needed:
-/// it takes milliseconds.
+/// The certificates that a client trusts, and the TLS sessions that its connections can resume. The roots are read when
+/// they are first needed, because that takes milliseconds.
 #[derive(Default)]
 pub(crate) struct Tls {
-    /// A file of further roots, in PEM.
+    /// A file with more root certificates, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Trust anybody.
+    /// Trust every certificate.
     pub insecure: bool,
     config: OnceLock<Arc<ClientConfig>>,
 }
@@ -42,10 +42,10 @@ impl Tls {
         Tls { ca_file, insecure, config: OnceLock::new() }
     }
 
-    /// Reads the roots, if they are not read yet.
+    /// Reads the root certificates, unless they were read before.
     ///
     /// # Errors
-    /// [`Kind::Config`] when there is none to trust.
+    /// [`Kind::Config`] if there are none.
     pub fn prepare(&self) -> Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
             return Ok(config.clone());
@@ -57,17 +57,16 @@ impl Tls {
             .map_err(|e| Error::new(Kind::Internal, format!("TLS cannot be set up: {e}")))?;
         let mut config = match roots {
             Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-            None => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(TrustAnybody(provider)))
-                .with_no_client_auth(),
+            None => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAny(provider))).with_no_client_auth()
+            }
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // Of two threads that come at once one is too late; both must share the sessions.
+        // If two threads arrive at once, the second uses the configuration of the first: both must share the sessions.
         Ok(self.config.get_or_init(|| Arc::new(config)).clone())
     }
 
-    /// `None`: anybody is trusted.
+    /// The trusted root certificates; `None`: every certificate is trusted.
     fn roots(&self) -> Result<Option<RootCertStore>> {
         let mut roots = RootCertStore::empty();
         if let Some(path) = &self.ca_file {
@@ -99,18 +98,13 @@ impl Tls {
         Ok(Some(roots))
     }
 
-    /// Shakes hands.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// [`Kind::Tls`] where the peer is not to be trusted; [`Kind::Connect`] where the connection failed.
+    /// [`Kind::Tls`] if the peer is not trusted; [`Kind::Connect`] if the connection failed.
     pub(super) async fn shake_hands(&self, address: &Address, stream: TcpStream) -> Result<Stream> {
         let name = ServerName::try_from(address.host.clone()).map_err(|_| {
-            Error::new(
-                Kind::Tls,
-                "a certificate cannot be issued for this host \
-            name",
-            )
-            .on(&address.shown())
+            Error::new(Kind::Tls, "a certificate cannot be issued for this host name").on(&address.shown())
         })?;
         match TlsConnector::from(self.prepare()?).connect(name, stream).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
@@ -132,8 +126,7 @@ fn failed(address: &Address, error: &io::Error) -> Error {
     .on(&on)
 }
 
-/// The permanent failure behind an error that came after the handshake, if there is one: with TLS 1.3 a server looks at the
-/// client's certificate only then.
+/// The permanent failure behind an error after the handshake: TLS 1.3 servers check client certificates only then.
 pub(super) fn refused_later(error: &io::Error) -> Option<Error> {
     match cause(error)? {
         cause @ rustls::Error::AlertReceived(_) => refused(cause, ""),
@@ -145,7 +138,7 @@ fn cause(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What makes trying again pointless; `None`: nothing.
+/// The failure, if a retry is pointless.
 fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
     use rustls::Error as Tls;
     let (why, hint) = match cause {
@@ -156,7 +149,7 @@ fn refused(cause: &rustls::Error, host: &str) -> Option<Error> {
         Tls::AlertReceived(AlertDescription::CertificateRequired) => {
             ("the server requires a client certificate (mutual TLS), which shoal does not support".to_owned(), "")
         }
-        // What a server says in a moment of weakness.
+        // These alerts may be temporary.
         Tls::AlertReceived(
             AlertDescription::InternalError | AlertDescription::CloseNotify | AlertDescription::UserCanceled,
         ) => return None,
@@ -193,8 +186,7 @@ fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str)
             (format!("the server's certificate is for another host than \"{host}\": {presented}"), NAME)
         }
         CertificateError::UnknownIssuer => (
-            "the server's certificate is not signed by an authority that this machine trusts (unknown \
-            issuer)"
+            "the server's certificate is not signed by an authority that this machine trusts (unknown issuer)"
                 .to_owned(),
             TRUST,
         ),
@@ -207,11 +199,11 @@ fn bad_certificate(why: &CertificateError, host: &str) -> (String, &'static str)
     }
 }
 
-/// Takes every certificate. What is signed with it is still looked at: a handshake that does not add up is refused.
+/// Accepts every certificate. Signatures of the handshake are still verified: an inconsistent handshake is refused.
 #[derive(Debug)]
-struct TrustAnybody(Arc<CryptoProvider>);
+struct TrustAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TrustAnybody {
+impl ServerCertVerifier for TrustAny {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! Addresses of services: parsing what a user typed, encoding names into requests, keeping secrets out of sight.
+//! Addresses of services: parsing what a user typed, encoding names for requests, hiding secrets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,10 +26,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// `http://host:port/base` or `https://…`, taken apart.
+/// A parsed `http://host:port/base` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// TLS.
+    /// Whether it is https.
     pub secure: bool,
     /// Host name or address, without brackets.
     pub host: String,
@@ -46,12 +46,12 @@ impl Address {
         Address { secure, host, port, base: String::new(), authorization: None }
     }
 
-    /// Whether both have the same scheme, host and port, so that what is meant for the one may be sent to the other.
+    /// Whether both have the same scheme, host and port, so that secrets for one may be sent to the other.
     pub fn is_same_origin(&self, other: &Address) -> bool {
         (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// The port where none is named.
+    /// The port if the address names none.
     pub fn default_port(&self) -> u16 {
         default_port(self.secure)
     }
@@ -59,7 +59,7 @@ impl Address {
     /// Parses what a user typed.
     ///
     /// # Errors
-    /// [`Kind::Config`] saying what is wrong with it; never with the user or password in the text.
+    /// [`Kind::Config`] with the reason. The text never contains the user or password.
     pub fn parse(text: &str) -> Result<Address> {
         let Some((scheme, rest)) = text.split_once("://") else { return Err(refused(text, "it has no scheme")) };
         let secure = scheme.eq_ignore_ascii_case("https");
@@ -87,7 +87,7 @@ impl Address {
         Ok(Address { base, authorization, ..Address::new(secure, host, port) })
     }
 
-    /// `host:port` as it stands in a `Host` field and in messages.
+    /// `host:port`, as in a `Host` field and in messages.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == self.default_port() { host } else { format!("{host}:{}", self.port) }
@@ -103,10 +103,10 @@ impl Address {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.authority())
     }
 
-    /// A proxy variable that applies to this address, if one does; rules as curl's.
+    /// The name of the proxy variable that applies to this address, if there is one, by the rules of curl.
     pub fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        // HTTP_PROXY in capitals can be set by a request to a CGI program (httpoxy): curl ignores it, and so do we.
+        // HTTP_PROXY in capitals can be set by a request to a CGI program (httpoxy). Like curl, shoal ignores it.
         let variables = match self.secure {
             false => ["http_proxy", "all_proxy", "ALL_PROXY"].as_slice(),
             true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
@@ -130,7 +130,7 @@ fn refused(text: &str, why: &str) -> Error {
         .hint("use http://host:port or https://host:port/base")
 }
 
-/// A text that may be an address, for messages: without what stands before its last '@', which may be a password.
+/// An address for messages, without everything before its last '@', which may be a password.
 pub(crate) fn without_password(text: &str) -> String {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| &text[..scheme.len() + 3]);
     match text.rfind('@') {
@@ -143,7 +143,7 @@ fn default_port(secure: bool) -> u16 {
     if secure { 443 } else { 80 }
 }
 
-/// A host, without brackets, and its port if one is named.
+/// A host, without brackets, and its port if there is one.
 pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -157,7 +157,7 @@ pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
     legal.then_some(())?;
     let port = match port {
         None => None,
-        // Digits only: `parse` would take a sign.
+        // Digits only: `parse` would accept a sign.
         Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
             Some(port.parse().ok().filter(|&port| port != 0)?)
         }
@@ -193,7 +193,7 @@ fn base64(plain: &[u8]) -> String {
     text
 }
 
-/// Appends a name percent-encoded: unreserved characters (RFC 3986) stay, and `/` unless `encode_slash`.
+/// Appends a name in percent-encoding. Unreserved characters (RFC 3986) are kept, and `/` unless `encode_slash`.
 pub(crate) fn encode_name(out: &mut Vec<u8>, name: &[u8], encode_slash: bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in name {
@@ -205,7 +205,7 @@ pub(crate) fn encode_name(out: &mut Vec<u8>, name: &[u8], encode_slash: bool) {
     }
 }
 
-/// Whether a header a user gave can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
+/// Whether a user's header field can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
 pub(crate) fn valid_field(name: &str, value: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty()

@@ -1,8 +1,8 @@
-//! Which version of its object an answer holds, and which part of it. Not here: what follows from that (`resume.rs`).
+//! The version of its object that an answer holds, and which part. Not here: joining parts (`resume.rs`).
 
 use std::time::{Duration, SystemTime};
 
-/// A date of change tells versions apart when it was so long past: clocks have whole seconds, and are not all right.
+/// `Last-Modified` tells versions apart if so long before `Date`, which has whole seconds, by clocks that may be wrong.
 const SETTLED: Duration = Duration::from_secs(60);
 /// Longest validator that is sent back, in bytes.
 const VALIDATOR_MAX: usize = 1024;
@@ -13,13 +13,14 @@ pub(crate) struct Version {
     etag: Option<Vec<u8>>,
     modified: Option<Vec<u8>>,
     date: Option<Vec<u8>>,
+    /// `Content-Range`.
     pub range: Option<Vec<u8>>,
-    /// A field stood there twice, with two values.
+    /// One of the fields occurred twice, with two values.
     ambiguous: bool,
 }
 
 impl Version {
-    /// Takes note of a field, if it is one that says something of this.
+    /// Stores a header field, if it is one of these.
     pub fn field(&mut self, name: &str, value: &[u8]) {
         let place = match name.len() {
             4 if name.eq_ignore_ascii_case("etag") => &mut self.etag,
@@ -33,6 +34,7 @@ impl Version {
         *place = Some(value);
     }
 
+    /// What identifies this version, if anything does.
     pub fn validator(&self) -> Option<Validator> {
         if self.ambiguous {
             return None;
@@ -47,6 +49,7 @@ impl Version {
         is_settled.then(|| self.modified.clone().map(Validator::Date)).flatten()
     }
 
+    /// Whether this is the version that the validator identifies.
     pub fn has(&self, validator: &Validator) -> bool {
         !self.ambiguous
             && match validator {
@@ -55,17 +58,18 @@ impl Version {
             }
     }
 
-    /// First and last byte of the part, and the length of the whole.
+    /// First and last byte of the part, and the length of the whole object.
     pub fn part(&self) -> Option<(u64, u64, u64)> {
         let text = std::str::from_utf8(self.range.as_ref()?).ok()?;
         let (range, total) = text.strip_prefix("bytes ")?.trim_ascii().split_once('/')?;
         let (first, last) = range.split_once('-')?;
-        // Digits only: `parse` would take a sign.
+        // Digits only: `parse` would accept a sign.
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         Some((number(first)?, number(last)?, number(total)?))
     }
 }
 
+/// A strong validator (RFC 9110, 8.8.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Validator {
     Tag(Vec<u8>),

@@ -17,7 +17,7 @@ use super::Service;
 use super::fetch::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
-use crate::http::{Head, Kept, ask};
+use crate::http::{Head, IdleConnections, send};
 use crate::source::Entry;
 
 /// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
@@ -140,8 +140,10 @@ impl Doubt {
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let head =
-            ask(&service.client, &mut Kept::<_, ()>::default(), idle, b"", target).await.ok().map(|(_, head)| head);
+        let head = send(&service.client, &mut IdleConnections::<_, ()>::default(), idle, b"", target)
+            .await
+            .ok()
+            .map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
             (true, refused) => refused.is_none() && head.is_html,
             (false, None) => head.is_html,

@@ -13,7 +13,7 @@ use super::cut::Names;
 use super::doubt::{Came, Suspicion, page};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Exchange, Head, Next, Plan, drive};
+use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
@@ -51,7 +51,8 @@ impl Fetcher for Fetch {
                     crew.running.set(crew.running.get() + 1);
                     let (service, crew) = (self.service.clone(), crew.clone());
                     connections.spawn_local(async move {
-                        drive(&service.client, &Jobs { service: &service, crew: &crew, page: Cell::new(None) }).await;
+                        run_requests(&service.client, &Jobs { service: &service, crew: &crew, page: Cell::new(None) })
+                            .await;
                         crew.running.set(crew.running.get() - 1);
                     });
                 }
@@ -128,7 +129,7 @@ impl Crew {
         let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
         if pipelining.is_unknown() {
             wanted.min(SCOUTS)
-        } else if pipelining.is_doubtful() && limits.in_flight >= DOUBTED && pipelining.depth(limits.depth) > 1 {
+        } else if pipelining.needs_probe() && limits.in_flight >= DOUBTED && pipelining.depth(limits.depth) > 1 {
             wanted - 1 // one of them has two objects in flight, to find out
         } else {
             wanted
@@ -155,7 +156,7 @@ impl Jobs<'_> {
     }
 }
 
-impl Exchange for Jobs<'_> {
+impl RequestHandler for Jobs<'_> {
     type Job = Job;
     type Body = Body;
     type Written = Written;
@@ -255,7 +256,7 @@ impl Exchange for Jobs<'_> {
         }
     }
 
-    fn given_back(&self, job: Job) {
+    fn requeued(&self, job: Job) {
         self.crew.lane.given_back(job);
     }
 
@@ -325,7 +326,7 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
         403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),
         429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),
         408 | 500..=599 => error(Kind::ServerError, format!("the service answered {status}")),
-        300..=399 => Some(head.misled(Kind::BadAnswer)),
+        300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the service answered {status}")),
     }
 }

@@ -9,7 +9,7 @@ use super::page;
 use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Head, Idle, Kept, ask, encode_name};
+use crate::http::{Head, IdleConnection, IdleConnections, encode_name, send};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -57,7 +57,7 @@ type Clock = fn() -> Duration;
 pub(super) struct Pages {
     service: Arc<Service>,
     /// Bytes behind a page blame nothing: it was whole, or could not be read.
-    kept: Kept<Clock, ()>,
+    connections: IdleConnections<Clock, ()>,
     /// The page at hand.
     cut: Option<Cut>,
     /// The page to ask for next; `None`: the last one has come.
@@ -81,7 +81,7 @@ impl Pages {
         let from_journal = place.token.is_some();
         Ok(Pages {
             service,
-            kept: Kept::default(),
+            connections: IdleConnections::default(),
             cut: None,
             place: Some(place),
             from_journal,
@@ -153,7 +153,7 @@ impl Pages {
     async fn page(&mut self, place: &Place) -> Result<(Vec<u8>, bool)> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let asking = ask(&service.client, &mut self.kept, clock, b"", |out| target(&service, place, out)).await;
+        let asking = send(&service.client, &mut self.connections, clock, b"", |out| target(&service, place, out)).await;
         let (mut open, head) = asking.map_err(|error| match error.kind() {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,
@@ -167,7 +167,7 @@ impl Pages {
         });
         match body? {
             Some(json) => {
-                self.kept.put((!close).then_some(Idle { open, written: None, ends: false }));
+                self.connections.put((!close).then_some(IdleConnection { open, written: None, closes: false }));
                 Ok((json, links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
@@ -190,7 +190,7 @@ impl Pages {
             }
             404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
                 .hint("set its path with `list_path`"),
-            300..=399 => head.misled(Kind::Listing),
+            300..=399 => head.redirect_error(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };
         Err(error.retry_after(head.retry_after))

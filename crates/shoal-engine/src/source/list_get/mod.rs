@@ -25,7 +25,9 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{Address, AllowedHost, Attempts, Client, Pipelining, Tls, encode_name, plain_fields, valid_field};
+use crate::http::{
+    Address, AllowedHost, Attempts, Client, PipelinePolicy, Tls, encode_name, plain_fields, valid_field,
+};
 use crate::partition::{Cursor, Partition};
 
 /// How to use a list/get service.
@@ -165,7 +167,7 @@ impl ListGet {
             tls,
             received: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
-            pipelining: Pipelining::new(options.pipeline),
+            pipelining: PipelinePolicy::new(options.pipeline),
             wants_type: expect_type.is_some(),
             remarks: Arc::default(),
         };

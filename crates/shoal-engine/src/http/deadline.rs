@@ -1,7 +1,7 @@
-//! Deadlines of one connection. One timer, re-armed only when it fires: a timer per request would cost as much as the
-//! request's own bookkeeping.
+//! The deadlines of one connection. There is one timer, reset only when it fires: a timer for each request would cost
+//! as much as the rest of the request's bookkeeping.
 //!
-//! Time that the lane spends writing is taken off: a slow disk is not the server's fault.
+//! Time during which the lane writes is not counted: a slow disk is not the server's fault.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
-/// Least throughput of a body, in bytes a second over a window: below it a connection is stuck, not slow.
-const LEAST: u64 = 100;
+/// Least rate of a body, in bytes per second over a window. Below it, a connection is stuck rather than slow.
+const MIN_RATE: u64 = 100;
 
+/// What the connection waits for.
 enum Phase {
-    /// All of it must be there in time.
+    /// The head, which must be complete in time.
     Head,
-    /// The head is there, and nobody has waited for the body yet: most small bodies come with their heads, and looking
-    /// at the clock costs time.
+    /// The head is complete. Most small bodies arrive with it, so the clock, which costs time, is not read yet.
     HeadDone,
-    /// A byte now and then is not enough.
+    /// The body, which must also have the least rate.
     Body { window: Duration, window_bytes: u64 },
 }
 
-/// What the connection waits for, and since when. All times are "lane times": since `origin`, less the time that the
-/// thread has been busy otherwise since then, which is what `clock` grows by.
-pub(crate) struct Watch<C> {
+/// The deadlines of a connection. All times are lane times: since `origin`, less the time that the thread has been busy
+/// with other things since then. `clock` counts that time.
+pub(crate) struct Deadlines<C> {
     timeout: Duration,
-    clock: C,
+    pub clock: C,
     origin: Instant,
     stalled_at_origin: Duration,
     phase: Phase,
@@ -36,10 +36,10 @@ pub(crate) struct Watch<C> {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl<C: Fn() -> Duration> Watch<C> {
-    pub fn new(timeout: Duration, clock: C) -> Watch<C> {
+impl<C: Fn() -> Duration> Deadlines<C> {
+    pub fn new(timeout: Duration, clock: C) -> Deadlines<C> {
         let zero = Duration::ZERO;
-        Watch {
+        Deadlines {
             timeout,
             stalled_at_origin: clock(),
             clock,
@@ -51,32 +51,24 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 
-    /// What tells how long the thread has been busy.
-    pub fn clock(&self) -> C
-    where
-        C: Clone,
-    {
-        self.clock.clone()
-    }
-
     fn now(&self) -> Duration {
         self.origin.elapsed().saturating_sub((self.clock)().saturating_sub(self.stalled_at_origin))
     }
 
-    /// A request goes out; its head is awaited.
-    pub fn head(&mut self) {
+    /// A request is sent: its head is awaited.
+    pub fn start_head(&mut self) {
         self.phase = Phase::Head;
         self.since = self.now();
         self.last_byte = self.since;
     }
 
-    /// The head is there.
+    /// The head is complete.
     pub fn head_done(&mut self) {
         self.phase = Phase::HeadDone;
     }
 
-    /// The connection is about to be read; if this is the first time for a body, its deadlines begin.
-    pub fn waits(&mut self) {
+    /// The connection is about to be read. If this is the first read for a body, its deadlines begin.
+    pub fn before_read(&mut self) {
         if matches!(self.phase, Phase::HeadDone) {
             let now = self.now();
             self.phase = Phase::Body { window: now, window_bytes: 0 };
@@ -84,7 +76,7 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 
-    /// Bytes have come.
+    /// Bytes were received.
     pub fn received(&mut self, bytes: usize) {
         if let Phase::Body { window_bytes, .. } = &mut self.phase {
             *window_bytes += bytes as u64;
@@ -92,14 +84,14 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 
-    /// Ready when too much time has passed, with the reason.
+    /// Ready once a deadline has passed, with the reason.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<String> {
         loop {
             if self.sleep.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
             let now = self.now();
-            let left = match self.left(now) {
+            let left = match self.remaining(now) {
                 Ok(left) => left,
                 Err(why) => return Poll::Ready(why),
             };
@@ -107,7 +99,7 @@ impl<C: Fn() -> Duration> Watch<C> {
         }
     }
 
-    fn left(&mut self, now: Duration) -> Result<Duration, String> {
+    fn remaining(&mut self, now: Duration) -> Result<Duration, String> {
         let seconds = self.timeout.as_secs_f64();
         match &mut self.phase {
             Phase::Head | Phase::HeadDone => {
@@ -121,7 +113,7 @@ impl<C: Fn() -> Duration> Watch<C> {
                     return Err(format!("no data for {seconds} s in the middle of the body"));
                 }
                 if now >= *window + self.timeout {
-                    if (*window_bytes as f64) < LEAST as f64 * seconds {
+                    if (*window_bytes as f64) < MIN_RATE as f64 * seconds {
                         return Err(format!("only {window_bytes} bytes in {seconds} s"));
                     }
                     (*window, *window_bytes) = (now, 0);
@@ -140,17 +132,17 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(100);
 
-    /// How long a watch waits for a head on a lane that has been busy for `before`, and is for `meanwhile`.
+    /// How long a head is waited for on a lane that was busy for `before`, and is busy for `meanwhile`.
     fn waited(before: Duration, meanwhile: Duration) -> Duration {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let busy = Cell::new(before);
-            let mut watch = Watch::new(TIMEOUT, || busy.get());
-            watch.head();
+            let mut deadlines = Deadlines::new(TIMEOUT, || busy.get());
+            deadlines.start_head();
             let began = Instant::now();
             std::thread::sleep(meanwhile);
             busy.set(before + meanwhile);
-            let why = poll_fn(|context| watch.poll(context)).await;
+            let why = poll_fn(|context| deadlines.poll(context)).await;
             assert!(why.contains("0.1 s"), "{why}");
             began.elapsed()
         })

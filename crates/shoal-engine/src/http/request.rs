@@ -1,0 +1,121 @@
+//! Sends one request over an idle connection or a new one, and follows redirects. Not here: where a redirect may lead
+//! (`redirect.rs`), which request is sent and what becomes of the answer (`client_loop.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client::Client;
+use super::connection::Connection;
+use super::head::Head;
+use super::idle_connections::{IdleConnection, IdleConnections};
+use super::redirect::{self, REDIRECTS_MAX, RedirectRefused};
+use super::request_id::Echo;
+use crate::error::Result;
+
+/// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
+/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret.
+///
+/// # Errors
+/// Those of connecting and of reading.
+pub(crate) async fn send<C: Fn() -> Duration + Clone, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C>>, Head)> {
+    let idle = connections.take();
+    let (open, head) = send_once(client, connections, idle, clock.clone(), extra, &target).await?;
+    if !head.is_redirect() {
+        return Ok((open, head));
+    }
+    let mut first_target = Vec::new();
+    target(&mut first_target);
+    follow_redirects(client, connections, clock, extra, (open, head), first_target).await
+}
+
+async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    clock: C,
+    extra: &[u8],
+    (mut open, mut head): (Box<Connection<C>>, Head),
+    mut target: Vec<u8>,
+) -> Result<(Box<Connection<C>>, Head)> {
+    // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
+    let mut other_host: Option<Arc<Client>> = None;
+    let mut followed = 0;
+    while head.is_redirect() {
+        let at = other_host.as_deref().unwrap_or(client);
+        let place = if followed == REDIRECTS_MAX {
+            Err(RedirectRefused::too_many())
+        } else {
+            redirect::follow(&client.address, &client.allowed, &at.address, &target, head.location.as_ref())
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(refusal) => {
+                head.refusal = Some(Box::new(refusal));
+                break;
+            }
+        };
+        if !at.address.is_same_origin(&place.address) {
+            other_host = Some(Arc::new(client.for_other_host(place.address)));
+        }
+        let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
+        connections.put(reusable.then_some(IdleConnection { open, written: None, closes: false }));
+        (target, followed) = (place.target, followed + 1);
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
+        (open, head) = match &other_host {
+            None => {
+                let idle = connections.take();
+                send_once(client, connections, idle, clock.clone(), extra, write).await?
+            }
+            Some(other) => {
+                let idle = connections.take_other_host(other);
+                let (mut open, head) = send_once(other, connections, idle, clock.clone(), extra, write).await?;
+                open.other_host = Some(other.clone());
+                (open, head)
+            }
+        };
+        // If every object is a redirect, each pipelined request would have to be sent twice.
+        head.echo = Echo::Missing;
+    }
+    Ok((open, head))
+}
+
+/// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
+///
+/// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
+/// an answer, the request is sent once more, on a new connection. That is not counted as an attempt.
+async fn send_once<C: Fn() -> Duration, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    idle: Option<IdleConnection<C, W>>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C>>, Head)> {
+    // A connection that was closed meanwhile, or that has received unexpected bytes, is not used any more.
+    let mut doubtful = None;
+    if let Some(IdleConnection { mut open, written, .. }) = connections.if_idle(idle) {
+        match open.send(client, extra, &target).await {
+            Ok(head) => return Ok((open, head)),
+            Err(_) if open.nothing_received() => {}
+            // Either this is not an answer, or the one before was longer than announced: a new connection tells.
+            Err(_) if !open.may_begin_answer() => doubtful = written,
+            Err(error) => return Err(error),
+        }
+    }
+    let answered = match Connection::open(client, clock).await.map(Box::new) {
+        Ok(mut fresh) => match fresh.send(client, extra, &target).await {
+            Ok(head) => Ok((fresh, head)),
+            Err(error) if !fresh.may_begin_answer() => return Err(error),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    // Also if the new connection could not be made: then the object before remains suspect.
+    connections.overlong.extend(doubtful);
+    answered
+}

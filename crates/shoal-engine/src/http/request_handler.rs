@@ -1,0 +1,73 @@
+//! The interface between the client and a source. Not here: the order of requests (`client_loop.rs`).
+
+use std::time::Duration;
+
+use super::head::Head;
+use crate::error::{Error, Result};
+
+/// Provides jobs to a connection and receives their answers. Every job is answered exactly once: by `whole`,
+/// `finished`, `unchanged`, `failed` or `requeued`.
+pub(crate) trait RequestHandler {
+    type Job;
+    /// An object that is received in pieces.
+    type Body;
+    /// An object that was passed on and accepted.
+    type Written;
+    /// Larger objects are received in pieces, in bytes.
+    const WHOLE_MAX: usize;
+
+    /// The next job.
+    fn next(&self) -> Next<Self::Job>;
+    /// Resolves when `next` may return something else.
+    fn wake(&self) -> impl Future<Output = ()>;
+    /// Appends the target of the job's request (path and query, encoded).
+    fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// Appends further header lines of the request, which are not secret: the condition of a conditional request.
+    fn condition(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// Decides what to do with the body.
+    fn head(&self, job: &Self::Job, head: &Head) -> Plan;
+    /// Receives a complete object, of at most `WHOLE_MAX` bytes.
+    fn whole(&self, job: Self::Job, head: &Head, body: &[u8]) -> Option<Self::Written>;
+    /// A larger object begins.
+    fn begin(&self, job: &Self::Job, head: &Head) -> impl Future<Output = Result<Self::Body>>;
+    /// The next piece of it.
+    fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
+    /// The last piece was received, or an error ended it.
+    fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>) -> Option<Self::Written>;
+    /// More bytes than announced followed the answer, and the object was already passed on: it may be truncated.
+    fn overlong(&self, written: Self::Written);
+    /// The object has not changed since the time in `condition`.
+    fn unchanged(&self, job: Self::Job);
+    /// The object could not be fetched.
+    fn failed(&self, job: Self::Job, error: Error);
+    /// The request was not answered for a reason that is not its own: requeue the job without counting an attempt.
+    fn requeued(&self, job: Self::Job);
+    /// Whether the request must not be pipelined: it has failed before.
+    fn is_alone(&self, job: &Self::Job) -> bool;
+    /// Whether an earlier answer for this job had a wrong length.
+    fn is_doubted(&self, job: &Self::Job) -> bool;
+    /// How many requests may be unanswered on one connection.
+    fn depth(&self) -> usize;
+    /// These bytes were received in vain.
+    fn wasted(&self, bytes: u64);
+    /// A note for the user.
+    fn note(&self, text: &str);
+    /// How long the lane has been busy with other things than waiting, such as writing. Only grows.
+    fn stalled(&self) -> Duration;
+}
+
+/// The result of `RequestHandler::next`.
+pub(crate) enum Next<J> {
+    Job(J),
+    Wait,
+    Stop,
+}
+
+/// What to do with a body.
+pub(crate) enum Plan {
+    Keep,
+    /// There is no body: the object has not changed.
+    Unchanged,
+    /// The answer is not the object.
+    Refuse(Error),
+}
