@@ -10,9 +10,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::session::{Parent, Session, joined};
-use super::temp::Temp;
-use crate::error::{Error, Kind, Result};
+use super::destination::Destination;
+use super::directory::Directory;
+use super::temp_file::TempFile;
+use crate::error::{Kind, Result};
 use crate::fs::dir::Look;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
@@ -22,7 +23,7 @@ use crate::name::Name;
 use crate::object::{ObjectMeta, Put};
 use crate::session::{Twice, Whose, local_clock};
 use crate::sink::Mode;
-use crate::sink::collision::{Decision, SameBytes, Times, is_done, same_bytes};
+use crate::sink::collision::{Decision, SameBytes, is_done, same_bytes};
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
@@ -57,12 +58,12 @@ pub(super) enum Existing {
 pub(super) enum Content<'a> {
     Bytes(&'a [u8]),
     /// A sealed temporary file.
-    Temp(&'a Temp),
+    TempFile(&'a TempFile),
     /// Not fetched yet; its size, if known.
     Unfetched(Option<u64>),
 }
 
-impl Session {
+impl Destination {
     /// What to do about the file that has this name, of an object that is to have these attributes.
     ///
     /// # Errors
@@ -70,7 +71,7 @@ impl Session {
     /// this run; [`Kind::Repeated`] likewise.
     pub(super) fn existing(
         &self,
-        parent: &Parent,
+        directory: &Directory,
         name: &Name,
         mode: Mode,
         content: Content<'_>,
@@ -78,7 +79,7 @@ impl Session {
     ) -> Result<Existing> {
         let (mut now, mut last, mut turns) = (i64::MIN, None, 0);
         loop {
-            match self.look_at(parent, name, mode, content, attributes)? {
+            match self.look_at(directory, name, mode, content, attributes)? {
                 Existing::Growing(changed) => {
                     turns = if last == Some(changed) { turns + 1 } else { 0 };
                     last = Some(changed);
@@ -97,36 +98,36 @@ impl Session {
 
     fn look_at(
         &self,
-        parent: &Parent,
+        directory: &Directory,
         name: &Name,
         mode: Mode,
         content: Content<'_>,
         attributes: Attributes,
     ) -> Result<Existing> {
-        if let (Some(writing), Content::Bytes(_) | Content::Temp(_)) = (&self.writing, content) {
+        if let (Some(writing), Content::Bytes(_) | Content::TempFile(_)) = (&self.writing, content) {
             writing.wait(name);
         }
         let leaf = name.split().1;
-        let failed = |errno| self.error(Doing::Look.failed()(errno), parent, name, 0);
-        let look = match parent.dir.look(leaf) {
+        let failed = |errno| self.error(Doing::Look.failed()(errno), directory, name, 0);
+        let look = match directory.dir.look(leaf) {
             Ok(look) => look,
             Err(Errno::NOENT) => return Ok(Existing::Free),
             Err(errno) => return Err(failed(errno)),
         };
         if let Some(what) = not_a_file(&look) {
-            return Err(self.refused(Kind::NameConflict, parent, name, what));
+            return Err(self.refused(Kind::NameConflict, directory, name, what));
         }
-        if parent.folds(self).map_err(failed)? && !parent.dir.has_entry(leaf).map_err(failed)? {
+        if self.folds(directory).map_err(failed)? && !directory.dir.has_entry(leaf).map_err(failed)? {
             let why = "on this file system the name is the same as that of another file, which is spelled differently";
-            return Err(self.refused(Kind::NameConflict, parent, name, why));
+            return Err(self.refused(Kind::NameConflict, directory, name, why));
         }
         let times = self.times(&look);
-        if let Some(file) = self.same(parent, leaf, &look, content) {
+        if let Some(file) = self.same(directory, leaf, &look, content) {
             // Of several objects of one name, those of the first stay.
             let alone = self.rules.twice == Twice::SameObject;
             let differ = || attributes.differ(&look, self.file_mode);
             let put = match same_bytes(&self.sessions, self.rules, times, mode) {
-                _ if parent.ours => Put::Duplicate,
+                _ if directory.unpublished => Put::Duplicate,
                 SameBytes::Kept if alone && differ() => return Ok(Existing::Replace),
                 SameBytes::Found if differ() => return Ok(Existing::Replace),
                 SameBytes::Present => Put::Duplicate,
@@ -134,32 +135,32 @@ impl Session {
                 SameBytes::Found => return Ok(Existing::Found),
                 SameBytes::Rewrite => return Ok(Existing::Replace),
             };
-            if parent.barrier == Barrier::Each {
-                file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, parent, name, 0))?;
+            if directory.barrier == Barrier::Each {
+                file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, directory, name, 0))?;
             }
             return Ok(Existing::There(put));
         }
         if matches!(content, Content::Unfetched(size) if size.is_none_or(|size| size == look.size)) {
             return Ok(Existing::Free); // its bytes will tell
         }
-        let decision = match parent.ours {
+        let decision = match directory.unpublished {
             true => Decision::Second,
             false => {
-                let begins = || self.begins(parent, leaf, &look, content);
+                let begins = || self.begins(directory, leaf, &look, content);
                 self.rules.decide(&self.sessions, times, mode, attributes.modified.is_some(), &begins)
             }
         };
-        let is_this = parent.ours || self.sessions.whose(times.born, times.changed) == Whose::This;
+        let is_this = directory.unpublished || self.sessions.whose(times.born, times.changed) == Whose::This;
         match decision {
             Decision::Replace => Ok(Existing::Replace),
             Decision::Second if is_this && matches!(content, Content::Unfetched(_)) => Ok(Existing::Free), // its bytes will tell
-            Decision::Second if is_this && self.writing.is_none() && self.begins(parent, leaf, &look, content) => {
+            Decision::Second if is_this && self.writing.is_none() && self.begins(directory, leaf, &look, content) => {
                 Ok(Existing::Growing(times.changed))
             }
             Decision::Second => Err(self.rules.second().on(&name.to_string())),
             Decision::Exists => {
                 let why = "a file of this name exists, which this run did not write or which was changed since";
-                Err(self.refused(Kind::Exists, parent, name, why).hint(
+                Err(self.refused(Kind::Exists, directory, name, why).hint(
                     "move it away and run again with `resume=\"failed\"`, or add `overwrite=\"always\"` to replace it",
                 ))
             }
@@ -190,7 +191,7 @@ impl Session {
     pub(super) fn find_alone(
         &self,
         look: impl FnOnce() -> Result<Existing>,
-        parent: &Parent,
+        directory: &Directory,
         name: &Name,
     ) -> Result<Existing> {
         let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,10 +199,10 @@ impl Session {
             Existing::Found => {}
             existing => return Ok(existing),
         }
-        let at = |trouble: Trouble| self.error(trouble, parent, name, 0);
-        let file = parent.dir.read(name.split().1).map_err(Doing::Open.failed()).map_err(at)?;
+        let at = |trouble: Trouble| self.error(trouble, directory, name, 0);
+        let file = directory.dir.read(name.split().1).map_err(Doing::Open.failed()).map_err(at)?;
         file::stir(file.as_fd()).map_err(at)?;
-        if parent.barrier == Barrier::Each {
+        if directory.barrier == Barrier::Each {
             file::sync(file.as_fd()).map_err(at)?;
         }
         Ok(Existing::There(Put::Kept))
@@ -211,16 +212,16 @@ impl Session {
     /// not changed since.
     pub(super) fn is_done(
         &self,
-        parent: &Parent,
+        directory: &Directory,
         name: &Name,
         meta: &mut dyn FnMut() -> Option<ObjectMeta>,
     ) -> Result<Option<u64>> {
-        if parent.made {
+        if directory.is_new {
             return Ok(None);
         }
         let leaf = name.split().1;
-        let failed = |errno| self.error(Doing::Look.failed()(errno), parent, name, 0);
-        let look = match parent.dir.look(leaf) {
+        let failed = |errno| self.error(Doing::Look.failed()(errno), directory, name, 0);
+        let look = match directory.dir.look(leaf) {
             Ok(look) => look,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
@@ -234,16 +235,16 @@ impl Session {
         let same_time =
             file::stamp(modified).is_some_and(|time| time == look.written || changed.is_some() && is_near(time));
         let same = look.kind.is_file() && look.size == size && same_time;
-        let each = parent.barrier == Barrier::Each;
+        let each = directory.barrier == Barrier::Each;
         if !same || !is_done(&self.sessions, self.rules, self.times(&look), changed, each) {
             return Ok(None);
         }
-        if parent.folds(self).map_err(failed)? && !parent.dir.has_entry(leaf).map_err(failed)? {
+        if self.folds(directory).map_err(failed)? && !directory.dir.has_entry(leaf).map_err(failed)? {
             return Ok(None);
         }
         if each {
-            let Ok(file) = parent.dir.read(leaf) else { return Ok(None) };
-            file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, parent, name, 0))?;
+            let Ok(file) = directory.dir.read(leaf) else { return Ok(None) };
+            file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, directory, name, 0))?;
         }
         Ok(Some(size))
     }
@@ -252,17 +253,17 @@ impl Session {
     ///
     /// That is seen in the file: whole seconds, which lie before it came into being. What a file system stamps by itself does
     /// not.
-    pub(super) fn kept(&self, parent: &Parent, name: &Name) -> Result<Option<ObjectMeta>> {
-        if parent.made {
+    pub(super) fn kept(&self, directory: &Directory, name: &Name) -> Result<Option<ObjectMeta>> {
+        if directory.is_new {
             return Ok(None);
         }
-        let look = match parent.dir.look(name.split().1) {
+        let look = match directory.dir.look(name.split().1) {
             Ok(look) => look,
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(self.error(Doing::Look.failed()(errno), parent, name, 0)),
+            Err(errno) => return Err(self.error(Doing::Look.failed()(errno), directory, name, 0)),
         };
         let is_set = look.written % SECOND == 0 && look.born.is_some_and(|born| look.written < born - 2 * SECOND);
-        let each = parent.barrier == Barrier::Each;
+        let each = directory.barrier == Barrier::Each;
         if !look.kind.is_file() || !is_set || !is_done(&self.sessions, self.rules, self.times(&look), None, each) {
             return Ok(None);
         }
@@ -275,20 +276,14 @@ impl Session {
         }))
     }
 
-    /// The times of a file, on the clock of this session.
-    pub(super) fn times(&self, look: &Look) -> Times {
-        let shown = |time| self.clock.as_ref().map_or(time, |clock| clock.shown(time));
-        Times { born: look.born.map(shown), changed: shown(look.changed), written: shown(look.written) }
-    }
-
     /// The file, if it holds the same bytes. One that cannot be read does not.
-    fn same(&self, parent: &Parent, leaf: &[u8], look: &Look, content: Content<'_>) -> Option<OwnedFd> {
-        let open = || parent.dir.read(leaf).ok();
+    fn same(&self, directory: &Directory, leaf: &[u8], look: &Look, content: Content<'_>) -> Option<OwnedFd> {
+        let open = || directory.dir.read(leaf).ok();
         match content {
             Content::Bytes(bytes) if look.size == bytes.len() as u64 => {
                 open().filter(|file| file::holds(file.as_fd(), bytes).unwrap_or(false))
             }
-            Content::Temp(temp) if temp.size() == look.size => {
+            Content::TempFile(temp) if temp.size() == look.size => {
                 let (file, written) = (open()?, temp.read()?);
                 file::begins(file.as_fd(), written.as_fd()).unwrap_or(false).then_some(file)
             }
@@ -297,35 +292,19 @@ impl Session {
     }
 
     /// Whether the file holds the beginning of the object: what a kill leaves of one. One that cannot be read may.
-    fn begins(&self, parent: &Parent, leaf: &[u8], look: &Look, content: Content<'_>) -> bool {
+    fn begins(&self, directory: &Directory, leaf: &[u8], look: &Look, content: Content<'_>) -> bool {
         let Ok(size) = usize::try_from(look.size) else { return false };
         match content {
             Content::Bytes(bytes) => {
                 size <= bytes.len()
-                    && parent.dir.read(leaf).and_then(|file| file::is_beginning(file.as_fd(), bytes)).unwrap_or(true)
+                    && directory.dir.read(leaf).and_then(|file| file::is_beginning(file.as_fd(), bytes)).unwrap_or(true)
             }
-            Content::Temp(temp) => match (parent.dir.read(leaf), temp.read()) {
+            Content::TempFile(temp) => match (directory.dir.read(leaf), temp.read()) {
                 (Ok(file), Some(written)) => file::begins(file.as_fd(), written.as_fd()).unwrap_or(true),
                 _ => true,
             },
             Content::Unfetched(_) => true, // its bytes will tell
         }
-    }
-
-    fn refused(&self, kind: Kind, parent: &Parent, name: &Name, why: &str) -> Error {
-        let path = self.shown(&joined(&parent.path, name.split().1));
-        Error::new(kind, format!("cannot create \"{path}\": {why}")).on(&name.to_string())
-    }
-
-    /// The error of a name that is free and taken in turn.
-    pub(super) fn undecided(&self, parent: &Parent, name: &Name) -> Error {
-        let why = "the file system reports this name as taken and as free in turn";
-        self.refused(Kind::NameConflict, parent, name, why)
-    }
-
-    /// The error where the run has ended while an object waited to be written.
-    pub(super) fn over(&self) -> Error {
-        Error::new(Kind::Interrupted, "the run was stopped while an object waited to be written")
     }
 }
 

@@ -6,20 +6,45 @@
 //! replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all objects are created in a
 //! directory in `.shoal/tmp/`, which is renamed as a whole before the sync.
 //!
-//! Here: the sink and `sync`. `session.rs`: what `start` finds out. `writer.rs`: a lane's writer. `stream.rs`: objects
-//! in pieces. `existing.rs`: names that are taken. `clock.rs`: the destination's clock. `attributes.rs`: times and
-//! permissions. `partition.rs`: the directory of a partition. `temp.rs`: temporary files. `sweep.rs`: removes them.
-//! `parents.rs`: directories below the destination. Not here: the journal and its lock, which are also in `.shoal`.
+//! Here: the sink, which calls the others. Each file uses only files above it in this list:
+//! - `options.rs`, `joined.rs`: the sink's options; what another process needs to join. `attributes.rs`: times and
+//!   permissions. `clock.rs`: the destination's clock. `layout.rs`: paths. `temp_name.rs`: names of temporary files.
+//!   `writing.rs`: names that are being written. `directory.rs`: an open directory. `open.rs`: opens and locks all
+//! - `probe.rs`: what a file system can do. `mounts.rs`: its barrier. `description.rs`: what the report says of it.
+//!   `cleanup.rs`: removes leftovers
+//! - `destination.rs`: what a session knows of the destination, without which nothing below works
+//! - `errors.rs`: error texts. `barrier.rs`: the sync. `withdrawn.rs`: removes objects that failed after all.
+//!   `directory_cache.rs`: opens directories. `temp_file.rs`: temporary files. `existing.rs`: names that are taken
+//! - `partition_directory.rs`, `partition_registry.rs`: the directory of a partition. `held.rs`: what the barrier needs
+//! - `open_partition.rs`: a lane's share of a partition. `whole_object.rs`, `stream.rs`: write an object
+//! - `writer.rs`: a lane's writer
+//!
+//! Not here: the journal and its lock, which are also in `.shoal`.
 
 mod attributes;
+mod barrier;
+mod cleanup;
 mod clock;
+mod description;
+mod destination;
+mod directory;
+mod directory_cache;
+mod errors;
 mod existing;
-mod parents;
-mod partition;
-mod session;
+mod held;
+mod joined;
+mod layout;
+mod mounts;
+mod open;
+mod open_partition;
+mod options;
+mod partition_directory;
+mod partition_registry;
+mod probe;
 mod stream;
-mod sweep;
-mod temp;
+mod temp_file;
+mod temp_name;
+mod whole_object;
 mod withdrawn;
 mod writer;
 mod writing;
@@ -28,72 +53,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use self::barrier::Touched;
 use self::clock::Warp;
-use self::partition::Part;
-use self::session::{Session, WRITER};
+use self::destination::Destination;
+use self::held::Held;
+pub use self::joined::Joined;
+use self::open::{Opened, WRITER};
+pub use self::options::DirOptions;
+use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;
 use super::{Sealed, Settled, Sink, Start, Started, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
+pub(crate) use crate::fs::private::SHOAL_DIR;
 use crate::name::Name;
-use crate::options::{Durability, Layout, Overwrite, TransferOptions};
-use crate::session::Interval;
-
-/// Where journal and temporary files live in a destination.
-pub(crate) const SHOAL_DIR: &str = ".shoal";
-
-/// How a directory is written.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DirOptions {
-    /// How often files are made durable.
-    pub durability: Durability,
-    /// What happens to a file that shoal did not write.
-    pub overwrite: Overwrite,
-    /// Where objects are in the destination.
-    pub layout: Layout,
-}
-
-impl DirOptions {
-    /// Returns the options for this sink from those of a run.
-    pub fn of(options: &TransferOptions) -> DirOptions {
-        let TransferOptions { durability, overwrite, layout, .. } = *options;
-        DirOptions { durability, overwrite, layout }
-    }
-}
-
-/// What another process needs to write for a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// The earlier sessions of the run.
-    pub sessions: Vec<Interval>,
-    /// When this session began, in nanoseconds since 1970 on the destination's clock.
-    pub began: i64,
-    /// The mode of a file that is created there with all permission bits; other files have a subset.
-    pub file_mode: u32,
-    /// The destination stores creation times of files.
-    pub births: bool,
-    /// Different names may mean the same file there.
-    pub folds: bool,
-}
+use crate::options::Layout;
 
 /// A directory as the destination.
 pub struct DirSink {
     path: PathBuf,
     options: DirOptions,
-    session: OnceLock<Arc<Session>>,
+    /// Set when the sink is started.
+    destination: OnceLock<Arc<Destination>>,
+    partitions: Arc<PartitionRegistry>,
     warp: Option<Warp>,
-}
-
-/// The directories, as paths below the destination, whose entries a slot has changed; `""` is the destination. Paths,
-/// not fds: a batch may touch 20,000 of them. Bounded by the objects of a batch.
-type Touched = BTreeSet<Box<[u8]>>;
-
-/// What a sealed slot keeps for the barrier.
-enum Held {
-    /// Directories to sync.
-    Touched(Touched),
-    /// A directory to publish.
-    Directory(Arc<Part>),
 }
 
 impl DirSink {
@@ -102,10 +85,10 @@ impl DirSink {
     /// # Errors
     /// [`Kind::Config`] if the path is empty.
     pub fn new(path: &Path, options: DirOptions) -> Result<DirSink> {
-        // Absolute now: the program around us may change its working directory.
+        // Absolute from now on, since the program may change its working directory.
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
-        Ok(DirSink { path, options, session: OnceLock::new(), warp: None })
+        Ok(DirSink { path, options, destination: OnceLock::new(), partitions: Arc::default(), warp: None })
     }
 
     /// Returns a sink that writes for the run of another process. That run's own sink is told of its objects as
@@ -122,14 +105,14 @@ impl DirSink {
             ));
         }
         let sink = DirSink::new(path, options)?;
-        let session = Session::join(&sink.path, options, joined)?;
-        let _ = sink.session.set(Arc::new(session));
+        let destination = Destination::join(Opened::join(&sink.path)?, options, joined)?;
+        let _ = sink.destination.set(Arc::new(destination));
         Ok(sink)
     }
 
     /// Returns what another process needs to [`join`](DirSink::join); `None` before the run has started.
     pub fn joining(&self) -> Option<Joined> {
-        self.session.get().and_then(|session| session.joining())
+        self.destination.get().and_then(|destination| destination.joining())
     }
 
     /// For tests: all times of the destination are seen through `warp`, as if its clock had jumped.
@@ -145,9 +128,9 @@ impl DirSink {
         &self.path
     }
 
-    fn session(&self) -> Result<&Arc<Session>> {
+    fn destination(&self) -> Result<&Arc<Destination>> {
         let unstarted = || Error::new(Kind::Internal, "a directory was written to before start");
-        self.session.get().ok_or_else(unstarted)
+        self.destination.get().ok_or_else(unstarted)
     }
 }
 
@@ -170,51 +153,53 @@ impl Sink for DirSink {
     }
 
     fn start(&self, start: &Start) -> Result<Started> {
-        let (session, started) = Session::start(&self.path, self.options, start, self.warp.clone())?;
-        match self.session.set(Arc::new(session)) {
+        let opened = Opened::create(&self.path)?;
+        // First: it may free the room that the session's own files need.
+        let removed = cleanup::remove_leftovers(&opened)?;
+        let (destination, mut started) = Destination::start(opened, self.options, start, self.warp.clone())?;
+        started.notes.splice(0..0, removed);
+        match self.destination.set(Arc::new(destination)) {
             Ok(()) => Ok(started),
             Err(_) => Err(Error::new(Kind::Internal, "a directory sink was started twice")),
         }
     }
 
     fn clock(&self) -> Result<Option<i64>> {
-        self.session()?.now()
+        self.destination()?.now()
     }
 
     fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(DirWriter::new(self.session()?.clone())))
+        Ok(Box::new(DirWriter::new(self.destination()?.clone(), self.partitions.clone())))
     }
 
     fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
-        let mut durable = BTreeSet::new();
-        let mut touched = Touched::new();
-        let mut parts = BTreeMap::new();
+        let (mut durable, mut touched, mut directories) = (BTreeSet::new(), Touched::new(), BTreeMap::new());
         for part in sealed {
             durable.insert(part.seq);
             match part.held.and_then(|held| held.downcast::<Held>().ok()).map(|held| *held) {
                 Some(Held::Touched(more)) => touched.extend(more),
-                Some(Held::Directory(directory)) => drop(parts.insert(part.seq, directory)),
+                Some(Held::Directory(directory)) => drop(directories.insert(part.seq, directory)),
                 None => {}
             }
         }
         if durable.is_empty() {
             return Ok(Settled::default());
         }
-        let session = self.session()?;
-        let replaced = partition::publish(session, &parts, &mut touched)?;
-        let reach = session.sync(touched)?;
-        partition::delete(session, &replaced);
+        let destination = self.destination()?;
+        let replaced = partition_directory::publish(destination, &directories, &mut touched)?;
+        let reach = destination.sync(&touched)?;
+        partition_directory::delete(destination, &replaced);
         Ok(Settled { durable: durable.into_iter().collect(), reach })
     }
 
     fn withdraw(&self, seq: u64, name: &Name) {
-        if let Some(session) = self.session.get() {
-            session.withdraw(seq, name);
+        if let Some(destination) = self.destination.get() {
+            destination.withdraw(seq, name);
         }
     }
 
     fn finish(&self) -> Result<()> {
-        if let Some(clock) = &self.session()?.clock {
+        if let Some(clock) = &self.destination()?.clock {
             clock.remove();
         }
         Ok(())

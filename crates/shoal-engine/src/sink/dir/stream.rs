@@ -1,5 +1,5 @@
-//! An object that comes in pieces: a temporary file until its last piece is there. Where its directory is not published
-//! yet, it has its own name from the beginning.
+//! Writes an object that comes in pieces: to a temporary file until its last piece is written, or under its own name in a
+//! directory that is not published yet. Not here: objects that are complete in memory (`whole_object.rs`).
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,10 +9,12 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
+use super::destination::Destination;
+use super::directory::Directory;
+use super::errors::stopped;
 use super::existing::{Content, Existing, TURNS};
-use super::session::{Parent, Session};
-use super::temp::Temp;
-use super::writer::{Slot, check_length};
+use super::open_partition::{OpenPartition, check_length};
+use super::temp_file::TempFile;
 use crate::error::Result;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
@@ -23,83 +25,93 @@ use crate::sink::{ObjectWriter, Put};
 
 /// Begins an object.
 pub(super) fn begin(
-    session: &Arc<Session>,
-    slot: &Rc<RefCell<Slot>>,
-    parent: Arc<Parent>,
+    destination: &Arc<Destination>,
+    partition: &Rc<RefCell<OpenPartition>>,
+    directory: Arc<Directory>,
     name: &Name,
     meta: &ObjectMeta,
 ) -> Result<Box<dyn ObjectWriter>> {
-    if !session.sessions.lease().wait() {
-        return Err(session.over());
+    if !destination.sessions.lease().wait() {
+        return Err(stopped());
     }
-    if parent.ours {
-        match parent.dir.create(name.split().1, Attributes::of(meta, session.keep_times).access()) {
-            Ok(file) => return Ok(Box::new(Direct::new(session, slot.clone(), parent, name, meta, file))),
-            Err(Errno::EXIST) => {} // told apart when its last piece is there
+    if directory.unpublished {
+        match directory.dir.create(name.split().1, Attributes::of(meta, destination.keep_times).access()) {
+            Ok(file) => return Ok(Box::new(Direct::new(destination, partition.clone(), directory, name, meta, file))),
+            Err(Errno::EXIST) => {} // compared when its last piece is written
             Err(errno) => {
                 let need = meta.size.unwrap_or(0);
-                return Err(session.error(Doing::Create.failed()(errno), &parent, name, need));
+                return Err(destination.error(Doing::Create.failed()(errno), &directory, name, need));
             }
         }
     }
-    Ok(Box::new(Stream::new(session, slot.clone(), parent, name, meta)?))
+    Ok(Box::new(Stream::new(destination, partition.clone(), directory, name, meta)?))
 }
 
 struct Stream {
-    session: Arc<Session>,
-    slot: Rc<RefCell<Slot>>,
-    parent: Arc<Parent>,
+    destination: Arc<Destination>,
+    partition: Rc<RefCell<OpenPartition>>,
+    directory: Arc<Directory>,
     name: Name,
     meta: ObjectMeta,
-    temp: Temp,
+    temp: TempFile,
     bytes: u64,
 }
 
 impl Stream {
     fn new(
-        session: &Arc<Session>,
-        slot: Rc<RefCell<Slot>>,
-        parent: Arc<Parent>,
+        destination: &Arc<Destination>,
+        partition: Rc<RefCell<OpenPartition>>,
+        directory: Arc<Directory>,
         name: &Name,
         meta: &ObjectMeta,
     ) -> Result<Stream> {
-        // Refused before it is fetched, where that can be told already. The answer may be another when it is published.
-        let (mode, attributes) = (slot.borrow().mode, Attributes::of(meta, session.keep_times));
-        session.existing(&parent, name, mode, Content::Unfetched(meta.size), attributes)?;
-        let temp = Temp::create(session, &parent, attributes)
-            .map_err(|trouble| session.error(trouble, &parent, name, meta.size.unwrap_or(0)))?;
-        Ok(Stream { session: session.clone(), slot, parent, name: name.clone(), meta: meta.clone(), temp, bytes: 0 })
+        // Refuses an object before it is fetched, if possible. The result may differ when it is published.
+        let (mode, attributes) = (partition.borrow().mode, Attributes::of(meta, destination.keep_times));
+        destination.existing(&directory, name, mode, Content::Unfetched(meta.size), attributes)?;
+        let temp = TempFile::create(destination, &directory, attributes)
+            .map_err(|trouble| destination.error(trouble, &directory, name, meta.size.unwrap_or(0)))?;
+        Ok(Stream {
+            destination: destination.clone(),
+            partition,
+            directory,
+            name: name.clone(),
+            meta: meta.clone(),
+            temp,
+            bytes: 0,
+        })
     }
 
     fn put_in_place(&mut self) -> Result<Put> {
-        let (parent, leaf) = (&self.parent, self.name.split().1);
-        let at = |trouble: Trouble| self.session.error(trouble, parent, &self.name, 0);
-        let mode = self.slot.borrow().mode;
-        let attributes = Attributes::of(&self.meta, self.session.keep_times);
+        let (directory, leaf) = (&self.directory, self.name.split().1);
+        let at = |trouble: Trouble| self.destination.error(trouble, directory, &self.name, 0);
+        let mode = self.partition.borrow().mode;
+        let attributes = Attributes::of(&self.meta, self.destination.keep_times);
         for _ in 0..TURNS {
-            if !self.session.sessions.lease().wait() {
-                return Err(self.session.over());
+            if !self.destination.sessions.lease().wait() {
+                return Err(stopped());
             }
-            match self.temp.publish(parent, leaf) {
+            match self.temp.publish(directory, leaf) {
                 Ok(()) => return Ok(Put::Written),
                 Err(trouble) if trouble.errno == Errno::EXIST => {}
                 Err(trouble) => return Err(at(trouble)),
             }
-            let look = |temp: &Temp| self.session.existing(parent, &self.name, mode, Content::Temp(temp), attributes);
+            let look = |temp: &TempFile| {
+                self.destination.existing(directory, &self.name, mode, Content::TempFile(temp), attributes)
+            };
             let existing = match look(&self.temp)? {
                 Existing::Replace => {
                     let temp = RefCell::new(&mut self.temp);
-                    let replace = || temp.borrow_mut().replace(parent, leaf).map_err(at);
-                    self.session.replace_alone(|| look(&temp.borrow()), replace)?
+                    let replace = || temp.borrow_mut().replace(directory, leaf).map_err(at);
+                    self.destination.replace_alone(|| look(&temp.borrow()), replace)?
                 }
-                Existing::Found => self.session.find_alone(|| look(&self.temp), parent, &self.name)?,
+                Existing::Found => self.destination.find_alone(|| look(&self.temp), directory, &self.name)?,
                 existing => existing,
             };
             if let Existing::There(put) = existing {
                 return Ok(put);
             }
         }
-        Err(self.session.undecided(parent, &self.name))
+        Err(self.destination.undecided(directory, &self.name))
     }
 }
 
@@ -107,7 +119,7 @@ impl ObjectWriter for Stream {
     fn write(&mut self, piece: &[u8]) -> Result<()> {
         self.temp.write(piece).map_err(|trouble| {
             let rest = self.meta.size.map_or(0, |size| size.saturating_sub(self.bytes));
-            self.session.error(trouble, &self.parent, &self.name, rest.max(piece.len() as u64))
+            self.destination.error(trouble, &self.directory, &self.name, rest.max(piece.len() as u64))
         })?;
         self.bytes += piece.len() as u64;
         Ok(())
@@ -116,21 +128,21 @@ impl ObjectWriter for Stream {
     fn finish(mut self: Box<Self>) -> Result<Put> {
         check_length(&self.name, &self.meta, self.bytes)?;
         self.temp
-            .seal(self.parent.barrier == Barrier::Each)
-            .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
+            .seal(self.directory.barrier == Barrier::Each)
+            .map_err(|trouble| self.destination.error(trouble, &self.directory, &self.name, 0))?;
         let put = self.put_in_place()?;
         if put != Put::Duplicate {
-            self.slot.borrow_mut().wrote(&self.parent, self.bytes);
+            self.partition.borrow_mut().wrote(&self.directory, self.bytes);
         }
         Ok(put)
     }
 }
 
-/// A file under its final name in a directory that nobody sees yet. Dropped before its end, it is removed.
+/// A file with its final name in an unpublished directory. It is removed if it is dropped before it is complete.
 struct Direct {
-    session: Arc<Session>,
-    slot: Rc<RefCell<Slot>>,
-    parent: Arc<Parent>,
+    destination: Arc<Destination>,
+    partition: Rc<RefCell<OpenPartition>>,
+    directory: Arc<Directory>,
     name: Name,
     meta: ObjectMeta,
     file: Option<OwnedFd>,
@@ -140,15 +152,15 @@ struct Direct {
 
 impl Direct {
     fn new(
-        session: &Arc<Session>,
-        slot: Rc<RefCell<Slot>>,
-        parent: Arc<Parent>,
+        destination: &Arc<Destination>,
+        partition: Rc<RefCell<OpenPartition>>,
+        directory: Arc<Directory>,
         name: &Name,
         meta: &ObjectMeta,
         file: OwnedFd,
     ) -> Direct {
-        let (session, name, meta) = (session.clone(), name.clone(), meta.clone());
-        Direct { session, slot, parent, name, meta, file: Some(file), bytes: 0, whole: false }
+        let (destination, name, meta) = (destination.clone(), name.clone(), meta.clone());
+        Direct { destination, partition, directory, name, meta, file: Some(file), bytes: 0, whole: false }
     }
 }
 
@@ -157,7 +169,7 @@ impl ObjectWriter for Direct {
         let file = self.file.as_ref().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
         file.and_then(|file| file::write_all(file.as_fd(), piece)).map_err(|trouble| {
             let rest = self.meta.size.map_or(0, |size| size.saturating_sub(self.bytes));
-            self.session.error(trouble, &self.parent, &self.name, rest.max(piece.len() as u64))
+            self.destination.error(trouble, &self.directory, &self.name, rest.max(piece.len() as u64))
         })?;
         self.bytes += piece.len() as u64;
         Ok(())
@@ -166,11 +178,11 @@ impl ObjectWriter for Direct {
     fn finish(mut self: Box<Self>) -> Result<Put> {
         check_length(&self.name, &self.meta, self.bytes)?;
         let file = self.file.take().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
-        let modified = Attributes::of(&self.meta, self.session.keep_times).modified;
-        file.and_then(|file| file::fill(file, &[], modified, self.parent.barrier == Barrier::Each))
-            .map_err(|trouble| self.session.error(trouble, &self.parent, &self.name, 0))?;
+        let modified = Attributes::of(&self.meta, self.destination.keep_times).modified;
+        file.and_then(|file| file::fill(file, &[], modified, self.directory.barrier == Barrier::Each))
+            .map_err(|trouble| self.destination.error(trouble, &self.directory, &self.name, 0))?;
         self.whole = true;
-        self.slot.borrow_mut().wrote(&self.parent, self.bytes);
+        self.partition.borrow_mut().wrote(&self.directory, self.bytes);
         Ok(Put::Written)
     }
 }
@@ -178,7 +190,7 @@ impl ObjectWriter for Direct {
 impl Drop for Direct {
     fn drop(&mut self) {
         if !self.whole {
-            let _ = self.parent.dir.remove(self.name.split().1);
+            let _ = self.directory.dir.remove(self.name.split().1);
         }
     }
 }

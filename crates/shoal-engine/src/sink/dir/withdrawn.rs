@@ -1,15 +1,15 @@
-//! Files of objects that were written, and are failures after all. Not here: who finds out (`engine/commit.rs`).
+//! Removes files of objects that were written and then became failures. Not here: when that happens (`engine/commit.rs`).
 
-use super::partition::{place, retried_place};
-use super::session::Session;
+use super::destination::Destination;
+use super::layout::{partition_path, retried_path};
 use crate::name::Name;
 use crate::options::Layout;
 use crate::partition::RETRIED_FROM;
 use crate::session::{Twice, Whose};
 
-impl Session {
-    /// Removes the file of an object that was written with the partition `seq`. What cannot be removed stays, and so does
-    /// what this run has not made, or may have made of another object of this name: the failure is recorded in any case.
+impl Destination {
+    /// Removes the file of an object that was written with the partition `seq`. The file stays if it cannot be removed, if
+    /// this run did not write it, or if it may be another object of this name. The failure is recorded in any case.
     pub(super) fn withdraw(&self, seq: u64, name: &Name) {
         if self.rules.twice != Twice::SameObject {
             return;
@@ -17,10 +17,10 @@ impl Session {
         let (directory, leaf) = name.split();
         let directory = match self.options.layout {
             Layout::Names => directory.map(<[u8]>::to_vec),
-            Layout::Partition if seq >= RETRIED_FROM => Some(retried_place(directory, name)),
+            Layout::Partition if seq >= RETRIED_FROM => Some(retried_path(directory, name)),
             Layout::Partition => {
-                let part = place(seq).into_bytes();
-                Some(directory.map_or(part.clone(), |below| [&part, below].join(&b'/')))
+                let path = partition_path(seq).into_bytes();
+                Some(directory.map_or(path.clone(), |below| [&path, below].join(&b'/')))
             }
         };
         let mut opened = None;

@@ -1,9 +1,7 @@
-//! A lane's part of the directory sink: slots, and objects that are complete in memory.
-//!
-//! The hot path of the program for tiny files: one `openat2`, one `write`, one `close` for each, nothing looked up
-//! before and nothing allocated. Not here: objects in pieces (`stream.rs`).
+//! `DirWriter`: a lane's part of the directory sink. It has what the lane's partitions share, which is the directory cache,
+//! and the partitions that are open. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs to one
+//! partition (`open_partition.rs`).
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,128 +10,56 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::existing::{Content, Existing, TURNS};
-use super::parents::{KEPT_BY_PARTITION, KEPT_BY_WRITER, Parents};
-use super::partition::{Part, RetriedModes, retried_place};
-use super::session::{Parent, Session};
-use super::stream;
-use super::temp::Temp;
-use super::{Held, Touched};
+use super::destination::Destination;
+use super::directory::Directory;
+use super::directory_cache::DirectoryCache;
+use super::open_partition::{OpenPartition, check_length};
+use super::partition_registry::PartitionRegistry;
+use super::{stream, whole_object};
 use crate::error::{Error, Kind, Result};
-use crate::fs::error::{Doing, Trouble};
-use crate::fs::file;
-use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
-use crate::options::Layout;
-use crate::partition::{Partition, RETRIED_FROM};
+use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
-
-/// A partition, or a part of one, that is being written.
-pub(super) struct Slot {
-    seq: u64,
-    pub mode: Mode,
-    objects: u64,
-    bytes: u64,
-    touched: Touched,
-    home: Home,
-    /// Of the source's directories.
-    modes: Modes,
-}
-
-/// Where the objects of a slot lie.
-enum Home {
-    /// Under their own names.
-    Names,
-    /// Under `retried/`.
-    Retried,
-    /// In the partition's directory, which is opened with its first object.
-    Partition { part: Arc<Part>, inside: Option<Parents> },
-}
-
-impl Slot {
-    /// Counts an object that is in place.
-    pub(super) fn wrote(&mut self, parent: &Parent, bytes: u64) {
-        self.objects += 1;
-        self.bytes += bytes;
-        self.touch(parent);
-    }
-
-    /// Something was made in a directory, or it was made itself.
-    fn touch(&mut self, parent: &Parent) {
-        if parent.barrier == Barrier::Each && !self.touched.contains(&parent.path) {
-            self.touched.insert(parent.path.clone());
-        }
-    }
-}
 
 /// Writes the objects of one lane.
 pub(super) struct DirWriter {
-    session: Arc<Session>,
-    parents: Parents,
-    slots: HashMap<u32, Rc<RefCell<Slot>>>,
+    destination: Arc<Destination>,
+    registry: Arc<PartitionRegistry>,
+    directories: DirectoryCache,
+    /// By slot. Shared with the objects in pieces that are being written.
+    partitions: HashMap<u32, Rc<RefCell<OpenPartition>>>,
 }
 
 impl DirWriter {
-    pub(super) fn new(session: Arc<Session>) -> DirWriter {
-        let parents = Parents::new(session.clone(), session.root.clone(), KEPT_BY_WRITER);
-        DirWriter { parents, session, slots: HashMap::new() }
+    pub(super) fn new(destination: Arc<Destination>, registry: Arc<PartitionRegistry>) -> DirWriter {
+        let directories = DirectoryCache::of_lane(destination.clone());
+        DirWriter { destination, registry, directories, partitions: HashMap::new() }
     }
 
-    fn slot(&self, slot: u32) -> Result<&Rc<RefCell<Slot>>> {
-        self.slots.get(&slot).ok_or_else(|| unopened(slot))
+    fn partition(&self, slot: u32) -> Result<Rc<RefCell<OpenPartition>>> {
+        self.partitions.get(&slot).cloned().ok_or_else(|| not_open(slot))
     }
 
-    fn home(&self, seq: u64) -> Home {
-        match self.session.options.layout {
-            Layout::Names => Home::Names,
-            Layout::Partition if seq >= RETRIED_FROM => Home::Retried,
-            Layout::Partition => Home::Partition { part: self.session.parts.of(&self.session, seq), inside: None },
-        }
-    }
-
-    /// The directory `path` where the objects of a slot lie, made where it is missing; errors are those of `name`.
-    fn parent(&mut self, slot: &mut Slot, path: Option<&[u8]>, name: &Name) -> Result<Arc<Parent>> {
-        let modes = &*slot.modes;
-        match &mut slot.home {
-            Home::Names => self.parents.of(path, name, modes),
-            Home::Retried => self.parents.of(Some(&retried_place(path, name)), name, &RetriedModes(modes)),
-            Home::Partition { inside: Some(inside), .. } => inside.of(path, name, modes),
-            Home::Partition { part, inside } => {
-                let base = part.enter(&mut self.parents, name)?;
-                inside.insert(Parents::new(self.session.clone(), base, KEPT_BY_PARTITION)).of(path, name, modes)
-            }
-        }
-    }
-
-    /// Closes the directories that are kept open and can be opened again; whether there were any.
-    fn forget(&mut self, slot: &mut Slot) -> bool {
-        let inside = match &mut slot.home {
-            Home::Partition { inside: Some(inside), .. } => inside.forget(),
-            _ => false,
-        };
-        self.parents.forget() || inside
-    }
-
-    /// Runs `write` with the directory `path`; once more with every directory opened anew where one of those kept
-    /// open may be what it fails on: it was removed meanwhile, or they take the last file descriptors.
-    fn with_parent<T>(
+    /// Runs `write` with the directory `path`. If it fails for a reason that the cached directories may have caused (one
+    /// was removed meanwhile, or they use the last fds), closes them and runs it once more.
+    fn with_directory<T>(
         &mut self,
-        slot: &Rc<RefCell<Slot>>,
+        partition: &Rc<RefCell<OpenPartition>>,
         path: Option<&[u8]>,
         name: &Name,
-        mut write: impl FnMut(&Arc<Session>, Arc<Parent>) -> Result<T>,
+        mut write: impl FnMut(&Arc<Destination>, Arc<Directory>) -> Result<T>,
     ) -> Result<T> {
-        let mut attempt = |writer: &mut Self| {
-            let parent = writer.parent(&mut slot.borrow_mut(), path, name)?;
-            write(&writer.session, parent)
+        let mut attempt = |lane: &mut Self| {
+            let directory = partition.borrow_mut().directory(&mut lane.directories, path, name)?;
+            write(&lane.destination, directory)
         };
         let result = attempt(self);
-        let kept_ones = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        let from_cache = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match &result {
             Err(error)
-                if error.os_error().is_some_and(|errno| kept_ones.contains(&errno))
-                    && self.forget(&mut slot.borrow_mut()) =>
+                if error.os_error().is_some_and(|errno| from_cache.contains(&errno))
+                    && (partition.borrow_mut().close_directories() | self.directories.clear()) =>
             {
                 attempt(self)
             }
@@ -144,9 +70,8 @@ impl DirWriter {
 
 impl Writer for DirWriter {
     fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
-        let (seq, home) = (partition.seq, self.home(partition.seq));
-        let fresh = Slot { seq, mode, objects: 0, bytes: 0, touched: Touched::new(), home, modes };
-        match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
+        let opened = OpenPartition::new(&self.destination, &self.registry, partition.seq, mode, modes);
+        match self.partitions.insert(slot, Rc::new(RefCell::new(opened))) {
             None => Ok(()),
             Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
         }
@@ -154,173 +79,77 @@ impl Writer for DirWriter {
 
     fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
         check_length(name, meta, payload.size())?;
-        let slot = self.slot(slot)?.clone();
+        let partition = self.partition(slot)?;
         if let Payload::Elsewhere { size, put } = payload {
-            return self.with_parent(&slot, name.split().0, name, |_, parent| {
+            return self.with_directory(&partition, name.split().0, name, |_, directory| {
                 if put != Put::Duplicate {
-                    slot.borrow_mut().wrote(&parent, size);
+                    partition.borrow_mut().wrote(&directory, size);
                 }
                 Ok(put)
             });
         }
         let bytes = payload.bytes()?;
-        self.with_parent(&slot, name.split().0, name, |session, parent| {
-            let put =
-                store(session, &parent, name, bytes, Attributes::of(meta, session.keep_times), slot.borrow().mode)?;
+        self.with_directory(&partition, name.split().0, name, |destination, directory| {
+            let (attributes, mode) = (Attributes::of(meta, destination.keep_times), partition.borrow().mode);
+            let put = whole_object::write(destination, &directory, name, bytes, attributes, mode)?;
             if put != Put::Duplicate {
-                slot.borrow_mut().wrote(&parent, bytes.len() as u64);
+                partition.borrow_mut().wrote(&directory, bytes.len() as u64);
             }
             Ok(put)
         })
     }
 
     fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
-        let slot = self.slot(slot)?.clone();
-        let by_name = matches!(slot.borrow().home, Home::Names); // a partition's directory is redone whole
-        if !by_name || !self.session.keep_times {
-            return Ok(None); // without a time a torn file cannot be told
+        let partition = self.partition(slot)?;
+        // A partition's directory is redone as a whole. Without timestamps, a torn file looks like a whole one.
+        if !partition.borrow().is_by_name() || !self.destination.keep_times {
+            return Ok(None);
         }
-        self.with_parent(&slot, name.split().0, name, |session, parent| {
-            let done = session.is_done(&parent, name, meta)?;
+        self.with_directory(&partition, name.split().0, name, |destination, directory| {
+            let done = destination.is_done(&directory, name, meta)?;
             if let Some(size) = done {
-                slot.borrow_mut().wrote(&parent, size);
+                partition.borrow_mut().wrote(&directory, size);
             }
             Ok(done)
         })
     }
 
     fn kept(&mut self, slot: u32, name: &Name) -> Result<Option<ObjectMeta>> {
-        let slot = self.slot(slot)?.clone();
-        let by_name = matches!(slot.borrow().home, Home::Names);
-        if !by_name || !self.session.keep_times {
+        let partition = self.partition(slot)?;
+        if !partition.borrow().is_by_name() || !self.destination.keep_times {
             return Ok(None);
         }
-        self.with_parent(&slot, name.split().0, name, |session, parent| session.kept(&parent, name))
+        let kept = |destination: &Arc<Destination>, directory: Arc<Directory>| destination.kept(&directory, name);
+        self.with_directory(&partition, name.split().0, name, kept)
     }
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let slot = self.slot(slot)?.clone();
-        let begin = |session: &Arc<Session>, parent| stream::begin(session, &slot, parent, name, meta);
-        self.with_parent(&slot, name.split().0, name, begin)
+        let partition = self.partition(slot)?;
+        let begin =
+            |destination: &Arc<Destination>, directory| stream::begin(destination, &partition, directory, name, meta);
+        self.with_directory(&partition, name.split().0, name, begin)
     }
 
     fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
-        let slot = self.slot(slot)?.clone();
-        self.with_parent(&slot, Some(name.as_bytes()), name, |_, made| {
-            slot.borrow_mut().touch(&made);
+        let partition = self.partition(slot)?;
+        self.with_directory(&partition, Some(name.as_bytes()), name, |_, created| {
+            partition.borrow_mut().touch(&created);
             Ok(())
         })
     }
 
     fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        let closed = self.slots.remove(&slot).ok_or_else(|| unopened(slot))?;
-        let mut closed = closed.borrow_mut();
-        let touched = std::mem::take(&mut closed.touched);
-        let held = match std::mem::replace(&mut closed.home, Home::Names) {
-            Home::Partition { part, inside } => {
-                if let Some(inside) = inside.filter(|_| !touched.is_empty()) {
-                    self.session.sync_names(inside.base(), &touched)?;
-                }
-                Some(Held::Directory(part))
-            }
-            Home::Names | Home::Retried => (!touched.is_empty()).then_some(Held::Touched(touched)),
-        };
-        Ok(Sealed {
-            seq: closed.seq,
-            objects: closed.objects,
-            bytes: closed.bytes,
-            held: held.map(|held| Box::new(held) as Box<dyn Any + Send>),
-        })
+        let partition = self.partitions.remove(&slot).ok_or_else(|| not_open(slot))?;
+        partition.borrow_mut().seal(&self.destination)
     }
 
     fn discard(&mut self, slot: u32) {
-        // What is in place stays: the journal does not know it, so it is a leftover for the next run. A partition's
-        // directory goes with its last slot.
-        self.slots.remove(&slot);
+        // Files that are in place stay. The journal does not have them, so they are leftovers for the next run. A
+        // partition's directory is removed with the last share of it.
+        self.partitions.remove(&slot);
     }
 }
 
-/// Writes an object that is complete: directly where nothing has the name, unless a kill could leave a part of it that
-/// nothing tells from a file of another program.
-fn store(
-    session: &Arc<Session>,
-    parent: &Arc<Parent>,
-    name: &Name,
-    bytes: &[u8],
-    attributes: Attributes,
-    mode: Mode,
-) -> Result<Put> {
-    let leaf = name.split().1;
-    let durable = parent.barrier == Barrier::Each;
-    let at = |trouble: Trouble| session.error(trouble, parent, name, bytes.len() as u64);
-    for _ in 0..TURNS {
-        if !session.sessions.lease().wait() {
-            return Err(session.over());
-        }
-        if !parent.births && !parent.ours {
-            let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
-            match temp.publish(parent, leaf) {
-                Ok(()) => return Ok(Put::Written),
-                Err(trouble) if trouble.errno == Errno::EXIST => {}
-                Err(trouble) => return Err(at(trouble)),
-            }
-        } else {
-            let _writing = session.writing.as_ref().map(|writing| writing.begin(name));
-            match parent.dir.create(leaf, attributes.access()) {
-                Ok(file) => {
-                    return match file::fill(file, bytes, attributes.modified, durable) {
-                        Ok(()) => Ok(Put::Written),
-                        Err(trouble) => {
-                            let error = at(trouble); // before the room is given back: it tells how much was left
-                            let _ = parent.dir.remove(leaf);
-                            Err(error)
-                        }
-                    };
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(at(Doing::Create.failed()(errno))),
-            }
-        }
-        let look = || session.existing(parent, name, mode, Content::Bytes(bytes), attributes);
-        let existing = match look()? {
-            Existing::Replace => {
-                let mut temp = written(session, parent, bytes, attributes).map_err(at)?;
-                session.replace_alone(look, || temp.replace(parent, leaf).map_err(at))?
-            }
-            Existing::Found => session.find_alone(look, parent, name)?,
-            existing => existing,
-        };
-        if let Existing::There(put) = existing {
-            return Ok(put);
-        } // else it was removed in this moment
-    }
-    Err(session.undecided(parent, name))
-}
-
-/// A temporary file with all of an object.
-fn written(
-    session: &Arc<Session>,
-    parent: &Arc<Parent>,
-    bytes: &[u8],
-    attributes: Attributes,
-) -> Result<Temp, Trouble> {
-    let mut temp = Temp::create(session, parent, attributes)?;
-    temp.write(bytes)?;
-    temp.seal(parent.barrier == Barrier::Each)?;
-    Ok(temp)
-}
-
-/// The last look before a name is given: as many bytes as were announced.
-pub(super) fn check_length(name: &Name, meta: &ObjectMeta, bytes: u64) -> Result<()> {
-    match meta.size {
-        Some(size) if size != bytes => {
-            let why = format!("{bytes} bytes arrived, expected {size}");
-            Err(Error::new(Kind::ShortBody, why).on(&name.to_string()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn unopened(slot: u32) -> Error {
+fn not_open(slot: u32) -> Error {
     Error::new(Kind::Internal, format!("slot {slot} is not open"))
 }

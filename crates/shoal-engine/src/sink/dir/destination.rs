@@ -1,0 +1,215 @@
+//! `Destination`: what a session knows of the directory that it writes to: open directories, clock, file systems, earlier
+//! sessions, options.
+//!
+//! Not here: opening and locking (`open.rs`), the barrier (`barrier.rs`), error texts (`errors.rs`), files that already
+//! exist (`existing.rs`), writing.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use super::clock::{self, Clock, First, Warp};
+use super::description;
+use super::directory::Directory;
+use super::joined::Joined;
+use super::mounts::{Mounts, barrier};
+use super::open::{Opened, sync_above};
+use super::options::DirOptions;
+use super::probe;
+use super::writing::Writing;
+use crate::error::Result;
+use crate::fs::dir::{Dir, Look, Place, has_mounts_below, resolved};
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::lock::Lock;
+use crate::fs::private::SHOAL_DIR;
+use crate::fs::sync::Barrier;
+use crate::session::{Lease, Sessions, Twice, Whose};
+use crate::sink::collision::{Rules, Times};
+use crate::sink::{Start, Started};
+
+/// Everything that a session knows of its destination.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// The absolute path, for messages.
+    path: PathBuf,
+    pub options: DirOptions,
+    /// The destination itself. Opened before the first write and kept open: only such an fd reports failed write-back.
+    pub root: Arc<Directory>,
+    place: Place,
+    /// Identifies `.shoal`. No object may be written into it, by whatever name.
+    private: Place,
+    /// Different names may mean the same file, everywhere on the destination's file system.
+    folds: bool,
+    pub mounts: Mounts,
+    /// `.shoal/tmp`.
+    pub tmp: Dir,
+    /// The mode of a file created with all bits: 0777 less the umask, or what the directory's default ACL allows.
+    pub file_mode: u32,
+    pub sessions: Sessions,
+    pub rules: Rules,
+    /// Files get the timestamps of their source.
+    pub keep_times: bool,
+    /// `None` in a process that writes for the session of another process.
+    pub clock: Option<Clock>,
+    /// Keeps other runs out.
+    _lock: Option<Lock>,
+    /// Locked while a file is replaced, if several objects may have its name.
+    pub replacing: Mutex<()>,
+    /// The names being written. `None` if each name is one object, or if other processes write too.
+    pub writing: Option<Writing>,
+}
+
+impl Destination {
+    /// Begins a session at a destination that was cleaned up.
+    pub(super) fn start(
+        opened: Opened,
+        options: DirOptions,
+        start: &Start,
+        warp: Option<Warp>,
+    ) -> Result<(Destination, Started)> {
+        let Opened { path, dir, system, shoal, tmp, .. } = &opened;
+        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
+        let barrier = barrier(options.durability, *system);
+        let mut notes = Vec::new();
+        let (clock, First { now, file_mode, births }) =
+            Clock::start(shoal, &path.join(SHOAL_DIR), &start.sessions, warp)?;
+        start.lease.saw(now);
+        if let Some(file) = clock.handle() {
+            start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
+        }
+        if start.sessions.iter().any(|session| session.seen >= now) {
+            let note = "the destination's clock was set back since the last session: files that may be from either \
+                        session count as the earlier one's";
+            notes.push(note.into());
+        }
+        if !births && !probe::publishes_atomically(tmp).map_err(Doing::Rename.failed()).map_err(at)? {
+            let note = "the destination's file system has no creation times and cannot publish a file atomically: a \
+                        kill can leave an empty file, which is then a failure \"exists\"";
+            notes.push(note.into());
+        }
+        notes.extend(description::notes(dir, options, *system));
+        if barrier == Barrier::Each {
+            sync_above(path);
+        }
+        let started = Started {
+            began: Some(now),
+            volatile: barrier == Barrier::Nothing,
+            durability: description::durability(options.durability, barrier, *system),
+            publish: description::publishing(options.layout, births).into(),
+            notes,
+        };
+        let folds = probe::folds_names(tmp).map_err(Doing::Create.failed()).map_err(at)?;
+        let mounts = Mounts::new(has_mounts_below(&resolved(path)));
+        let facts = Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds };
+        let destination = Destination {
+            mounts,
+            keep_times: start.keep_times,
+            clock: Some(clock),
+            writing: matches!(start.twice, Twice::Repeated | Twice::Conflict).then(Writing::new),
+            ..Destination::new(opened, options, facts, start.twice, start.lease.clone())
+        };
+        Ok((destination, started))
+    }
+
+    /// Joins a session that another process has started here. It creates, removes and locks nothing, and does not wait.
+    pub(super) fn join(opened: Opened, options: DirOptions, joined: Joined) -> Result<Destination> {
+        let at = |trouble: Trouble| trouble.at_start(&opened.path, opened.dir.as_fd());
+        let clock = clock::of_another(&opened.shoal).map_err(Doing::Open.failed()).map_err(at)?;
+        let lease = Lease::following(move || clock::told(clock.as_fd()));
+        lease.saw(joined.began);
+        Ok(Destination::new(opened, options, joined, Twice::Reissued, Arc::new(lease)))
+    }
+
+    fn new(opened: Opened, options: DirOptions, facts: Joined, twice: Twice, lease: Arc<Lease>) -> Destination {
+        let barrier = barrier(options.durability, opened.system);
+        Destination {
+            path: opened.path,
+            options,
+            root: Arc::new(Directory::new(opened.dir, b"", barrier, facts.births)),
+            place: opened.place,
+            private: opened.shoal_place,
+            folds: facts.folds,
+            mounts: Mounts::default(),
+            tmp: opened.tmp,
+            file_mode: facts.file_mode,
+            sessions: Sessions::new(facts.sessions, lease),
+            rules: Rules { twice, overwrite: options.overwrite },
+            keep_times: false,
+            clock: None,
+            _lock: opened.lock,
+            replacing: Mutex::default(),
+            writing: None,
+        }
+    }
+
+    /// What another process needs to join.
+    pub(super) fn joining(&self) -> Option<Joined> {
+        self.clock.as_ref()?;
+        Some(Joined {
+            sessions: self.sessions.earlier().to_vec(),
+            began: self.sessions.lease().began(),
+            file_mode: self.file_mode,
+            births: self.root.births,
+            folds: self.folds,
+        })
+    }
+
+    /// The time on the destination's clock.
+    pub(super) fn now(&self) -> Result<Option<i64>> {
+        let at = |trouble: Trouble| trouble.of_run(&self.path_of(SHOAL_DIR.as_bytes()), self.root.dir.as_fd());
+        self.clock.as_ref().map(Clock::now).transpose().map_err(at)
+    }
+
+    /// The times of a file, on the clock of this session.
+    pub(super) fn times(&self, look: &Look) -> Times {
+        let shown = |time| self.clock.as_ref().map_or(time, |clock| clock.shown(time));
+        Times { born: look.born.map(shown), changed: shown(look.changed), written: shown(look.written) }
+    }
+
+    /// Finds out about a directory that was just opened.
+    pub(super) fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, Trouble> {
+        let (look, place) = dir.place().map_err(Doing::Look.failed())?;
+        if place.is(&self.private) {
+            // Some file systems find `.shoal` by other names too: in another case, with a dot at the end.
+            return Err(Doing::Open.failed()(Errno::LOOP));
+        }
+        let on_other_mount = !place.is_on_mount_of(&self.place);
+        let (barrier, births) = match on_other_mount {
+            false => (self.root.barrier, self.root.births),
+            true => (self.mounts.barrier(&dir, place, self.options.durability)?, look.born.is_some()),
+        };
+        let born = self.times(&look).born;
+        let is_new = born.is_some_and(|born| self.sessions.whose(Some(born), born) == Whose::This);
+        Ok(Directory { on_other_mount, is_new, ..Directory::new(dir, path, barrier, births) })
+    }
+
+    /// Whether different names may mean the same file in this directory: in another case, or composed of other
+    /// characters.
+    pub(super) fn folds(&self, directory: &Directory) -> rustix::io::Result<bool> {
+        if let Some(folds) = directory.folds.get() {
+            return Ok(*folds);
+        }
+        let folds = match directory.on_other_mount {
+            false => self.folds || directory.dir.is_marked_folding(),
+            true => probe::folds_names(&directory.dir)?,
+        };
+        Ok(*directory.folds.get_or_init(|| folds))
+    }
+
+    /// The whole path, for messages.
+    pub(super) fn path_of(&self, path: &[u8]) -> PathBuf {
+        match path.is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(OsStr::from_bytes(path)),
+        }
+    }
+
+    /// The same, safe to print.
+    pub(super) fn shown(&self, path: &[u8]) -> String {
+        crate::display::escape(self.path_of(path).as_os_str().as_bytes())
+    }
+}

@@ -1,0 +1,49 @@
+//! `Directory`: an open directory at the destination, and the facts that decide how files in it are written. Not here:
+//! how the facts are found (`destination.rs`), which directories stay open (`directory_cache.rs`).
+
+use std::sync::OnceLock;
+
+use crate::fs::dir::Dir;
+use crate::fs::sync::Barrier;
+
+/// A directory below the destination, or the destination itself.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// The open directory.
+    pub dir: Dir,
+    /// Its path below the destination; empty for the destination.
+    pub path: Box<[u8]>,
+    /// What makes its files durable.
+    pub barrier: Barrier,
+    /// It is on another mount than `.shoal/tmp`, so temporary files are created beside the final ones.
+    pub on_other_mount: bool,
+    /// It is part of a partition's directory that is not published yet, so this session wrote all files in it.
+    pub unpublished: bool,
+    /// It was created in this session, so earlier sessions have left nothing in it.
+    pub is_new: bool,
+    /// Its file system stores creation times. If not, a file gets its final name only when it is complete.
+    pub births: bool,
+    /// Different names may mean the same file in it. Set when a name is first found to be taken.
+    pub folds: OnceLock<bool>,
+}
+
+impl Directory {
+    pub(super) fn new(dir: Dir, path: &[u8], barrier: Barrier, births: bool) -> Directory {
+        let (path, folds) = (path.into(), OnceLock::new());
+        Directory { dir, path, barrier, on_other_mount: false, unpublished: false, is_new: false, births, folds }
+    }
+
+    /// The path below the destination of `path`, which is relative to this directory.
+    pub(super) fn join(&self, path: &[u8]) -> Vec<u8> {
+        match self.path.is_empty() || path.is_empty() {
+            true => [&self.path, path].concat(),
+            false => [&self.path, &b"/"[..], path].concat(),
+        }
+    }
+
+    /// The reverse: the part of `path` below this directory, which contains it.
+    pub(super) fn relative<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let above = if self.path.is_empty() { 0 } else { self.path.len() + 1 };
+        path.get(above..).unwrap_or_default()
+    }
+}

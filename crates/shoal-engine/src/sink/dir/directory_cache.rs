@@ -1,0 +1,128 @@
+//! `DirectoryCache`: opens and creates directories one path component at a time, and keeps some of them open.
+//!
+//! The cache holds open fds. It does not remember that a path was safe: a directory that is replaced by a link after it
+//! was opened is not looked up again. So if another program moves a directory elsewhere during a run, later objects are
+//! written there. Checking every component for each object would cost a system call each, and the documents say that
+//! nothing else should change the destination meanwhile. Not here: files.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::destination::Destination;
+use super::directory::Directory;
+use crate::error::Result;
+use crate::fs::dir::Access;
+use crate::fs::error::Doing;
+use crate::name::Name;
+use crate::object::DirectoryModes;
+
+/// Directories that a lane keeps open: as many as a few partitions use at a time, and few fds.
+const LANE_MAX: usize = 64;
+/// Directories that stay open in one partition's directory: fewer, since a lane may have many partitions open.
+const PARTITION_MAX: usize = 8;
+
+/// Open directories below a base directory.
+pub(super) struct DirectoryCache {
+    destination: Arc<Destination>,
+    base: Arc<Directory>,
+    capacity: usize,
+    /// The most recently used first.
+    open: Vec<Arc<Directory>>,
+}
+
+impl DirectoryCache {
+    /// The cache of a lane.
+    pub(super) fn of_lane(destination: Arc<Destination>) -> DirectoryCache {
+        let base = destination.root.clone();
+        DirectoryCache { destination, base, capacity: LANE_MAX, open: Vec::new() }
+    }
+
+    /// A cache for the inside of a partition's directory.
+    pub(super) fn of_partition(&self, base: Arc<Directory>) -> DirectoryCache {
+        DirectoryCache { destination: self.destination.clone(), base, capacity: PARTITION_MAX, open: Vec::new() }
+    }
+
+    /// The directory that contains all of them.
+    pub(super) fn base(&self) -> &Arc<Directory> {
+        &self.base
+    }
+
+    /// Returns the directory `path` below the base. Creates missing ones with the permission bits in `modes`. `name` is
+    /// the object that needs the directory, for errors.
+    ///
+    /// # Errors
+    /// [`crate::Kind::NameConflict`] if a component is a file or a link; the errors of creating a directory.
+    pub(super) fn get(
+        &mut self,
+        path: Option<&[u8]>,
+        name: &Name,
+        modes: &dyn DirectoryModes,
+    ) -> Result<Arc<Directory>> {
+        let Some(path) = path else {
+            return Ok(self.base.clone());
+        };
+        if let Some(directory) = self.cached(path) {
+            return Ok(directory);
+        }
+        let ends = memchr::memchr_iter(b'/', path).chain([path.len()]);
+        let mut directory = self.base.clone();
+        for end in ends {
+            let prefix = &path[..end];
+            directory = match self.cached(prefix) {
+                Some(next) => next,
+                None => self.open_or_create(&directory, prefix, name, modes)?,
+            };
+        }
+        Ok(directory)
+    }
+
+    /// Closes all cached directories. Returns whether there were any.
+    pub(super) fn clear(&mut self) -> bool {
+        let any = !self.open.is_empty();
+        self.open.clear();
+        any
+    }
+
+    fn cached(&mut self, path: &[u8]) -> Option<Arc<Directory>> {
+        let at = self.open.iter().position(|directory| self.base.relative(&directory.path) == path)?;
+        self.open[..=at].rotate_right(1);
+        Some(self.open[0].clone())
+    }
+
+    /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions.
+    fn open_or_create(
+        &mut self,
+        above: &Directory,
+        path: &[u8],
+        name: &Name,
+        modes: &dyn DirectoryModes,
+    ) -> Result<Arc<Directory>> {
+        let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let opened = match above.dir.open(component) {
+            Err(Errno::NOENT) => above
+                .dir
+                .make(component, modes.mode_of(path).map_or(Access::Usual, Access::Bits))
+                .map_err(Doing::MakeDirectory.failed())
+                .and_then(|()| above.dir.open(component).map_err(Doing::Open.failed())),
+            other => other.map_err(Doing::Open.failed()).and_then(|dir| {
+                // Otherwise two directories of the source would become one, and their files could have the same names.
+                let same_spelling = || Ok(!self.destination.folds(above)? || above.dir.has_entry(component)?);
+                match same_spelling().map_err(Doing::Look.failed())? {
+                    true => Ok(dir),
+                    false => Err(Doing::Open.failed()(Errno::NOTDIR)),
+                }
+            }),
+        };
+        let path = self.base.join(path);
+        let mut directory = opened
+            .and_then(|dir| self.destination.directory(dir, &path))
+            .map_err(|trouble| self.destination.directory_error(trouble, above, &path, name))?;
+        directory.unpublished = above.unpublished;
+        if self.open.len() == self.capacity {
+            self.open.pop();
+        }
+        self.open.insert(0, Arc::new(directory));
+        Ok(self.open[0].clone())
+    }
+}

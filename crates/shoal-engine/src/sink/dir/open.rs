@@ -1,0 +1,133 @@
+//! `Opened`: the directories of a destination, opened or created, and locked against other runs. Not here: what a session
+//! finds out about them (`destination.rs`).
+
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::{Error, Kind, Result};
+use crate::fs::dir::{Access, Dir, Place, make_path, resolved};
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::file::survive_size_limit;
+use crate::fs::lock::Lock;
+use crate::fs::private::{PrivateDir, SHOAL_DIR};
+use crate::fs::sync::{FileSystem, file_system, sync_directory};
+
+/// In [`SHOAL_DIR`], for temporary files.
+const TMP: &str = "tmp";
+/// In [`SHOAL_DIR`]; locked by the run that writes to the destination, also if its journal is elsewhere.
+pub(super) const WRITER: &str = "writer";
+
+/// The open directories of a destination.
+pub(super) struct Opened {
+    /// The destination's absolute path, for messages.
+    pub path: PathBuf,
+    /// The destination.
+    pub dir: Dir,
+    /// Identifies the destination and its mount.
+    pub place: Place,
+    /// The destination's file system.
+    pub system: FileSystem,
+    /// `.shoal`.
+    pub shoal: Dir,
+    /// Identifies `.shoal`.
+    pub shoal_place: Place,
+    /// `.shoal/tmp`.
+    pub tmp: Dir,
+    /// Keeps other runs out. `None` if the file system has no locks, or if this process has joined a run.
+    pub lock: Option<Lock>,
+}
+
+impl Opened {
+    /// Opens a destination for a new session. Creates the directories that do not exist.
+    pub(super) fn create(path: &Path) -> Result<Opened> {
+        survive_size_limit();
+        let dir = open_or_create(path)?;
+        let shoal = open_or_create_private(&dir, SHOAL_DIR, path)?;
+        let lock = match PrivateDir::open(path)? {
+            Some(private) => Lock::take_where_possible(&private, WRITER.as_ref())?,
+            None => None,
+        };
+        let tmp = open_or_create_private(&shoal, TMP, &path.join(SHOAL_DIR))?;
+        Opened::new(path, dir, shoal, tmp, lock)
+    }
+
+    /// Opens the destination of a session that another process has started. Creates and locks nothing.
+    pub(super) fn join(path: &Path) -> Result<Opened> {
+        survive_size_limit();
+        let dir = Dir::root(path).map_err(|errno| {
+            let why = format!("cannot open \"{}\": {errno}", crate::display::escape(path.as_os_str().as_bytes()));
+            Error::new(Kind::DestinationFailed, why).errno(Some(errno.raw_os_error()))
+        })?;
+        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
+        let open = |parent: &Dir, name: &str| parent.open(name.as_bytes()).map_err(Doing::Open.failed()).map_err(at);
+        let shoal = open(&dir, SHOAL_DIR)?;
+        let tmp = open(&shoal, TMP)?;
+        Opened::new(path, dir, shoal, tmp, None)
+    }
+
+    /// The path of `.shoal/tmp`, for messages.
+    pub(super) fn tmp_path(&self) -> PathBuf {
+        self.path.join(SHOAL_DIR).join(TMP)
+    }
+
+    fn new(path: &Path, dir: Dir, shoal: Dir, tmp: Dir, lock: Option<Lock>) -> Result<Opened> {
+        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
+        let (_, place) = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let (_, shoal_place) = shoal.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let system = file_system(&dir).map_err(at)?;
+        Ok(Opened { path: path.to_owned(), dir, place, system, shoal, shoal_place, tmp, lock })
+    }
+}
+
+fn open_or_create(path: &Path) -> Result<Dir> {
+    let failed = |doing: Doing, errno: Errno| {
+        let nearby = Dir::root(Path::new("/")).map_err(|_| Error::new(Kind::DestinationFailed, "cannot open \"/\""))?;
+        // The nearest directory that exists tells how much room there is.
+        let nearby = path.ancestors().find_map(|above| Dir::root(above).ok()).unwrap_or(nearby);
+        Err(doing.failed()(errno).at_start(path, nearby.as_fd()))
+    };
+    match Dir::root(path) {
+        Ok(dir) => Ok(dir),
+        Err(Errno::NOENT) => {
+            if let Err(error) = make_path(path) {
+                let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+                return failed(Doing::MakeDirectory, errno);
+            }
+            Dir::root(path).or_else(|errno| failed(Doing::Open, errno))
+        }
+        Err(errno) => failed(Doing::Open, errno),
+    }
+}
+
+/// Opens or creates one of shoal's own directories, which only its owner may read. `above` is the path of `parent`.
+fn open_or_create_private(parent: &Dir, name: &str, above: &Path) -> Result<Dir> {
+    let path = above.join(name);
+    let at = |trouble: Trouble| trouble.at_start(&path, parent.as_fd());
+    parent.make(name.as_bytes(), Access::Owner).map_err(Doing::MakeDirectory.failed()).map_err(at)?;
+    parent.open(name.as_bytes()).map_err(|errno| match errno {
+        Errno::LOOP | Errno::NOTDIR => {
+            let shown = crate::display::escape(path.as_os_str().as_bytes());
+            Error::new(Kind::DestinationFailed, format!("\"{shown}\" is a symbolic link or a file, not a directory"))
+                .hint("shoal keeps its own files there and does not follow links: remove it")
+        }
+        errno => at(Doing::Open.failed()(errno)),
+    })
+}
+
+/// Makes the destination's own name durable, and those of the directories above it, which this run may have created. A
+/// directory that cannot be opened was not created by this run.
+pub(super) fn sync_above(path: &Path) {
+    let path = resolved(path);
+    let Ok((_, place)) = Dir::root(&path).and_then(|dir| dir.place()) else { return };
+    for above in path.ancestors().skip(1) {
+        match Dir::root(above) {
+            Ok(dir) if dir.place().is_ok_and(|(_, other)| other.is_on_mount_of(&place)) => {
+                let _ = sync_directory(&dir);
+            }
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `DirOptions`: the options of a run that decide how a directory is written.
+
+use crate::options::{Durability, Layout, Overwrite, TransferOptions};
+
+/// How a directory is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirOptions {
+    /// How often files are made durable.
+    pub durability: Durability,
+    /// What happens to a file that shoal did not write.
+    pub overwrite: Overwrite,
+    /// Where objects are in the destination.
+    pub layout: Layout,
+}
+
+impl DirOptions {
+    /// Returns the options for this sink from those of a run.
+    pub fn of(options: &TransferOptions) -> DirOptions {
+        let TransferOptions { durability, overwrite, layout, .. } = *options;
+        DirOptions { durability, overwrite, layout }
+    }
+}

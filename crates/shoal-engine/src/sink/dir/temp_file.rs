@@ -1,0 +1,185 @@
+//! `TempFile`: a file with a random name that only its owner can read until it gets its final name.
+//!
+//! Temporary files are in `.shoal/tmp/`. If the final name is on another mount, which a rename cannot reach, the file is
+//! created beside it, without a name for as long as possible, so that even a killed run leaves nothing. Not here: the random
+//! names (`temp_name.rs`), removing leftovers (`cleanup.rs`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::attributes::Attributes;
+use super::destination::Destination;
+use super::directory::Directory;
+use super::temp_name::{TempName, random_file_name};
+use crate::fs::dir::{Access, Dir};
+use crate::fs::error::{Doing, Trouble};
+use crate::fs::file;
+use crate::fs::sync::Barrier;
+
+/// Names tried before giving up; one in 2^64 is taken.
+const TRIES: u32 = 8;
+
+/// A temporary file. It is removed if it is dropped before it has its final name.
+pub(super) struct TempFile {
+    destination: Arc<Destination>,
+    /// The directory of the final name, if the file is there. `None`: it is in `.shoal/tmp`.
+    beside: Option<Arc<Directory>>,
+    name: Option<TempName>,
+    /// Open until the file is sealed.
+    file: Option<OwnedFd>,
+    attributes: Attributes,
+    bytes: u64,
+}
+
+impl TempFile {
+    /// Creates a temporary file for a file in `directory`.
+    pub(super) fn create(
+        destination: &Arc<Destination>,
+        directory: &Arc<Directory>,
+        attributes: Attributes,
+    ) -> Result<TempFile, Trouble> {
+        match directory.on_other_mount {
+            false => Self::named(destination, None, attributes),
+            true => Self::beside(destination, directory, attributes),
+        }
+    }
+
+    fn beside(
+        destination: &Arc<Destination>,
+        directory: &Arc<Directory>,
+        attributes: Attributes,
+    ) -> Result<TempFile, Trouble> {
+        match directory.dir.nameless(Access::Owner) {
+            Ok(file) => {
+                let (destination, beside) = (destination.clone(), Some(directory.clone()));
+                Ok(TempFile { destination, beside, name: None, file: Some(file), attributes, bytes: 0 })
+            }
+            // Not every file system supports files without a name, and their errors differ.
+            Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
+                Self::named(destination, Some(directory.clone()), attributes)
+            }
+            Err(errno) => Err(Doing::Create.failed()(errno)),
+        }
+    }
+
+    fn named(
+        destination: &Arc<Destination>,
+        beside: Option<Arc<Directory>>,
+        attributes: Attributes,
+    ) -> Result<TempFile, Trouble> {
+        let mut temp =
+            TempFile { destination: destination.clone(), beside, name: None, file: None, attributes, bytes: 0 };
+        for turn in 1.. {
+            let name = random_file_name();
+            match temp.dir().create(&name, Access::Owner) {
+                Ok(file) => {
+                    temp.file = Some(file);
+                    temp.name = Some(name);
+                    break;
+                }
+                Err(Errno::EXIST) if turn < TRIES => {}
+                Err(errno) => return Err(Doing::Create.failed()(errno)),
+            }
+        }
+        Ok(temp)
+    }
+
+    /// Appends bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        file::write_all(self.file()?, bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The number of bytes written.
+    pub(super) fn size(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Ends writing: sets mode and modification time, syncs if `durable`, and closes the file.
+    pub(super) fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
+        file::set_mode(self.file()?, self.attributes.mode(self.destination.file_mode));
+        if let Some(modified) = self.attributes.modified {
+            file::set_modified(self.file()?, modified)?;
+        }
+        if durable {
+            file::sync(self.file()?)?;
+        }
+        if self.name.is_none() {
+            let name = random_file_name();
+            self.dir().name(self.file()?, &name).map_err(Doing::Rename.failed())?;
+            self.name = Some(name);
+        }
+        match self.file.take() {
+            Some(file) => file::close(file),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a sealed file its final name. Fails with `EEXIST` if the name is taken.
+    pub(super) fn publish(&mut self, directory: &Arc<Directory>, leaf: &[u8]) -> Result<(), Trouble> {
+        self.moved(directory, |from, name| from.rename_new(name, &directory.dir, leaf).map(drop))
+    }
+
+    /// Gives a sealed file its final name, and replaces the file that has it.
+    pub(super) fn replace(&mut self, directory: &Arc<Directory>, leaf: &[u8]) -> Result<(), Trouble> {
+        self.moved(directory, |from, name| from.rename_over(name, &directory.dir, leaf))
+    }
+
+    fn moved(
+        &mut self,
+        directory: &Arc<Directory>,
+        rename: impl Fn(&Dir, &[u8]) -> rustix::io::Result<()>,
+    ) -> Result<(), Trouble> {
+        let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
+        match rename(self.dir(), &name) {
+            Ok(()) => {
+                self.name = None;
+                Ok(())
+            }
+            // One file system, but a rename is not possible: a bind mount on an old kernel, a project quota.
+            Err(Errno::XDEV) if self.beside.is_none() => {
+                *self = self.copied_beside(directory)?;
+                self.moved(directory, rename)
+            }
+            Err(errno) => Err(Doing::Rename.failed()(errno)),
+        }
+    }
+
+    fn copied_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, Trouble> {
+        let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
+        let from = self.dir().read(&name).map_err(Doing::Open.failed())?;
+        let mut copy = Self::beside(&self.destination, directory, self.attributes)?;
+        file::copy(from.as_fd(), copy.file()?)?;
+        copy.bytes = self.bytes;
+        copy.seal(directory.barrier == Barrier::Each)?;
+        Ok(copy)
+    }
+
+    /// Opens a sealed file for reading. `None` if that fails.
+    pub(super) fn read(&self) -> Option<OwnedFd> {
+        self.dir().read(&self.name?).ok()
+    }
+
+    fn file(&self) -> Result<BorrowedFd<'_>, Trouble> {
+        let file = self.file.as_ref().map(AsFd::as_fd);
+        file.ok_or_else(|| Doing::Write.failed()(Errno::BADF))
+    }
+
+    fn dir(&self) -> &Dir {
+        match &self.beside {
+            Some(directory) => &directory.dir,
+            None => &self.destination.tmp,
+        }
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let Some(name) = self.name {
+            let _ = self.dir().remove(&name);
+        }
+    }
+}
