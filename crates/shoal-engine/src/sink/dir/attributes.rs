@@ -1,5 +1,5 @@
-//! What a file gets besides its bytes: the permission bits of its source less the umask, and its time. Nothing else is
-//! believed: no owner, no set-id bit.
+//! What a file gets besides its bytes: the permission bits of its source less the umask, and its timestamp. Owner and
+//! set-id bits are ignored.
 
 use std::time::SystemTime;
 
@@ -8,36 +8,36 @@ use crate::fs::file;
 use crate::fs::read::step;
 use crate::object::ObjectMeta;
 
-/// What a file of an object gets.
+/// The attributes of an object's file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
-    /// Permission bits; `None`: as any program makes it.
+    /// Permission bits. `None`: the usual ones, 0666 less the umask.
     bits: Option<u32>,
-    /// `None`: as it comes.
+    /// The modification time. `None`: the time of the write.
     pub modified: Option<SystemTime>,
 }
 
 impl Attributes {
-    pub(super) fn of(meta: &ObjectMeta, keep_times: bool) -> Attributes {
+    pub fn of(meta: &ObjectMeta, keep_times: bool) -> Attributes {
         Attributes { bits: meta.mode, modified: meta.last_modified.filter(|_| keep_times) }
     }
 
-    /// With which it is created under its own name: the kernel takes the umask off.
-    pub(super) fn access(self) -> Access {
+    /// The permissions for creating the file under its own name. The kernel subtracts the umask.
+    pub fn access(self) -> Access {
         self.bits.map_or(Access::Usual, Access::Bits)
     }
 
-    /// Whether a file has others, where the source keeps permissions as a file system does: of a service the bytes alone tell
-    /// what has changed. `most`: what a file made with all bits has here.
-    pub(super) fn differ(self, look: &Look, most: u32) -> bool {
-        let near = step(look.written.into()); // a file system without nanoseconds keeps them as it can
+    /// Whether a file has other attributes. False if the source has no permission bits: of a service's objects, only
+    /// the bytes are compared. `most` is the mode of a file that is created here with all bits.
+    pub fn differ(self, look: &Look, most: u32) -> bool {
+        let near = step(look.written.into()); // a file system without nanoseconds rounds times
         let is_other =
             |time: SystemTime| file::stamp(time).is_some_and(|time| i128::from(time.abs_diff(look.written)) > near);
         self.bits.is_some_and(|bits| bits & most != look.mode & 0o777 || self.modified.is_some_and(is_other))
     }
 
-    /// Its mode where it was made for its owner alone; `most`: what a file made with all bits has here.
-    pub(super) fn mode(self, most: u32) -> u32 {
+    /// The mode of a file that was created for its owner alone. `most` as in `differ`.
+    pub fn mode(self, most: u32) -> u32 {
         self.bits.unwrap_or(0o666) & most
     }
 }

@@ -1,18 +1,18 @@
-//! The barrier: makes what was written to a destination durable, with the names of its files and directories. Not here:
-//! what is synced on which file system (`mounts.rs`), when a barrier is due (`engine/commit.rs`).
+//! The barrier: how files become durable on each file system of the destination, with the names of files and
+//! directories. Not here: when a barrier is due (`engine/commit.rs`).
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::destination::Destination;
-use super::directory::Directory;
-use crate::error::Result;
-use crate::fs::dir::Dir;
+use super::directory::{Directory, open_below};
+use crate::fs::dir::{Dir, Place};
 use crate::fs::error::{Doing, Trouble};
-use crate::fs::sync::sync_directory;
+use crate::fs::sync::{Barrier, FileSystem, file_system, sync_directory, syncfs};
+use crate::options::Durability;
 use crate::sink::Reach;
 
 /// The directories, as paths below the destination, in which a partition has created entries; `""` is the destination.
@@ -23,51 +23,103 @@ pub(super) type Touched = BTreeSet<Box<[u8]>>;
 const OPEN_TRIES: u32 = 100;
 const OPEN_PAUSE: Duration = Duration::from_millis(20);
 
-impl Destination {
-    /// Makes all that was written before this call, and the names in the touched directories, durable.
-    pub(super) fn sync(&self, touched: &Touched) -> Result<Reach> {
-        self.sync_names(&self.root, touched)?;
-        self.mounts.sync(&self.root).map_err(|trouble| trouble.of_run(&self.path_of(b""), self.root.dir.as_fd()))
+/// The barrier that this durability needs on a file system.
+pub(super) fn barrier(durability: Durability, system: FileSystem) -> Barrier {
+    match durability {
+        Durability::None => Barrier::Nothing,
+        Durability::Batch => system.batch,
+        Durability::File => Barrier::Each,
+    }
+}
+
+/// The mounts below the destination on which this session has opened a directory.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    /// Earlier sessions may have written to mounts that this session has not opened, so its barrier misses them.
+    any_below: bool,
+    opened: Mutex<Vec<Mount>>,
+}
+
+#[derive(Debug)]
+struct Mount {
+    place: Place,
+    barrier: Barrier,
+    /// Opened before the first write there, for `syncfs`.
+    kept: Option<OwnedFd>,
+}
+
+impl Mounts {
+    pub fn new(any_below: bool) -> Mounts {
+        Mounts { any_below, opened: Mutex::default() }
     }
 
-    /// Makes the names in the touched directories durable. All of these are in `base`. An object's name is durable only
-    /// if the names of the directories above it are durable too.
-    pub(super) fn sync_names(&self, base: &Directory, touched: &Touched) -> Result<()> {
-        let mut directories = Touched::new();
-        for path in touched {
-            let mut rest = base.relative(path);
-            while directories.insert(rest.into()) && !rest.is_empty() {
-                rest = memchr::memrchr(b'/', rest).map_or(b"", |cut| &rest[..cut]);
-            }
+    /// The barrier of a directory that is not on the destination's mount.
+    pub fn barrier(&self, dir: &Dir, place: Place, durability: Durability) -> Result<Barrier, Trouble> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = opened.iter().find(|mount| mount.place.is_on_mount_of(&place)) {
+            return Ok(mount.barrier);
         }
-        for path in &directories {
-            match path.is_empty() {
-                true => sync_directory(&base.dir),
-                false => reopen(&base.dir, path).and_then(sync_directory),
-            }
-            .map_err(|trouble| trouble.of_run(&self.path_of(&base.join(path)), base.dir.as_fd()))?;
-        }
-        Ok(())
+        let barrier = barrier(durability, file_system(dir)?);
+        // syncfs reports errors since its fd was opened. A duplicate shares that moment with the original.
+        let kept = match barrier {
+            Barrier::Syncfs => Some(rustix::io::fcntl_dupfd_cloexec(dir, 0).map_err(Doing::Open.failed())?),
+            _ => None,
+        };
+        opened.push(Mount { place, barrier, kept });
+        Ok(barrier)
     }
+
+    /// Makes everything durable that was written before this call to the mount of `root` and to these mounts.
+    pub fn sync(&self, root: &Directory) -> Result<Reach, Trouble> {
+        if root.barrier == Barrier::Syncfs {
+            syncfs(&root.dir)?;
+        }
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for kept in opened.iter().filter_map(|mount| mount.kept.as_ref()) {
+            syncfs(kept)?;
+        }
+        let alone = opened.is_empty() && !self.any_below;
+        let anywhere = |barrier| root.barrier == barrier || opened.iter().any(|mount| mount.barrier == barrier);
+        Ok(match root.barrier {
+            // Also on a tmpfs, which loses its files in a reboot.
+            _ if anywhere(Barrier::Nothing) => Reach::PageCache,
+            Barrier::Syncfs if alone => Reach::Everything,
+            _ => Reach::Named,
+        })
+    }
+}
+
+/// Makes the names in the touched directories durable. All of these are in `base`. An object's name is durable only if
+/// the names of the directories above it are durable too. An error has the path of its directory.
+pub(super) fn sync_names(base: &Directory, touched: &Touched) -> Result<(), (Trouble, Vec<u8>)> {
+    let mut directories = Touched::new();
+    for path in touched {
+        let mut rest = base.relative(path);
+        while directories.insert(rest.into()) && !rest.is_empty() {
+            rest = memchr::memrchr(b'/', rest).map_or(b"", |cut| &rest[..cut]);
+        }
+    }
+    for path in &directories {
+        match path.is_empty() {
+            true => sync_directory(&base.dir),
+            false => reopen(&base.dir, path).and_then(sync_directory),
+        }
+        .map_err(|trouble| (trouble, base.join(path)))?;
+    }
+    Ok(())
 }
 
 /// Opens a directory again, for the barrier.
 pub(super) fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, Trouble> {
     let mut tries = 0;
-    'again: loop {
-        let mut dir: Option<Dir> = None;
-        for component in path.split(|&byte| byte == b'/') {
-            match dir.as_ref().unwrap_or(base).open(component) {
-                Ok(next) => dir = Some(next),
-                // The lanes use all fds at the moment. Waiting costs less than copying a batch again.
-                Err(Errno::MFILE | Errno::NFILE) if tries < OPEN_TRIES => {
-                    tries += 1;
-                    std::thread::sleep(OPEN_PAUSE);
-                    continue 'again;
-                }
-                Err(errno) => return Err(Doing::Sync.failed()(errno)),
+    loop {
+        match open_below(base, path) {
+            // The lanes use all fds at the moment. Waiting costs less than copying a batch again.
+            Err(Errno::MFILE | Errno::NFILE) if tries < OPEN_TRIES => {
+                tries += 1;
+                std::thread::sleep(OPEN_PAUSE);
             }
+            opened => return opened.map_err(Doing::Sync.failed()),
         }
-        return dir.ok_or_else(|| Doing::Sync.failed()(Errno::NOENT));
     }
 }

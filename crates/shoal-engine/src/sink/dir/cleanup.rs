@@ -1,5 +1,5 @@
-//! Cleanup of `.shoal/tmp`: leftovers of interrupted runs, and directories that are not needed any more. Not here: the names
-//! of such files and directories (`temp_name.rs`).
+//! Cleanup of `.shoal/tmp`: leftovers of interrupted runs, and directories that are not needed any more. Not here: the
+//! names of such files and directories (`temp_name.rs`).
 
 use std::os::fd::AsFd;
 
@@ -41,8 +41,8 @@ pub(super) fn remove_leftovers(opened: &Opened) -> Result<Option<String>> {
     })
 }
 
-/// Removes a directory in `tmp` with its contents. Directories inside are first moved up to `tmp`, so neither the stack nor
-/// the number of open fds grows with their depth. Links are not followed.
+/// Removes a directory in `tmp` with its contents. Directories inside are first moved up to `tmp`, so neither the stack
+/// nor the number of open fds grows with their depth. Links are not followed.
 pub(super) fn remove_directory(tmp: &Dir, name: &[u8]) -> rustix::io::Result<()> {
     let mut waiting = vec![name.to_owned()];
     while let Some(next) = waiting.pop() {

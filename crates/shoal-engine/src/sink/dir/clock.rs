@@ -1,7 +1,7 @@
-//! The destination's clock: a file in `.shoal/` that is touched to see what time it gets.
+//! The destination's clock: a file in `.shoal/` that is touched to see which timestamp it gets.
 //!
-//! All that is told apart by time (sessions, files) is compared on this clock alone: that of a network file system is its
-//! server's. The file also tells other processes of the run until when they may write. Not here: what follows from times
+//! The times of sessions and files are compared on this clock only, because a network file system uses its server's
+//! clock. The file also tells other processes of the run until when they may write. Not here: what follows from times
 //! (`session.rs`, `sink/collision.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,25 +15,26 @@ use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
 use crate::session::{Granted, Interval, LEASE};
 
-/// Longest wait for the clock to move before a first session. A kernel's moves every 1–10 ms; of a coarser one a file made
-/// just before the run counts as the run's.
+/// Longest wait for the clock to advance before a first session. A kernel's clock advances every 1–10 ms. If it is
+/// coarser, a file created just before the run counts as the run's.
 const STEP_MAX: Duration = Duration::from_millis(50);
-/// The same before a session that resumes: files of the one before must be older. vfat's clock moves every 2 s.
+/// The same before a session that resumes: files of the previous one must be older. vfat's clock advances every 2 s.
 const COARSE_STEP_MAX: Duration = Duration::from_millis(2_100);
 
-/// Longest wait for the end of another run's lease, of a clock that stands still, and how often it is looked at.
+/// Longest wait for the end of another run's lease, in case the clock does not advance: 1 s more than a lease.
 const LEASE_MAX: Duration = Duration::from_nanos(LEASE as u64 + 1_000_000_000);
+/// How often the clock is read meanwhile: often enough that the wait is not noticeably longer than the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Its file, in `.shoal`. One run at a time writes to a destination, so one name will do.
+/// The clock's file in `.shoal`. Only one run at a time writes to a destination, so one name is enough.
 const NAME: &[u8] = b"clock";
 
-/// What the clock shows when the kernel's shows this: for tests of clocks that jump.
+/// Maps the kernel's time to the clock's, for tests of clocks that jump.
 pub type Warp = Arc<dyn Fn(i64) -> i64 + Send + Sync>;
 
 /// The clock of one session.
 pub(super) struct Clock {
-    /// `.shoal`, again.
+    /// A duplicate fd of `.shoal`.
     shoal: Dir,
     file: OwnedFd,
     warp: Option<Warp>,
@@ -45,22 +46,22 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// What was seen when the clock was first read.
+/// What the first reading of the clock found.
 pub(super) struct First {
     pub now: i64,
-    /// The mode of a file made with all bits: 0777 less the umask, or as the directory's default ACL has it.
+    /// The mode of a file created with all bits: 0777 less the umask, or what the directory's default ACL allows.
     pub file_mode: u32,
-    /// The file system says when a file came into being.
+    /// The file system stores creation times.
     pub births: bool,
 }
 
 impl Clock {
-    /// Reads the clock for the first time. Waits until it has moved, so that whatever was there before is older than the
-    /// answer and whatever this session makes is not; and for the end of the lease of another run that was killed here, for
-    /// that run would take for its own what is made before.
-    pub(super) fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
+    /// Reads the clock for the first time. Waits until it has advanced, so that existing files are older than the
+    /// result and the files of this session are not. Also waits for the end of the lease of another run that was killed
+    /// here, because that run would count files created before as its own.
+    pub fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
         let at = |trouble: Trouble| trouble.at_start(path, shoal.as_fd());
-        // What a run has left that was killed, or could not say that it has ended, was touched before each of its leases.
+        // If a run was killed, or could not record its end, it left the file, and touched it before each of its leases.
         let left = shoal.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
         let opened = || -> Result<(Clock, Look), Trouble> {
             let _ = shoal.remove(NAME);
@@ -82,7 +83,7 @@ impl Clock {
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        // Where the clock was set back since, nothing of that lease can be waited for.
+        // If the clock was set back since then, the end of that lease cannot be waited for.
         let others = left.filter(|&left| left <= now && !earlier.iter().any(|session| session.holds(left)));
         if let Some(left) = others {
             let waiting = Instant::now();
@@ -94,40 +95,40 @@ impl Clock {
         Ok((clock, First { now, file_mode: look.mode & 0o777, births: look.born.is_some() }))
     }
 
-    /// What it shows now.
-    pub(super) fn now(&self) -> Result<i64, Trouble> {
+    /// The time now.
+    pub fn now(&self) -> Result<i64, Trouble> {
         file::touch(self.file.as_fd()).map(|now| self.shown(now)).map_err(Doing::Look.failed())
     }
 
-    /// What it showed when the kernel's showed this.
-    pub(super) fn shown(&self, kernel: i64) -> i64 {
+    /// The time on this clock when the kernel's clock showed `kernel`.
+    pub fn shown(&self, kernel: i64) -> i64 {
         self.warp.as_ref().map_or(kernel, |warp| warp(kernel))
     }
 
-    /// The session has ended in order: another run need not wait for its lease.
-    pub(super) fn remove(&self) {
-        let _ = self.shoal.remove(NAME); // what stays is waited for
+    /// Removes the file at the end of a session, so that another run does not wait for its lease.
+    pub fn remove(&self) {
+        let _ = self.shoal.remove(NAME); // if it stays, the next run waits for the lease
     }
 
-    /// Another handle on the file, for what tells other processes of the lease.
-    pub(super) fn handle(&self) -> Option<OwnedFd> {
+    /// A duplicate fd of the file, to tell other processes of the lease.
+    pub fn handle(&self) -> Option<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.file, 0).ok()
     }
 }
 
-/// The file of the clock of a session that another process has started.
+/// Opens the clock's file of a session that another process has started.
 pub(super) fn of_another(shoal: &Dir) -> rustix::io::Result<OwnedFd> {
     shoal.read(NAME)
 }
 
-/// Tells other processes of a lease.
+/// Writes a lease into the file for other processes.
 pub(super) fn tell(file: BorrowedFd<'_>, granted: Granted) {
     let Granted { began, ends, from, until } = granted;
     let text = [began, ends, from, until].map(i64::to_le_bytes).concat();
-    let _ = rustix::io::pwrite(file, &text, 0); // a process that is not told waits
+    let _ = rustix::io::pwrite(file, &text, 0); // a process that cannot read the lease waits
 }
 
-/// What another process was told; `None`: nothing yet.
+/// Reads the lease that another process has written. `None` if there is none yet.
 pub(super) fn told(file: BorrowedFd<'_>) -> Option<Granted> {
     let mut text = [0; 32];
     let length = rustix::io::pread(file, &mut text[..], 0).ok()?;

@@ -1,8 +1,8 @@
-//! `Destination`: what a session knows of the directory that it writes to: open directories, clock, file systems, earlier
-//! sessions, options.
+//! `Destination`: what a session knows of the directory that it writes to: open directories, clock, file systems,
+//! earlier sessions, options.
 //!
-//! Not here: opening and locking (`open.rs`), the barrier (`barrier.rs`), error texts (`errors.rs`), files that already
-//! exist (`existing.rs`), writing.
+//! Not here: opening and locking (`open.rs`), how the barrier works (`barrier.rs`), error texts of objects
+//! (`target.rs`), files that already exist (`existing.rs`), writing.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
+use super::barrier::{Mounts, Touched, barrier, sync_names};
 use super::clock::{self, Clock, First, Warp};
 use super::description;
 use super::directory::Directory;
 use super::joined::Joined;
-use super::mounts::{Mounts, barrier};
 use super::open::{Opened, sync_above};
 use super::options::DirOptions;
 use super::probe;
@@ -29,7 +29,7 @@ use crate::fs::private::SHOAL_DIR;
 use crate::fs::sync::Barrier;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
-use crate::sink::{Start, Started};
+use crate::sink::{Reach, Start, Started};
 
 /// Everything that a session knows of its destination.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Destination {
     private: Place,
     /// Different names may mean the same file, everywhere on the destination's file system.
     folds: bool,
-    pub mounts: Mounts,
+    mounts: Mounts,
     /// `.shoal/tmp`.
     pub tmp: Dir,
     /// The mode of a file created with all bits: 0777 less the umask, or what the directory's default ACL allows.
@@ -65,7 +65,7 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Begins a session at a destination that was cleaned up.
-    pub(super) fn start(
+    pub fn start(
         opened: Opened,
         options: DirOptions,
         start: &Start,
@@ -116,7 +116,7 @@ impl Destination {
     }
 
     /// Joins a session that another process has started here. It creates, removes and locks nothing, and does not wait.
-    pub(super) fn join(opened: Opened, options: DirOptions, joined: Joined) -> Result<Destination> {
+    pub fn join(opened: Opened, options: DirOptions, joined: Joined) -> Result<Destination> {
         let at = |trouble: Trouble| trouble.at_start(&opened.path, opened.dir.as_fd());
         let clock = clock::of_another(&opened.shoal).map_err(Doing::Open.failed()).map_err(at)?;
         let lease = Lease::following(move || clock::told(clock.as_fd()));
@@ -147,7 +147,7 @@ impl Destination {
     }
 
     /// What another process needs to join.
-    pub(super) fn joining(&self) -> Option<Joined> {
+    pub fn joining(&self) -> Option<Joined> {
         self.clock.as_ref()?;
         Some(Joined {
             sessions: self.sessions.earlier().to_vec(),
@@ -159,19 +159,31 @@ impl Destination {
     }
 
     /// The time on the destination's clock.
-    pub(super) fn now(&self) -> Result<Option<i64>> {
+    pub fn now(&self) -> Result<Option<i64>> {
         let at = |trouble: Trouble| trouble.of_run(&self.path_of(SHOAL_DIR.as_bytes()), self.root.dir.as_fd());
         self.clock.as_ref().map(Clock::now).transpose().map_err(at)
     }
 
     /// The times of a file, on the clock of this session.
-    pub(super) fn times(&self, look: &Look) -> Times {
+    pub fn times(&self, look: &Look) -> Times {
         let shown = |time| self.clock.as_ref().map_or(time, |clock| clock.shown(time));
         Times { born: look.born.map(shown), changed: shown(look.changed), written: shown(look.written) }
     }
 
+    /// Makes all that was written before this call, and the names in the touched directories, durable.
+    pub fn sync(&self, touched: &Touched) -> Result<Reach> {
+        self.sync_names(&self.root, touched)?;
+        self.mounts.sync(&self.root).map_err(|trouble| trouble.of_run(&self.path, self.root.dir.as_fd()))
+    }
+
+    /// Makes the names in the touched directories, which are all in `base`, durable.
+    pub fn sync_names(&self, base: &Directory, touched: &Touched) -> Result<()> {
+        let failed = |(trouble, path): (Trouble, Vec<u8>)| trouble.of_run(&self.path_of(&path), base.dir.as_fd());
+        sync_names(base, touched).map_err(failed)
+    }
+
     /// Finds out about a directory that was just opened.
-    pub(super) fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, Trouble> {
+    pub fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, Trouble> {
         let (look, place) = dir.place().map_err(Doing::Look.failed())?;
         if place.is(&self.private) {
             // Some file systems find `.shoal` by other names too: in another case, with a dot at the end.
@@ -189,7 +201,7 @@ impl Destination {
 
     /// Whether different names may mean the same file in this directory: in another case, or composed of other
     /// characters.
-    pub(super) fn folds(&self, directory: &Directory) -> rustix::io::Result<bool> {
+    pub fn folds(&self, directory: &Directory) -> rustix::io::Result<bool> {
         if let Some(folds) = directory.folds.get() {
             return Ok(*folds);
         }
@@ -201,7 +213,7 @@ impl Destination {
     }
 
     /// The whole path, for messages.
-    pub(super) fn path_of(&self, path: &[u8]) -> PathBuf {
+    pub fn path_of(&self, path: &[u8]) -> PathBuf {
         match path.is_empty() {
             true => self.path.clone(),
             false => self.path.join(OsStr::from_bytes(path)),
@@ -209,7 +221,7 @@ impl Destination {
     }
 
     /// The same, safe to print.
-    pub(super) fn shown(&self, path: &[u8]) -> String {
+    pub fn shown(&self, path: &[u8]) -> String {
         crate::display::escape(self.path_of(path).as_os_str().as_bytes())
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
+
 use crate::fs::dir::Dir;
 use crate::fs::sync::Barrier;
 
@@ -28,13 +30,18 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn new(dir: Dir, path: &[u8], barrier: Barrier, births: bool) -> Directory {
+    pub fn new(dir: Dir, path: &[u8], barrier: Barrier, births: bool) -> Directory {
         let (path, folds) = (path.into(), OnceLock::new());
         Directory { dir, path, barrier, on_other_mount: false, unpublished: false, is_new: false, births, folds }
     }
 
+    /// Whether each file in it is synced.
+    pub fn syncs_each_file(&self) -> bool {
+        self.barrier == Barrier::Each
+    }
+
     /// The path below the destination of `path`, which is relative to this directory.
-    pub(super) fn join(&self, path: &[u8]) -> Vec<u8> {
+    pub fn join(&self, path: &[u8]) -> Vec<u8> {
         match self.path.is_empty() || path.is_empty() {
             true => [&self.path, path].concat(),
             false => [&self.path, &b"/"[..], path].concat(),
@@ -42,8 +49,17 @@ impl Directory {
     }
 
     /// The reverse: the part of `path` below this directory, which contains it.
-    pub(super) fn relative<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+    pub fn relative<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         let above = if self.path.is_empty() { 0 } else { self.path.len() + 1 };
         path.get(above..).unwrap_or_default()
     }
+}
+
+/// Opens the directory `path` below `base`.
+pub(super) fn open_below(base: &Dir, path: &[u8]) -> rustix::io::Result<Dir> {
+    let mut dir: Option<Dir> = None;
+    for component in path.split(|&byte| byte == b'/') {
+        dir = Some(dir.as_ref().unwrap_or(base).open(component)?);
+    }
+    dir.ok_or(Errno::NOENT)
 }

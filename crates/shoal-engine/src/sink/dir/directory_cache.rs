@@ -33,18 +33,18 @@ pub(super) struct DirectoryCache {
 
 impl DirectoryCache {
     /// The cache of a lane.
-    pub(super) fn of_lane(destination: Arc<Destination>) -> DirectoryCache {
+    pub fn of_lane(destination: Arc<Destination>) -> DirectoryCache {
         let base = destination.root.clone();
         DirectoryCache { destination, base, capacity: LANE_MAX, open: Vec::new() }
     }
 
     /// A cache for the inside of a partition's directory.
-    pub(super) fn of_partition(&self, base: Arc<Directory>) -> DirectoryCache {
+    pub fn of_partition(&self, base: Arc<Directory>) -> DirectoryCache {
         DirectoryCache { destination: self.destination.clone(), base, capacity: PARTITION_MAX, open: Vec::new() }
     }
 
     /// The directory that contains all of them.
-    pub(super) fn base(&self) -> &Arc<Directory> {
+    pub fn base(&self) -> &Arc<Directory> {
         &self.base
     }
 
@@ -53,12 +53,7 @@ impl DirectoryCache {
     ///
     /// # Errors
     /// [`crate::Kind::NameConflict`] if a component is a file or a link; the errors of creating a directory.
-    pub(super) fn get(
-        &mut self,
-        path: Option<&[u8]>,
-        name: &Name,
-        modes: &dyn DirectoryModes,
-    ) -> Result<Arc<Directory>> {
+    pub fn get(&mut self, path: Option<&[u8]>, name: &Name, modes: &dyn DirectoryModes) -> Result<Arc<Directory>> {
         let Some(path) = path else {
             return Ok(self.base.clone());
         };
@@ -78,7 +73,7 @@ impl DirectoryCache {
     }
 
     /// Closes all cached directories. Returns whether there were any.
-    pub(super) fn clear(&mut self) -> bool {
+    pub fn clear(&mut self) -> bool {
         let any = !self.open.is_empty();
         self.open.clear();
         any

@@ -6,17 +6,15 @@
 //! replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all objects are created in a
 //! directory in `.shoal/tmp/`, which is renamed as a whole before the sync.
 //!
-//! Here: the sink, which calls the others. Each file uses only files above it in this list:
-//! - `options.rs`, `joined.rs`: the sink's options; what another process needs to join. `attributes.rs`: times and
-//!   permissions. `clock.rs`: the destination's clock. `layout.rs`: paths. `temp_name.rs`: names of temporary files.
-//!   `writing.rs`: names that are being written. `directory.rs`: an open directory. `open.rs`: opens and locks all
-//! - `probe.rs`: what a file system can do. `mounts.rs`: its barrier. `description.rs`: what the report says of it.
-//!   `cleanup.rs`: removes leftovers
-//! - `destination.rs`: what a session knows of the destination, without which nothing below works
-//! - `errors.rs`: error texts. `barrier.rs`: the sync. `withdrawn.rs`: removes objects that failed after all.
-//!   `directory_cache.rs`: opens directories. `temp_file.rs`: temporary files. `existing.rs`: names that are taken
-//! - `partition_directory.rs`, `partition_registry.rs`: the directory of a partition. `held.rs`: what the barrier needs
-//! - `open_partition.rs`: a lane's share of a partition. `whole_object.rs`, `stream.rs`: write an object
+//! Here: the sink. The other files, each of which uses only files of the lines above it:
+//! - `options.rs`, `joined.rs`, `attributes.rs` (times, permissions), `clock.rs`, `writing.rs` (names that are being
+//!   written), `directory.rs`, `temp_name.rs`, `layout.rs` (paths), `open.rs` (opens and locks the directories)
+//! - `barrier.rs`, `cleanup.rs`, `probe.rs` (what a file system can do), `description.rs` (for the report)
+//! - `destination.rs`: what a session knows of the destination
+//! - `target.rs`: an object's file, and error texts. `withdrawn.rs`: removes files of objects that failed after all
+//! - `directory_cache.rs`: directories below the destination. `temp_file.rs`: temporary files
+//! - `existing.rs`: names that are taken. `partition_directory.rs`, then `partition_registry.rs`: layout `partition`
+//! - `open_partition.rs`: a lane's share of a partition. `whole_object.rs`, then `stream.rs`: write an object
 //! - `writer.rs`: a lane's writer
 //!
 //! Not here: the journal and its lock, which are also in `.shoal`.
@@ -29,12 +27,9 @@ mod description;
 mod destination;
 mod directory;
 mod directory_cache;
-mod errors;
 mod existing;
-mod held;
 mod joined;
 mod layout;
-mod mounts;
 mod open;
 mod open_partition;
 mod options;
@@ -42,6 +37,7 @@ mod partition_directory;
 mod partition_registry;
 mod probe;
 mod stream;
+mod target;
 mod temp_file;
 mod temp_name;
 mod whole_object;
@@ -56,9 +52,9 @@ use std::sync::{Arc, OnceLock};
 use self::barrier::Touched;
 use self::clock::Warp;
 use self::destination::Destination;
-use self::held::Held;
 pub use self::joined::Joined;
 use self::open::{Opened, WRITER};
+use self::open_partition::Held;
 pub use self::options::DirOptions;
 use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;

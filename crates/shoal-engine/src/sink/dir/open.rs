@@ -1,5 +1,5 @@
-//! `Opened`: the directories of a destination, opened or created, and locked against other runs. Not here: what a session
-//! finds out about them (`destination.rs`).
+//! `Opened`: the directories of a destination, opened or created, and locked against other runs. Not here: what a
+//! session finds out about them (`destination.rs`).
 
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +42,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens a destination for a new session. Creates the directories that do not exist.
-    pub(super) fn create(path: &Path) -> Result<Opened> {
+    pub fn create(path: &Path) -> Result<Opened> {
         survive_size_limit();
         let dir = open_or_create(path)?;
         let shoal = open_or_create_private(&dir, SHOAL_DIR, path)?;
@@ -55,7 +55,7 @@ impl Opened {
     }
 
     /// Opens the destination of a session that another process has started. Creates and locks nothing.
-    pub(super) fn join(path: &Path) -> Result<Opened> {
+    pub fn join(path: &Path) -> Result<Opened> {
         survive_size_limit();
         let dir = Dir::root(path).map_err(|errno| {
             let why = format!("cannot open \"{}\": {errno}", crate::display::escape(path.as_os_str().as_bytes()));
@@ -69,7 +69,7 @@ impl Opened {
     }
 
     /// The path of `.shoal/tmp`, for messages.
-    pub(super) fn tmp_path(&self) -> PathBuf {
+    pub fn tmp_path(&self) -> PathBuf {
         self.path.join(SHOAL_DIR).join(TMP)
     }
 

@@ -1,5 +1,5 @@
-//! `OpenPartition`: a lane's share of a partition that is being written. Here is all that belongs to this share and not to
-//! its lane: counts, touched directories, and where its objects are. Not here: writing them (`whole_object.rs`,
+//! `OpenPartition`: a lane's share of a partition that is being written. Here is all that belongs to this share and not
+//! to its lane: counts, touched directories, and where its objects are. Not here: writing them (`whole_object.rs`,
 //! `stream.rs`).
 
 use std::any::Any;
@@ -9,12 +9,10 @@ use super::barrier::Touched;
 use super::destination::Destination;
 use super::directory::Directory;
 use super::directory_cache::DirectoryCache;
-use super::held::Held;
 use super::layout::{RetriedModes, retried_path};
 use super::partition_directory::PartitionDirectory;
 use super::partition_registry::PartitionRegistry;
 use crate::error::{Error, Kind, Result};
-use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::object::{Modes, ObjectMeta};
 use crate::options::Layout;
@@ -43,8 +41,16 @@ enum Location {
     Directory { partition: Arc<PartitionDirectory>, inside: Option<DirectoryCache> },
 }
 
+/// What a sealed share keeps for the barrier.
+pub(super) enum Held {
+    /// Directories to sync.
+    Touched(Touched),
+    /// A directory to publish.
+    Directory(Arc<PartitionDirectory>),
+}
+
 impl OpenPartition {
-    pub(super) fn new(
+    pub fn new(
         destination: &Arc<Destination>,
         registry: &PartitionRegistry,
         seq: u64,
@@ -60,18 +66,13 @@ impl OpenPartition {
     }
 
     /// Whether objects have their own names below the destination, so that files of earlier sessions can be found.
-    pub(super) fn is_by_name(&self) -> bool {
+    pub fn is_by_name(&self) -> bool {
         matches!(self.location, Location::Names)
     }
 
     /// Returns the directory `path` of this partition and creates it if necessary. `lane` has the lane's directories.
     /// `name` is the object that needs it, for errors.
-    pub(super) fn directory(
-        &mut self,
-        lane: &mut DirectoryCache,
-        path: Option<&[u8]>,
-        name: &Name,
-    ) -> Result<Arc<Directory>> {
+    pub fn directory(&mut self, lane: &mut DirectoryCache, path: Option<&[u8]>, name: &Name) -> Result<Arc<Directory>> {
         let modes = &*self.modes;
         match &mut self.location {
             Location::Names => lane.get(path, name, modes),
@@ -85,7 +86,7 @@ impl OpenPartition {
     }
 
     /// Closes the cached directories inside the partition's directory. Returns whether there were any.
-    pub(super) fn close_directories(&mut self) -> bool {
+    pub fn close_directories(&mut self) -> bool {
         match &mut self.location {
             Location::Directory { inside: Some(inside), .. } => inside.clear(),
             _ => false,
@@ -93,21 +94,21 @@ impl OpenPartition {
     }
 
     /// Counts an object that was written.
-    pub(super) fn wrote(&mut self, directory: &Directory, bytes: u64) {
+    pub fn wrote(&mut self, directory: &Directory, bytes: u64) {
         self.objects += 1;
         self.bytes += bytes;
         self.touch(directory);
     }
 
     /// Records that an entry was created in a directory, or the directory itself.
-    pub(super) fn touch(&mut self, directory: &Directory) {
-        if directory.barrier == Barrier::Each && !self.touched.contains(&directory.path) {
+    pub fn touch(&mut self, directory: &Directory) {
+        if directory.syncs_each_file() && !self.touched.contains(&directory.path) {
             self.touched.insert(directory.path.clone());
         }
     }
 
     /// Ends the share. Syncs the names in a partition's directory, which must be durable before it is published.
-    pub(super) fn seal(&mut self, destination: &Destination) -> Result<Sealed> {
+    pub fn seal(&mut self, destination: &Destination) -> Result<Sealed> {
         let touched = std::mem::take(&mut self.touched);
         let held = match std::mem::replace(&mut self.location, Location::Names) {
             Location::Directory { partition, inside } => {

@@ -1,9 +1,9 @@
-//! `PartitionDirectory` (layout `partition`): the directory of a partition, filled in `.shoal/tmp/` and published as a whole
-//! by one rename.
+//! `PartitionDirectory` (layout `partition`): the directory of a partition, filled in `.shoal/tmp/` and published as a
+//! whole by one rename.
 //!
-//! An existing directory is replaced only if each file in it is an unmodified one of earlier sessions of this run, or if
-//! `overwrite="always"` is set. Otherwise it is not touched, and the partition's objects are failures. To replace means to
-//! exchange the two, and to delete the old one after the barrier.
+//! An existing directory is replaced only if each file in it is an unmodified one of earlier sessions of this run, or
+//! if `overwrite="always"` is set. Otherwise it is not touched, and the partition's objects are failures. To replace
+//! means to exchange the two, and to delete the old one after the barrier.
 //!
 //! Not here: the paths (`layout.rs`), files (`whole_object.rs`, `stream.rs`), the barrier (`barrier.rs`).
 
@@ -50,35 +50,28 @@ struct Created {
 }
 
 impl PartitionDirectory {
-    pub(super) fn new(destination: Arc<Destination>, seq: u64) -> PartitionDirectory {
+    pub fn new(destination: Arc<Destination>, seq: u64) -> PartitionDirectory {
         PartitionDirectory { destination, path: partition_path(seq), created: Mutex::default() }
     }
 
-    /// Opens the directory for one lane. Creates it for the partition's first object. `name` is that object, for errors.
-    pub(super) fn enter(&self, cache: &mut DirectoryCache, name: &Name) -> Result<Arc<Directory>> {
-        let (destination, path) = (&self.destination, self.path.as_bytes());
+    /// Opens the directory for one lane. Creates it for the partition's first object, which is `name`, for errors.
+    pub fn enter(&self, cache: &mut DirectoryCache, name: &Name) -> Result<Arc<Directory>> {
+        let destination = &self.destination;
+        let failed = |trouble| destination.directory_error(trouble, &destination.root, self.path.as_bytes(), name);
         let mut created = self.lock();
         let Created { name: temporary, .. } = match *created {
             Some(created) => created,
             None => {
-                let replace = self.may_replace(cache, name)?;
-                let fresh = Created { name: random_directory_name(), replace };
-                destination
-                    .tmp
-                    .make_new(&fresh.name, Access::Usual)
-                    .map_err(|errno| Doing::MakeDirectory.failed()(errno))
-                    .map_err(|trouble| destination.directory_error(trouble, &destination.root, path, name))?;
+                let fresh = Created { name: random_directory_name(), replace: self.may_replace(cache, name)? };
+                let make = destination.tmp.make_new(&fresh.name, Access::Usual);
+                make.map_err(Doing::MakeDirectory.failed()).map_err(failed)?;
                 *created.insert(fresh)
             }
         };
         drop(created);
-        let dir = destination
-            .tmp
-            .open(&temporary)
-            .map_err(|errno| Doing::Open.failed()(errno))
-            .map_err(|trouble| destination.directory_error(trouble, &destination.root, path, name))?;
-        let barrier = destination.root.barrier;
-        Ok(Arc::new(Directory { unpublished: true, ..Directory::new(dir, path, barrier, destination.root.births) }))
+        let dir = destination.tmp.open(&temporary).map_err(Doing::Open.failed()).map_err(failed)?;
+        let inside = Directory::new(dir, self.path.as_bytes(), destination.root.barrier, destination.root.births);
+        Ok(Arc::new(Directory { unpublished: true, ..inside }))
     }
 
     /// Creates the directories above the final path. Returns whether what exists there may be replaced.

@@ -1,8 +1,8 @@
 //! `TempFile`: a file with a random name that only its owner can read until it gets its final name.
 //!
-//! Temporary files are in `.shoal/tmp/`. If the final name is on another mount, which a rename cannot reach, the file is
-//! created beside it, without a name for as long as possible, so that even a killed run leaves nothing. Not here: the random
-//! names (`temp_name.rs`), removing leftovers (`cleanup.rs`).
+//! Temporary files are in `.shoal/tmp/`. If the final name is on another mount, which a rename cannot reach, the file
+//! is created beside it, without a name for as long as possible, so that even a killed run leaves nothing. Not here:
+//! the random names (`temp_name.rs`), removing leftovers (`cleanup.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use super::attributes::Attributes;
 use super::destination::Destination;
 use super::directory::Directory;
+use super::target::Target;
 use super::temp_name::{TempName, random_file_name};
 use crate::fs::dir::{Access, Dir};
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
-use crate::fs::sync::Barrier;
 
 /// Names tried before giving up; one in 2^64 is taken.
 const TRIES: u32 = 8;
@@ -34,43 +34,27 @@ pub(super) struct TempFile {
 }
 
 impl TempFile {
-    /// Creates a temporary file for a file in `directory`.
-    pub(super) fn create(
-        destination: &Arc<Destination>,
-        directory: &Arc<Directory>,
-        attributes: Attributes,
-    ) -> Result<TempFile, Trouble> {
-        match directory.on_other_mount {
-            false => Self::named(destination, None, attributes),
-            true => Self::beside(destination, directory, attributes),
-        }
+    /// Creates the temporary file of an object.
+    pub fn create(target: Target<'_>, attributes: Attributes) -> Result<TempFile, Trouble> {
+        let beside = target.directory.on_other_mount.then(|| target.directory.clone());
+        TempFile::create_in(target.destination.clone(), beside, attributes)
     }
 
-    fn beside(
-        destination: &Arc<Destination>,
-        directory: &Arc<Directory>,
-        attributes: Attributes,
-    ) -> Result<TempFile, Trouble> {
-        match directory.dir.nameless(Access::Owner) {
-            Ok(file) => {
-                let (destination, beside) = (destination.clone(), Some(directory.clone()));
-                Ok(TempFile { destination, beside, name: None, file: Some(file), attributes, bytes: 0 })
-            }
-            // Not every file system supports files without a name, and their errors differ.
-            Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {
-                Self::named(destination, Some(directory.clone()), attributes)
-            }
-            Err(errno) => Err(Doing::Create.failed()(errno)),
-        }
-    }
-
-    fn named(
-        destination: &Arc<Destination>,
+    fn create_in(
+        destination: Arc<Destination>,
         beside: Option<Arc<Directory>>,
         attributes: Attributes,
     ) -> Result<TempFile, Trouble> {
-        let mut temp =
-            TempFile { destination: destination.clone(), beside, name: None, file: None, attributes, bytes: 0 };
+        let mut temp = TempFile { destination, beside, name: None, file: None, attributes, bytes: 0 };
+        match temp.beside.as_ref().map(|directory| directory.dir.nameless(Access::Owner)) {
+            Some(Ok(file)) => {
+                temp.file = Some(file);
+                return Ok(temp);
+            }
+            // Not every file system supports files without a name, and their errors differ.
+            None | Some(Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS)) => {}
+            Some(Err(errno)) => return Err(Doing::Create.failed()(errno)),
+        }
         for turn in 1.. {
             let name = random_file_name();
             match temp.dir().create(&name, Access::Owner) {
@@ -87,19 +71,19 @@ impl TempFile {
     }
 
     /// Appends bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         file::write_all(self.file()?, bytes)?;
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
     /// The number of bytes written.
-    pub(super) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.bytes
     }
 
     /// Ends writing: sets mode and modification time, syncs if `durable`, and closes the file.
-    pub(super) fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
+    pub fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
         file::set_mode(self.file()?, self.attributes.mode(self.destination.file_mode));
         if let Some(modified) = self.attributes.modified {
             file::set_modified(self.file()?, modified)?;
@@ -119,18 +103,18 @@ impl TempFile {
     }
 
     /// Gives a sealed file its final name. Fails with `EEXIST` if the name is taken.
-    pub(super) fn publish(&mut self, directory: &Arc<Directory>, leaf: &[u8]) -> Result<(), Trouble> {
-        self.moved(directory, |from, name| from.rename_new(name, &directory.dir, leaf).map(drop))
+    pub fn publish(&mut self, target: Target<'_>) -> Result<(), Trouble> {
+        self.rename(target, |from, name| from.rename_new(name, &target.directory.dir, target.leaf()).map(drop))
     }
 
     /// Gives a sealed file its final name, and replaces the file that has it.
-    pub(super) fn replace(&mut self, directory: &Arc<Directory>, leaf: &[u8]) -> Result<(), Trouble> {
-        self.moved(directory, |from, name| from.rename_over(name, &directory.dir, leaf))
+    pub fn replace(&mut self, target: Target<'_>) -> Result<(), Trouble> {
+        self.rename(target, |from, name| from.rename_over(name, &target.directory.dir, target.leaf()))
     }
 
-    fn moved(
+    fn rename(
         &mut self,
-        directory: &Arc<Directory>,
+        target: Target<'_>,
         rename: impl Fn(&Dir, &[u8]) -> rustix::io::Result<()>,
     ) -> Result<(), Trouble> {
         let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
@@ -141,25 +125,25 @@ impl TempFile {
             }
             // One file system, but a rename is not possible: a bind mount on an old kernel, a project quota.
             Err(Errno::XDEV) if self.beside.is_none() => {
-                *self = self.copied_beside(directory)?;
-                self.moved(directory, rename)
+                *self = self.copy_beside(target.directory)?;
+                self.rename(target, rename)
             }
             Err(errno) => Err(Doing::Rename.failed()(errno)),
         }
     }
 
-    fn copied_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, Trouble> {
+    fn copy_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, Trouble> {
         let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
         let from = self.dir().read(&name).map_err(Doing::Open.failed())?;
-        let mut copy = Self::beside(&self.destination, directory, self.attributes)?;
+        let mut copy = Self::create_in(self.destination.clone(), Some(directory.clone()), self.attributes)?;
         file::copy(from.as_fd(), copy.file()?)?;
         copy.bytes = self.bytes;
-        copy.seal(directory.barrier == Barrier::Each)?;
+        copy.seal(directory.syncs_each_file())?;
         Ok(copy)
     }
 
     /// Opens a sealed file for reading. `None` if that fails.
-    pub(super) fn read(&self) -> Option<OwnedFd> {
+    pub fn read(&self) -> Option<OwnedFd> {
         self.dir().read(&self.name?).ok()
     }
 

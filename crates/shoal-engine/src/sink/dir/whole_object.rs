@@ -1,45 +1,31 @@
-//! Writes an object that is complete in memory. Not here: objects in pieces (`stream.rs`), counting (`open_partition.rs`).
+//! Writes an object that is complete in memory. Not here: objects in pieces (`stream.rs`), counting
+//! (`open_partition.rs`).
 //!
-//! The hot path of the program for tiny files: one `openat2`, one `write` and one `close` for each. Nothing is looked up
-//! before, and nothing is allocated.
-
-use std::sync::Arc;
+//! The hot path of the program for tiny files: one `openat2`, one `write` and one `close` for each. Nothing is looked
+//! up before, and nothing is allocated.
 
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::destination::Destination;
-use super::directory::Directory;
-use super::errors::stopped;
 use super::existing::{Content, Existing, TURNS};
+use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::Result;
 use crate::fs::error::{Doing, Trouble};
 use crate::fs::file;
-use crate::fs::sync::Barrier;
-use crate::name::Name;
 use crate::sink::{Mode, Put};
 
-/// Writes a complete object. It is created under its own name if that is free, unless a kill could leave a part of it that
-/// cannot be told from another program's file.
-pub(super) fn write(
-    destination: &Arc<Destination>,
-    directory: &Arc<Directory>,
-    name: &Name,
-    bytes: &[u8],
-    attributes: Attributes,
-    mode: Mode,
-) -> Result<Put> {
-    let leaf = name.split().1;
-    let durable = directory.barrier == Barrier::Each;
-    let at = |trouble: Trouble| destination.error(trouble, directory, name, bytes.len() as u64);
+/// Writes a complete object. It is created under its own name if that is free, unless a kill could leave a part of it
+/// that cannot be told from another program's file.
+pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mode: Mode) -> Result<Put> {
+    let Target { destination, directory, name } = target;
+    let (leaf, durable) = (target.leaf(), directory.syncs_each_file());
+    let at = |trouble: Trouble| target.error(trouble, bytes.len() as u64);
     for _ in 0..TURNS {
-        if !destination.sessions.lease().wait() {
-            return Err(stopped());
-        }
+        target.wait_for_lease()?;
         if !directory.births && !directory.unpublished {
-            let mut temp = write_temp_file(destination, directory, bytes, attributes).map_err(at)?;
-            match temp.publish(directory, leaf) {
+            let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
+            match temp.publish(target) {
                 Ok(()) => return Ok(Put::Written),
                 Err(trouble) if trouble.errno == Errno::EXIST => {}
                 Err(trouble) => return Err(at(trouble)),
@@ -61,31 +47,26 @@ pub(super) fn write(
                 Err(errno) => return Err(at(Doing::Create.failed()(errno))),
             }
         }
-        let look = || destination.existing(directory, name, mode, Content::Bytes(bytes), attributes);
+        let look = || target.existing(mode, Content::Bytes(bytes), attributes);
         let existing = match look()? {
             Existing::Replace => {
-                let mut temp = write_temp_file(destination, directory, bytes, attributes).map_err(at)?;
-                destination.replace_alone(look, || temp.replace(directory, leaf).map_err(at))?
+                let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
+                target.replace_alone(look, || temp.replace(target).map_err(at))?
             }
-            Existing::Found => destination.find_alone(look, directory, name)?,
+            Existing::Found => target.find_alone(look)?,
             existing => existing,
         };
         if let Existing::There(put) = existing {
             return Ok(put);
         } // else the file has just been removed
     }
-    Err(destination.undecided(directory, name))
+    Err(target.undecided())
 }
 
 /// Writes an object to a temporary file.
-fn write_temp_file(
-    destination: &Arc<Destination>,
-    directory: &Arc<Directory>,
-    bytes: &[u8],
-    attributes: Attributes,
-) -> Result<TempFile, Trouble> {
-    let mut temp = TempFile::create(destination, directory, attributes)?;
+fn write_temp_file(target: Target<'_>, bytes: &[u8], attributes: Attributes) -> Result<TempFile, Trouble> {
+    let mut temp = TempFile::create(target, attributes)?;
     temp.write(bytes)?;
-    temp.seal(directory.barrier == Barrier::Each)?;
+    temp.seal(target.directory.syncs_each_file())?;
     Ok(temp)
 }

@@ -1,6 +1,8 @@
-//! Removes files of objects that were written and then became failures. Not here: when that happens (`engine/commit.rs`).
+//! Removes files of objects that were written and then became failures. Not here: when that happens
+//! (`engine/commit.rs`).
 
 use super::destination::Destination;
+use super::directory::open_below;
 use super::layout::{partition_path, retried_path};
 use crate::name::Name;
 use crate::options::Layout;
@@ -8,9 +10,9 @@ use crate::partition::RETRIED_FROM;
 use crate::session::{Twice, Whose};
 
 impl Destination {
-    /// Removes the file of an object that was written with the partition `seq`. The file stays if it cannot be removed, if
-    /// this run did not write it, or if it may be another object of this name. The failure is recorded in any case.
-    pub(super) fn withdraw(&self, seq: u64, name: &Name) {
+    /// Removes the file of an object that was written with the partition `seq`. The file stays if it cannot be removed,
+    /// if this run did not write it, or if it may be another object of this name. The failure is recorded in any case.
+    pub fn withdraw(&self, seq: u64, name: &Name) {
         if self.rules.twice != Twice::SameObject {
             return;
         }
@@ -23,19 +25,14 @@ impl Destination {
                 Some(directory.map_or(path.clone(), |below| [&path, below].join(&b'/')))
             }
         };
-        let mut opened = None;
-        for component in directory.iter().flat_map(|path| path.split(|&byte| byte == b'/')) {
-            match opened.as_ref().unwrap_or(&self.root.dir).open(component) {
-                Ok(dir) => opened = Some(dir),
-                Err(_) => return,
-            }
-        }
+        let opened = directory.map(|path| open_below(&self.root.dir, &path)).transpose();
+        let Ok(opened) = opened else { return };
         let dir = opened.as_ref().unwrap_or(&self.root.dir);
-        let is_ours = dir.look(leaf).is_ok_and(|look| {
+        let is_of_this_run = dir.look(leaf).is_ok_and(|look| {
             let times = self.times(&look);
             look.kind.is_file() && self.sessions.whose(times.born, times.changed) != Whose::Other
         });
-        if is_ours {
+        if is_of_this_run {
             let _ = dir.remove(leaf);
         }
     }

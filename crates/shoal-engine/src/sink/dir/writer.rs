@@ -1,6 +1,6 @@
-//! `DirWriter`: a lane's part of the directory sink. It has what the lane's partitions share, which is the directory cache,
-//! and the partitions that are open. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs to one
-//! partition (`open_partition.rs`).
+//! `DirWriter`: a lane's part of the directory sink. It has what the lane's partitions share, which is the directory
+//! cache, and the partitions that are open. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs
+//! to one partition (`open_partition.rs`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::attributes::Attributes;
 use super::destination::Destination;
-use super::directory::Directory;
 use super::directory_cache::DirectoryCache;
 use super::open_partition::{OpenPartition, check_length};
 use super::partition_registry::PartitionRegistry;
+use super::target::Target;
 use super::{stream, whole_object};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
@@ -32,7 +32,7 @@ pub(super) struct DirWriter {
 }
 
 impl DirWriter {
-    pub(super) fn new(destination: Arc<Destination>, registry: Arc<PartitionRegistry>) -> DirWriter {
+    pub fn new(destination: Arc<Destination>, registry: Arc<PartitionRegistry>) -> DirWriter {
         let directories = DirectoryCache::of_lane(destination.clone());
         DirWriter { destination, registry, directories, partitions: HashMap::new() }
     }
@@ -41,18 +41,18 @@ impl DirWriter {
         self.partitions.get(&slot).cloned().ok_or_else(|| not_open(slot))
     }
 
-    /// Runs `write` with the directory `path`. If it fails for a reason that the cached directories may have caused (one
-    /// was removed meanwhile, or they use the last fds), closes them and runs it once more.
+    /// Runs `write` with the directory `path`. If it fails for a reason that the cached directories may have caused
+    /// (one was removed meanwhile, or they use the last fds), closes them and runs it once more.
     fn with_directory<T>(
         &mut self,
         partition: &Rc<RefCell<OpenPartition>>,
         path: Option<&[u8]>,
         name: &Name,
-        mut write: impl FnMut(&Arc<Destination>, Arc<Directory>) -> Result<T>,
+        mut write: impl FnMut(Target<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut attempt = |lane: &mut Self| {
-            let directory = partition.borrow_mut().directory(&mut lane.directories, path, name)?;
-            write(&lane.destination, directory)
+            let directory = &partition.borrow_mut().directory(&mut lane.directories, path, name)?;
+            write(Target { destination: &lane.destination, directory, name })
         };
         let result = attempt(self);
         let from_cache = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
@@ -81,19 +81,20 @@ impl Writer for DirWriter {
         check_length(name, meta, payload.size())?;
         let partition = self.partition(slot)?;
         if let Payload::Elsewhere { size, put } = payload {
-            return self.with_directory(&partition, name.split().0, name, |_, directory| {
+            return self.with_directory(&partition, name.split().0, name, |target| {
                 if put != Put::Duplicate {
-                    partition.borrow_mut().wrote(&directory, size);
+                    partition.borrow_mut().wrote(target.directory, size);
                 }
                 Ok(put)
             });
         }
         let bytes = payload.bytes()?;
-        self.with_directory(&partition, name.split().0, name, |destination, directory| {
-            let (attributes, mode) = (Attributes::of(meta, destination.keep_times), partition.borrow().mode);
-            let put = whole_object::write(destination, &directory, name, bytes, attributes, mode)?;
+        let attributes = Attributes::of(meta, self.destination.keep_times);
+        self.with_directory(&partition, name.split().0, name, |target| {
+            let mode = partition.borrow().mode;
+            let put = whole_object::write(target, bytes, attributes, mode)?;
             if put != Put::Duplicate {
-                partition.borrow_mut().wrote(&directory, bytes.len() as u64);
+                partition.borrow_mut().wrote(target.directory, bytes.len() as u64);
             }
             Ok(put)
         })
@@ -105,10 +106,10 @@ impl Writer for DirWriter {
         if !partition.borrow().is_by_name() || !self.destination.keep_times {
             return Ok(None);
         }
-        self.with_directory(&partition, name.split().0, name, |destination, directory| {
-            let done = destination.is_done(&directory, name, meta)?;
+        self.with_directory(&partition, name.split().0, name, |target| {
+            let done = target.is_done(meta)?;
             if let Some(size) = done {
-                partition.borrow_mut().wrote(&directory, size);
+                partition.borrow_mut().wrote(target.directory, size);
             }
             Ok(done)
         })
@@ -119,21 +120,18 @@ impl Writer for DirWriter {
         if !partition.borrow().is_by_name() || !self.destination.keep_times {
             return Ok(None);
         }
-        let kept = |destination: &Arc<Destination>, directory: Arc<Directory>| destination.kept(&directory, name);
-        self.with_directory(&partition, name.split().0, name, kept)
+        self.with_directory(&partition, name.split().0, name, |target| target.kept())
     }
 
     fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
         let partition = self.partition(slot)?;
-        let begin =
-            |destination: &Arc<Destination>, directory| stream::begin(destination, &partition, directory, name, meta);
-        self.with_directory(&partition, name.split().0, name, begin)
+        self.with_directory(&partition, name.split().0, name, |target| stream::begin(target, &partition, meta))
     }
 
     fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
         let partition = self.partition(slot)?;
-        self.with_directory(&partition, Some(name.as_bytes()), name, |_, created| {
-            partition.borrow_mut().touch(&created);
+        self.with_directory(&partition, Some(name.as_bytes()), name, |target| {
+            partition.borrow_mut().touch(target.directory);
             Ok(())
         })
     }

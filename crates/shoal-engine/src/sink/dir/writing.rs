@@ -1,8 +1,8 @@
-//! Which names are being written under their final name right now, where several objects may have one name.
+//! `Writing`: the names whose files are being written at the moment, if several objects may have one name.
 //!
-//! A file that another lane has made a moment ago may hold the beginning of its object, or nothing yet: an empty object of
-//! the same name would take that for its own bytes. Names are counted by hash, so that a lane may also wait for a name that
-//! is not its own, which does no harm.
+//! A file that another lane has just created may have only the beginning of its object, or nothing. An empty object of
+//! the same name would find its own bytes there. Names are counted by hash, so a lane may also wait for another name,
+//! which does no harm.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::name::Name;
 
-/// Counters. With one lane for each of 64 cores, one name in 16 meets another.
+/// Counters. With 64 cores and a lane for each, one name in 16 shares a counter with another.
 const COUNTS: usize = 1024;
 /// One write of a small object takes some 10 µs.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -24,14 +24,14 @@ impl Writing {
         Writing((0..COUNTS).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// The name is being written until the answer is dropped. Begun before the file is made.
+    /// Counts the name as being written until the result is dropped. Call it before the file is created.
     pub fn begin(&self, name: &Name) -> Written<'_> {
         let count = self.count(name);
         count.fetch_add(1, SeqCst);
         Written(count)
     }
 
-    /// Waits until a file of this name that was seen is written.
+    /// Waits until no file of this name is being written.
     pub fn wait(&self, name: &Name) {
         let count = self.count(name);
         while count.load(SeqCst) > 0 {

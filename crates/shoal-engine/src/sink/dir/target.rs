@@ -1,0 +1,90 @@
+//! `Target`: the file of an object, and the error texts of objects. Not here: the texts of system calls
+//! (`fs/error.rs`), writing the file (`whole_object.rs`, `stream.rs`).
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::destination::Destination;
+use super::directory::Directory;
+use crate::error::{Error, Kind, Result};
+use crate::fs::error::{Doing, Trouble};
+use crate::name::Name;
+
+/// The file of an object.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub destination: &'a Arc<Destination>,
+    /// The directory of the file.
+    pub directory: &'a Arc<Directory>,
+    /// The name of the object. Its last component is the name of the file.
+    pub name: &'a Name,
+}
+
+impl<'a> Target<'a> {
+    /// The name of the file in its directory.
+    pub fn leaf(self) -> &'a [u8] {
+        self.name.split().1
+    }
+
+    /// Waits until this session may write.
+    pub fn wait_for_lease(self) -> Result<()> {
+        match self.destination.sessions.lease().wait() {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Interrupted, "the run was stopped while an object waited to be written")),
+        }
+    }
+
+    /// The error of a failed system call. `need` is the number of bytes that were to be written.
+    pub fn error(self, trouble: Trouble, need: u64) -> Error {
+        let Target { destination, directory, name } = self;
+        let path = destination.path_of(&directory.join(self.leaf()));
+        let error = match (trouble.doing, trouble.errno) {
+            // Nothing can be created in the destination, so every other flat name would fail in the same way.
+            (Doing::Create | Doing::MakeDirectory, Errno::ACCESS) if directory.path.is_empty() => {
+                trouble.of_run(&path, directory.dir.as_fd())
+            }
+            _ => trouble.at(&path, directory.dir.as_fd(), need),
+        };
+        error.on(&name.to_string())
+    }
+
+    /// The error of a file that may not be created.
+    pub fn refused(self, kind: Kind, why: &str) -> Error {
+        let path = self.destination.shown(&self.directory.join(self.leaf()));
+        Error::new(kind, format!("cannot create \"{path}\": {why}")).on(&self.name.to_string())
+    }
+
+    /// The error of a name that the file system reports as free and as taken in turn.
+    pub fn undecided(self) -> Error {
+        self.refused(Kind::NameConflict, "the file system reports this name as taken and as free in turn")
+    }
+}
+
+impl Destination {
+    /// The error of the object `name` if the directory `path`, which is in `above`, could not be opened or created.
+    pub fn directory_error(&self, trouble: Trouble, above: &Directory, path: &[u8], name: &Name) -> Error {
+        let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        if matches!(trouble.errno, Errno::NOTDIR | Errno::LOOP) {
+            let what = match above.dir.look(component) {
+                Ok(look) if look.kind.is_symlink() => "a symbolic link",
+                Ok(look) if look.kind.is_dir() && trouble.errno == Errno::LOOP => {
+                    "shoal's own directory, by another name,"
+                }
+                Ok(look) if look.kind.is_dir() => "a directory that is spelled differently",
+                _ => "a file",
+            };
+            let why = format!("{what} is where the directory \"{}\" should be", self.shown(path));
+            return Error::new(Kind::NameConflict, why).errno(Some(trouble.errno.raw_os_error())).on(&name.to_string());
+        }
+        let path = self.path_of(path);
+        let error = match trouble.errno {
+            Errno::ACCESS if above.path.is_empty() && trouble.doing == Doing::MakeDirectory => {
+                trouble.of_run(&path, above.dir.as_fd())
+            }
+            _ => trouble.at(&path, above.dir.as_fd(), 0),
+        };
+        error.on(&name.to_string())
+    }
+}
