@@ -14,8 +14,8 @@ from pathlib import Path
 
 Route = tuple[str, ...]
 
-BASE = {"name", "object", "error", "partition", "session", "options", "report", "display"}
-PLAIN = {"name", "object", "error", "partition", "display"}
+BASE = {"name", "object", "error", "partition", "session", "options", "report", "display", "poison"}
+PLAIN = {"name", "object", "error", "partition", "display", "poison"}
 
 # Module of the engine crate -> what it may use besides itself, and why no more. "source!" is what source/mod.rs itself
 # defines: the traits, and nothing behind them. The first part of a file's path is its module.
@@ -36,7 +36,7 @@ RUST: dict[str, tuple[set[str], str]] = {
     ),
     "listed": (BASE | {"source!", "engine::filter"}, "a listing asks a source by the rules of a run, and is not one"),
     "serve": (
-        {"name", "error", "display", "fs"},
+        {"name", "error", "display", "poison", "fs"},
         "serve is a program of its own that shares only names, errors and files",
     ),
     "testing": (

@@ -13,6 +13,7 @@ mod name;
 mod object;
 pub mod options;
 mod partition;
+mod poison;
 pub mod report;
 pub mod serve;
 pub mod session;

@@ -4,13 +4,14 @@
 //! each sweep (twice a second or more often) and at the end. A write that fails is tried again with the next one, up to
 //! a bound, so that a full disk neither stops the service nor fills the memory: what is lost is counted.
 
+use crate::poison::ignore_poison;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes gathered before they are written without waiting for the sweep.
 const WRITE_AT: usize = 64 * 1024;
@@ -68,7 +69,7 @@ impl LogBuffer {
     }
 
     fn lock(&self) -> MutexGuard<'_, String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 }
 

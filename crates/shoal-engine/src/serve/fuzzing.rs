@@ -5,6 +5,7 @@ use super::asked::{Asked, asked};
 use super::connection::protocol;
 use super::dir::unsafe_name;
 use super::hosts::HostRule;
+use crate::poison::ignore_poison;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -44,7 +45,7 @@ pub(crate) fn read_requests(wire: &[u8], piece: usize) -> Vec<Seen> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let service = service_fn(|request: Request<Incoming>| {
         let one = look(&options, &hosts, &request);
-        seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(one);
+        ignore_poison(seen.lock()).push(one);
         let has_body = !hyper::body::Body::is_end_stream(request.body());
         let mut response = Response::new(Empty::<Bytes>::new());
         if has_body {
@@ -60,7 +61,7 @@ pub(crate) fn read_requests(wire: &[u8], piece: usize) -> Vec<Seen> {
         polls -= 1;
     }
     assert!(polls > 0, "reading came to no end");
-    let seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let seen = ignore_poison(seen.lock());
     seen.clone()
 }
 

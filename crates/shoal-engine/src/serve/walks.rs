@@ -15,9 +15,10 @@ use super::marker::Identity;
 use super::snapshot::{Skipped, Snapshot, Sorter};
 use super::threads::{Held, Shared};
 use super::wire::Wire;
+use crate::poison::ignore_poison;
 use hyper::StatusCode;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -84,7 +85,7 @@ impl Listings {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.kept.lock())
     }
 }
 

@@ -7,12 +7,13 @@
 //! it has answered every request it was given.
 //! Not here: time-outs as a policy (`threads.rs` decides), HTTP (`connection.rs`).
 
+use crate::poison::ignore_poison;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
@@ -172,7 +173,7 @@ impl Wire {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.inner.lock())
     }
 
     fn send_waiting(&self, inner: &mut Inner, cx: &mut Context<'_>, now: u64) -> Poll<io::Result<()>> {

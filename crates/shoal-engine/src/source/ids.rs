@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
@@ -23,6 +23,7 @@ use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture,
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload, Put};
 use crate::partition::{Cursor, Partition};
+use crate::poison::ignore_poison;
 use crate::session::Twice;
 
 /// Ids on a page: how many names the listing requests at a time.
@@ -95,12 +96,12 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     /// The bell of a lane.
     fn lane(&self, lane: usize) -> Arc<Notify> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = ignore_poison(self.lanes.lock());
         while lanes.len() <= lane {
             lanes.push(Arc::default());
         }

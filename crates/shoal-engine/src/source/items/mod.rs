@@ -19,13 +19,14 @@ mod push;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use tokio::sync::Notify;
 
 use super::{BoxFuture, Fetcher, Listing, Source};
 use crate::error::{Error, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
+use crate::poison::ignore_poison;
 use crate::session::Twice;
 pub use push::{Pusher, Room};
 
@@ -134,7 +135,7 @@ struct Shared<I: Item> {
 
 impl<I: Item> Shared<I> {
     fn state(&self) -> MutexGuard<'_, State<I>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     fn has_ended(&self) -> bool {
