@@ -14,7 +14,7 @@ use crate::fs::dir::Dir;
 use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::schedstat;
 use crate::http::url::without_password;
-use crate::journal::{self, DESTINATION, Journal, OpenOptions, Place, RunKey};
+use crate::journal::{self, DESTINATION, Journal, Location, OpenOptions, RunKey};
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
@@ -116,10 +116,10 @@ impl Transfer {
         let Transfer { source, sink, options, bound, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
         let files_max = crate::fs::limits::open_files_left()?;
-        let place = match (&options.journal, sink.journal_dir()) {
-            (Some(path), _) => Place::File(path.clone()),
-            (None, Some(directory)) => Place::Directory(directory),
-            (None, None) => Place::Memory,
+        let location = match (&options.journal, sink.journal_dir()) {
+            (Some(path), _) => Location::File(path.clone()),
+            (None, Some(directory)) => Location::Directory(directory),
+            (None, None) => Location::Memory,
         };
         if options.resume == Resume::Update && sink.journal_dir().is_none() {
             let why = "this destination stores nothing to compare with";
@@ -130,7 +130,7 @@ impl Transfer {
             return Err(Error::new(Kind::Config, why)
                 .hint("use `layout=\"names\"`, or copy everything again with `resume=\"restart\"`"));
         }
-        if options.resume == Resume::Failed && matches!(place, Place::Memory) {
+        if options.resume == Resume::Failed && matches!(location, Location::Memory) {
             let why = "there are no recorded failures to retry: this destination has no journal";
             return Err(Error::new(Kind::Config, why).hint("pass one with `journal`"));
         }
@@ -143,7 +143,7 @@ impl Transfer {
         let key = run_key(&*source, &*sink, &options, bound);
         let open = OpenOptions { resume: options.resume, machine };
         if options.dry_run {
-            let (journal, mut standing, failures) = Journal::look(&place, &key, &open)?;
+            let (journal, mut standing, failures) = Journal::look(&location, &key, &open)?;
             if standing.pass == Pass::Update && !standing.sessions.is_empty() {
                 let note =
                     "a dry run compares nothing: the update will skip those of these objects that have not changed";
@@ -159,7 +159,7 @@ impl Transfer {
                 Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, neighbour };
             return Ok(Prepared::Dry { run: Box::new(run), tries_again });
         }
-        let (mut journal, mut standing) = Journal::open(&place, &key, &open)?;
+        let (mut journal, mut standing) = Journal::open(&location, &key, &open)?;
         if options.journal.is_some()
             && !standing.sessions.is_empty()
             && options.resume.pass().is_none()

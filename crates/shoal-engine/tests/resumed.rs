@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use shoal_engine::journal::{Commit, Done, Durable, Failed, Journal, OpenOptions, Place, RunKey};
+use shoal_engine::journal::{Commit, Done, Durable, Failed, Journal, Location, OpenOptions, RunKey};
 use shoal_engine::options::{Durability, Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
@@ -232,7 +232,7 @@ fn a_later_try_that_is_an_hour_ahead_because_the_clock_was_set_back_is_due_at_on
         runtime.block_on(listing.next()).unwrap().unwrap()
     };
     std::fs::create_dir(&out).unwrap();
-    let (mut journal, _) = Journal::open(&Place::Directory(out.clone()), &key, &OpenOptions::default()).unwrap();
+    let (mut journal, _) = Journal::open(&Location::Directory(out.clone()), &key, &OpenOptions::default()).unwrap();
     journal.mark(1).unwrap();
     let done =
         Done { seq: 0, key: partition.key, listed: 2, written: 1, bytes: 10, failures: vec![x], ..Done::default() };

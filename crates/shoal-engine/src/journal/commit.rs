@@ -1,44 +1,118 @@
-//! Commits: one transaction each, after its barrier. Also the reset that starts a listing anew.
-//!
-//! A commit is staged beside the state in memory, which changes only when the transaction is durable. Partitions that are
-//! folded in the same commit never become rows. Not here: barriers, and who decides what is in a commit (`engine/`).
+//! What a commit records, and what it returns. Not here: how it is written (`stage.rs`), when it is due (`engine/commit.rs`).
 
-use std::collections::{BTreeMap, HashSet};
+use crate::error::Result;
+use crate::partition::{Cursor, Key};
+use crate::report::{Settled, Skipped, Skips};
 
-use rusqlite::{Connection, Statement, Transaction, params};
-
-use super::rows::{Entry, Fault, Progress};
-use super::skipped::Names;
-use super::trouble::Trouble;
-use super::{Commit, Done, Durable, Fold, Journal, MARK_ALL, Retried, Settled, Standing, Withdrawn};
-use crate::error::{Error, Kind, Result};
-use crate::options::Pass;
-use crate::partition::Key;
-use crate::report::{Reason, Skips};
-
-/// What becomes of the state in memory.
-struct Staged {
-    progress: Progress,
-    /// Entries that differ from the window.
-    changed: BTreeMap<u64, Entry>,
-    failed: u64,
-    deferred: u64,
-    left_out: u64,
-    credited: Credited,
+/// Which bytes are durable before a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// None: committed partitions are copied again after a reboot.
+    No,
+    /// Those of the commit itself (each file was synced).
+    These,
+    /// All written before, by earlier processes too (`syncfs`), and so those that were committed with `No` in this
+    /// boot.
+    All,
 }
 
-/// Counts of one partition, or of all below the frontier.
-struct Counted<'s> {
-    written: &'s mut u64,
-    skips: &'s mut Skips,
-    bytes: &'s mut u64,
+/// One committed partition.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// `Partition::seq`.
+    pub seq: u64,
+    /// `Partition::key`.
+    pub key: Key,
+    /// Objects in it: the sum of those written, skipped and in `failures`.
+    pub listed: u64,
+    /// Objects written.
+    pub written: u64,
+    /// Objects skipped, by reason.
+    pub skips: Skips,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Objects failed for good or deferred.
+    pub failures: Vec<Failed>,
+    /// Of the skipped objects, those that no option excluded.
+    pub left_out: Vec<Skipped>,
 }
 
-/// What a commit writes rows with.
-struct Rows<'c> {
-    connection: &'c Connection,
-    faults: Statement<'c>,
-    names: Names<'c>,
+/// An object that failed or is deferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What `Source::select` needs.
+    pub locator: Box<[u8]>,
+    /// The name, unchanged from the source.
+    pub name: Box<[u8]>,
+    /// `Kind::as_str`.
+    pub kind: &'static str,
+    /// Why.
+    pub reason: String,
+    /// Attempts so far.
+    pub tries: u32,
+    /// Milliseconds spent trying so far.
+    pub tried_ms: u64,
+    /// Unix milliseconds of the next attempt; `None`: failed for good.
+    pub due_ms: Option<u64>,
+}
+
+/// A deferred object whose retry is due.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// What `Source::select` needs.
+    pub locator: Box<[u8]>,
+    /// Why it failed last (`Kind::as_str`).
+    pub kind: Box<str>,
+    /// Attempts so far.
+    pub tries: u32,
+    /// Milliseconds spent trying so far.
+    pub tried_ms: u64,
+    /// The partition that counts it.
+    pub seq: u64,
+}
+
+/// The outcome of a later retry.
+#[derive(Clone, Debug)]
+pub struct Retried {
+    /// Which object.
+    pub locator: Box<[u8]>,
+    /// `Err`: failed or deferred again.
+    pub outcome: Result<Settled, Failed>,
+}
+
+/// An object that was committed as written, and is now a failure.
+#[derive(Clone, Debug)]
+pub struct Withdrawn {
+    /// The partition that counts it.
+    pub seq: u64,
+    /// How it was counted.
+    pub was: Settled,
+    /// How it is recorded now.
+    pub failed: Failed,
+}
+
+/// How far the frontier moves with a commit.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    /// The new frontier. Rows below it are added up in one row.
+    pub frontier: u64,
+    /// Where a listing continues from there.
+    pub cursor: Cursor,
+    /// Chained keys of all partitions below it.
+    pub chain: Key,
+}
+
+/// One transaction, after its sync.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// Partitions that the sync made durable.
+    pub done: Vec<Done>,
+    /// Later retries whose bytes the sync made durable.
+    pub retried: Vec<Retried>,
+    /// Failures of objects that are committed, in this commit or an earlier one.
+    pub withdrawn: Vec<Withdrawn>,
+    /// How far the frontier moves.
+    pub fold: Option<Fold>,
 }
 
 /// What a commit has added to the counts. An object that failed in two partitions counts in both.
@@ -62,377 +136,4 @@ pub struct Credited {
     pub withdrawn_skipped: u64,
     /// Bytes of the withdrawn objects that were written.
     pub withdrawn_bytes: u64,
-}
-
-impl Journal {
-    /// Records what a sync made durable. The record is durable when this returns. If a partition was committed before,
-    /// its counts and failures are replaced; the last commit counts.
-    ///
-    /// # Errors
-    /// [`Kind::DestinationFull`] if there is no space even without the ballast, [`Kind::Journal`] for other disk
-    /// errors, and [`Kind::Internal`] for a commit that does not balance or leaves a gap. Then nothing of it is
-    /// recorded.
-    pub fn commit(&mut self, commit: &Commit, durable: Durable) -> Result<Credited> {
-        for done in &commit.done {
-            self.check(done)?;
-        }
-        let asks = !commit.retried.is_empty()
-            || !commit.withdrawn.is_empty()
-            || commit.done.iter().any(|done| !done.failures.is_empty());
-        let staged = match self.made().is_some() || asks {
-            true => self.write(|journal, connection| journal.stage(Some(connection), commit, durable))?,
-            false => self.stage(None, commit, durable).map_err(|trouble| self.explain(trouble))?,
-        };
-        let frontier = staged.progress.frontier;
-        self.window = self.window.split_off(&frontier);
-        self.window.extend(staged.changed.into_iter().filter(|(seq, _)| *seq >= frontier));
-        self.progress = staged.progress;
-        (self.failed, self.deferred, self.left_out) = (staged.failed, staged.deferred, staged.left_out);
-        for retried in &commit.retried {
-            self.handed.remove(&retried.locator);
-        }
-        Ok(staged.credited)
-    }
-
-    /// Deletes all committed partitions, for a listing from the start, and sets the mark above all of them, because
-    /// earlier sessions may have written any of them. Both happen in one transaction, so that a kill cannot separate
-    /// them.
-    ///
-    /// # Errors
-    /// As [`Journal::commit`].
-    pub fn reset_listing(&mut self) -> Result<Standing> {
-        let old = &self.progress;
-        let (pass, before_pass) = (old.pass, old.before_pass);
-        self.reset(pass, before_pass)
-    }
-
-    /// Does the same as `reset_listing`, for a new pass over the source.
-    ///
-    /// # Errors
-    /// As [`Journal::commit`].
-    pub(super) fn begin_pass(&mut self, pass: Pass) -> Result<Standing> {
-        self.reset(pass, self.progress.sessions)
-    }
-
-    fn reset(&mut self, pass: Pass, before_pass: u64) -> Result<Standing> {
-        let old = &self.progress;
-        let (epoch, sessions) = (old.epoch + 1, old.sessions);
-        // How many objects in flight are good depends on the source and the destination, which stay.
-        let learnt = old.learnt;
-        let next = Progress { epoch, mark: MARK_ALL, sessions, pass, before_pass, learnt, ..Progress::default() };
-        self.rate = super::Rate { stored: self.rate.stored, ..Default::default() };
-        let forget = |journal: &Journal, connection: &Transaction<'_>| {
-            for table in ["done", "failure", "skipped", "sample"] {
-                connection.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [journal.run])?;
-            }
-            Ok(next.write(connection, journal.run)?)
-        };
-        if self.made().is_some() {
-            self.write(forget)?;
-        }
-        self.rate = super::Rate::default();
-        self.progress = next;
-        self.window.clear();
-        self.handed.clear();
-        (self.failed, self.deferred, self.left_out) = (0, 0, 0);
-        Ok(self.standing(Vec::new()))
-    }
-
-    fn check(&self, done: &Done) -> Result<()> {
-        let accounted = [done.skips.total(), done.failures.len() as u64]
-            .iter()
-            .try_fold(done.written, |sum, count| sum.checked_add(*count));
-        if accounted != Some(done.listed) {
-            let why = format!(
-                "partition {} does not balance: listed {}, written {}, skipped {}, failed {}",
-                done.seq,
-                done.listed,
-                done.written,
-                done.skips.total(),
-                done.failures.len()
-            );
-            return Err(Error::new(Kind::Internal, why));
-        }
-        if done.seq < self.progress.frontier {
-            let why = format!("partition {} is below the frontier {}", done.seq, self.progress.frontier);
-            return Err(Error::new(Kind::Internal, why));
-        }
-        Ok(())
-    }
-
-    fn stage(&self, connection: Option<&Connection>, commit: &Commit, durable: Durable) -> Result<Staged, Trouble> {
-        let mut staged = Staged {
-            progress: self.progress.clone(),
-            changed: BTreeMap::new(),
-            failed: self.failed,
-            deferred: self.deferred,
-            left_out: self.left_out,
-            credited: Credited::default(),
-        };
-        let mut rows = match connection {
-            None => None,
-            Some(connection) => Some(Rows {
-                connection,
-                faults: Fault::writer(connection)?,
-                names: Names::new(connection, self.run, self.progress.epoch, self.left_out)?,
-            }),
-        };
-        for done in &commit.done {
-            self.put_done(rows.as_mut(), &mut staged, done)?;
-        }
-        if let Some(rows) = rows.as_mut() {
-            if !commit.retried.is_empty() {
-                let sql = format!("SELECT {} FROM failure WHERE run = ?1 AND locator = ?2", Fault::FIELDS);
-                let mut finder = rows.connection.prepare(&sql)?;
-                for retried in &commit.retried {
-                    self.settle(rows, &mut finder, &mut staged, retried)?;
-                }
-            }
-            for withdrawn in &commit.withdrawn {
-                self.withdraw(rows, &mut staged, withdrawn)?;
-            }
-            staged.left_out = rows.names.count();
-        }
-        if let Some(fold) = &commit.fold {
-            self.fold(&mut staged, fold)?;
-        }
-        if let Some(connection) = connection {
-            self.write_window(connection, &mut staged)?;
-        }
-        let progress = &mut staged.progress;
-        if !commit.done.is_empty() {
-            progress.completed = None; // the listing went on after all
-        }
-        match durable {
-            Durable::No => progress.boot = Some(self.boot.clone().unwrap_or_default()),
-            Durable::These => {}
-            // A write-back that failed before this process opened the destination is reported all the same: an error that
-            // nothing has seen yet is told to the next descriptor that syncs (errseq_t, Linux 5.8). Only where another
-            // program's sync has seen it in between is it lost to us.
-            Durable::All => progress.boot = None,
-        }
-        if let Some(connection) = connection {
-            progress.write(connection, self.run)?;
-        }
-        Ok(staged)
-    }
-
-    fn entry<'a>(&'a self, staged: &'a Staged, seq: u64) -> Option<&'a Entry> {
-        staged.changed.get(&seq).or_else(|| self.window.get(&seq))
-    }
-
-    /// A partition, its failures and what it left out, in place of what was committed of it before. Without `rows` it has
-    /// no failures, and names are of no use.
-    fn put_done(&self, rows: Option<&mut Rows<'_>>, staged: &mut Staged, done: &Done) -> Result<(), Trouble> {
-        let old = self.entry(staged, done.seq).cloned();
-        let mut entry = Entry {
-            id: old.as_ref().and_then(|old| old.id),
-            key: done.key,
-            listed: done.listed,
-            written: done.written,
-            skips: done.skips,
-            bytes: done.bytes,
-        };
-        staged.credited.written += done.written;
-        staged.credited.skipped += done.skips.total();
-        staged.credited.bytes += done.bytes;
-        let Some(Rows { connection, faults, names }) = rows else {
-            staged.changed.insert(done.seq, entry);
-            return Ok(());
-        };
-        if old.as_ref().is_some_and(|old| old.failures() != Some(0)) {
-            let of_this = [self.run, done.seq as i64];
-            let (failed, deferred): (i64, i64) = connection.query_row(
-                "SELECT count(*) - count(due_ms), count(due_ms) FROM failure WHERE run = ?1 AND seq = ?2",
-                of_this,
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?;
-            connection.execute("DELETE FROM failure WHERE run = ?1 AND seq = ?2", of_this)?;
-            staged.failed = staged.failed.saturating_sub(failed as u64);
-            staged.deferred = staged.deferred.saturating_sub(deferred as u64);
-            staged.credited.superseded += deferred as u64;
-        }
-        if !done.left_out.is_empty() || old.is_some_and(|old| old.skips.listed() > 0) {
-            names.forget(done.seq)?;
-        }
-        for skipped in &done.left_out {
-            names.put(done.seq, &skipped.name, skipped.reason)?;
-        }
-        let mut seen = HashSet::new();
-        for failed in &done.failures {
-            if !seen.insert(&failed.locator) {
-                // The same object again: one of the two is a duplicate.
-                entry.skips.add(Reason::Duplicate);
-                names.put(done.seq, &failed.name, Reason::Duplicate)?;
-                staged.credited.skipped += 1;
-                continue;
-            }
-            Fault::of(done.seq, failed).write(faults, self.run, self.progress.epoch, None)?;
-            match failed.due_ms {
-                Some(_) => staged.deferred += 1,
-                None => {
-                    staged.failed += 1;
-                    staged.credited.failed += 1;
-                }
-            }
-        }
-        staged.changed.insert(done.seq, entry);
-        Ok(())
-    }
-
-    /// The outcome of a later try. The same object may have failed in several partitions: written once, it is a
-    /// duplicate in the others. One that has no row any more was answered before.
-    fn settle(
-        &self,
-        rows: &mut Rows<'_>,
-        finder: &mut Statement<'_>,
-        staged: &mut Staged,
-        retried: &Retried,
-    ) -> Result<(), Trouble> {
-        let epoch = self.progress.epoch;
-        let mut found = Vec::new();
-        let mut answers = finder.query(params![self.run, &retried.locator[..]])?;
-        while let Some(row) = answers.next()? {
-            let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
-            found.push((id, fault.seq, fault.due_ms.is_some(), Box::<[u8]>::from(fault.name)));
-        }
-        drop(answers);
-        for (turn, (id, seq, was_deferred, name)) in found.into_iter().enumerate() {
-            match was_deferred {
-                true => staged.deferred = staged.deferred.saturating_sub(1),
-                false => {
-                    staged.failed = staged.failed.saturating_sub(1);
-                    staged.credited.again += 1;
-                }
-            }
-            match &retried.outcome {
-                Err(failed) => {
-                    let fault = Fault { locator: &retried.locator, ..Fault::of(seq, failed) };
-                    fault.write(&mut rows.faults, self.run, epoch, Some(id))?;
-                    match failed.due_ms {
-                        Some(_) => staged.deferred += 1,
-                        None => {
-                            staged.failed += 1;
-                            staged.credited.failed += 1;
-                        }
-                    }
-                }
-                Ok(settled) => {
-                    rows.connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;
-                    let settled = match settled {
-                        Settled::Written { .. } if turn > 0 => Settled::Skipped(Reason::Duplicate),
-                        settled => *settled,
-                    };
-                    if let Settled::Skipped(reason) = settled {
-                        rows.names.put(seq, &name, reason)?;
-                    }
-                    self.credit(staged, seq, settled)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// One object more written or skipped in the partition `seq`.
-    fn credit(&self, staged: &mut Staged, seq: u64, settled: Settled) -> Result<(), Trouble> {
-        let counted = self.counted(staged, seq)?;
-        match settled {
-            Settled::Written { bytes, kept } => {
-                *counted.written += 1;
-                *counted.bytes += bytes;
-                if kept {
-                    counted.skips.add(Reason::Kept);
-                }
-                staged.credited.written += 1;
-                staged.credited.bytes += bytes;
-            }
-            Settled::Skipped(reason) => {
-                counted.skips.add(reason);
-                staged.credited.skipped += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// One object fewer written in the partition, and one failure more.
-    fn withdraw(&self, rows: &mut Rows<'_>, staged: &mut Staged, withdrawn: &Withdrawn) -> Result<(), Trouble> {
-        let Withdrawn { seq, was, ref failed } = *withdrawn;
-        let counted = self.counted(staged, seq)?;
-        let (written, bytes, reason) = match was {
-            Settled::Written { bytes, kept } => (1, bytes, kept.then_some(Reason::Kept)),
-            Settled::Skipped(reason) => (0, 0, Some(reason)),
-        };
-        let less = counted.written.checked_sub(written).zip(counted.bytes.checked_sub(bytes));
-        let fits = reason.is_none_or(|reason| counted.skips.of(reason) > 0);
-        let Some((left, left_bytes)) = less.filter(|_| fits) else {
-            return Err(Trouble::internal(format!("partition {seq} has no written object to withdraw")));
-        };
-        (*counted.written, *counted.bytes) = (left, left_bytes);
-        if let Some(reason) = reason {
-            counted.skips.remove(reason);
-        }
-        Fault::of(seq, failed).write(&mut rows.faults, self.run, self.progress.epoch, None)?;
-        staged.failed += 1;
-        staged.credited.failed += 1;
-        staged.credited.withdrawn += written;
-        staged.credited.withdrawn_skipped += 1 - written;
-        staged.credited.withdrawn_bytes += bytes;
-        Ok(())
-    }
-
-    /// The counts of the partition `seq`, wherever they are by now.
-    fn counted<'s>(&self, staged: &'s mut Staged, seq: u64) -> Result<Counted<'s>, Trouble> {
-        if seq < staged.progress.frontier {
-            let prefix = &mut staged.progress;
-            return Ok(Counted { written: &mut prefix.written, skips: &mut prefix.skips, bytes: &mut prefix.bytes });
-        }
-        let entry = self.entry(staged, seq).cloned().ok_or_else(bad_failure)?;
-        let entry = staged.changed.entry(seq).or_insert(entry);
-        Ok(Counted { written: &mut entry.written, skips: &mut entry.skips, bytes: &mut entry.bytes })
-    }
-
-    /// Moves the frontier: what lies below it goes into the prefix.
-    fn fold(&self, staged: &mut Staged, fold: &Fold) -> Result<(), Trouble> {
-        if fold.frontier < staged.progress.frontier {
-            let why = format!("the frontier cannot move back from {} to {}", staged.progress.frontier, fold.frontier);
-            return Err(Trouble::internal(why));
-        }
-        for seq in staged.progress.frontier..fold.frontier {
-            let Some(entry) = self.entry(staged, seq).cloned() else {
-                let why = format!("the frontier cannot pass partition {seq}, which is not committed");
-                return Err(Trouble::internal(why));
-            };
-            let prefix = &mut staged.progress;
-            prefix.listed += entry.listed;
-            prefix.written += entry.written;
-            prefix.skips.join(&entry.skips);
-            prefix.bytes += entry.bytes;
-        }
-        staged.progress.frontier = fold.frontier;
-        staged.progress.cursor = Some(fold.cursor.clone());
-        staged.progress.chain = fold.chain;
-        Ok(())
-    }
-
-    fn write_window(&self, connection: &Connection, staged: &mut Staged) -> Result<(), Trouble> {
-        let frontier = staged.progress.frontier;
-        let mut delete = connection.prepare("DELETE FROM done WHERE id = ?1")?;
-        for (_, entry) in self.window.range(..frontier) {
-            delete.execute([entry.id])?;
-        }
-        let mut writer = Entry::writer(connection)?;
-        for (seq, entry) in staged.changed.range_mut(frontier..) {
-            entry.id = Some(entry.write(&mut writer, self.run, staged.progress.epoch, *seq)?);
-        }
-        Ok(())
-    }
-
-    /// Returns the key with which a partition at or above the frontier is committed.
-    pub fn committed(&self, seq: u64) -> Option<Key> {
-        self.window.get(&seq).map(|entry| entry.key)
-    }
-}
-
-pub(super) fn bad_failure() -> Trouble {
-    Trouble::damaged("the record of a failed object is damaged")
 }

@@ -1,20 +1,20 @@
-//! Objects that failed: handing out the deferred ones when their time has come, and listing them all.
+//! Objects that failed: returning the deferred ones when they are due, and listing all.
 //!
-//! Not here: recording them and the outcome of a later try (`commit.rs`).
+//! Not here: recording them and the outcome of a later retry (`stage.rs`).
 
 use rusqlite::{Connection, params};
 
-use super::commit::bad_failure;
+use super::commit::Due;
+use super::error::JournalError;
+use super::journal::Journal;
 use super::rows::Fault;
-use super::trouble::Trouble;
-use super::{Due, Journal};
 use crate::error::{Error, Result};
 use crate::report::Failure;
 
-/// Rows of one transaction of `forget_tries`: its log stays below the ballast's size.
+/// Rows of one transaction of `forget_tries`. Its log is then smaller than the ballast.
 const RETRY_ROWS: usize = 2_000;
-/// No later try is ever planned so far ahead, in milliseconds (a host may ask for 120 s): a row that says so was written
-/// before the clock was set back, and is due.
+/// In milliseconds. No retry is ever planned so far ahead (a host may ask for 120 s): a row that says so was written before
+/// the clock was set back, and is due.
 const AHEAD_MAX: u64 = 150_000;
 /// Rows that [`Failures`] reads at a time.
 const PAGE: usize = 256;
@@ -35,7 +35,7 @@ impl Journal {
     /// # Errors
     /// [`crate::Kind::Journal`] if they cannot be read.
     pub fn take_due(&mut self, now_ms: u64, limit: usize) -> Result<Vec<Due>> {
-        let taken = self.waiting(now_ms, limit).map_err(|trouble| self.explain(trouble))?;
+        let taken = self.waiting(now_ms, limit).map_err(|error| self.explain(error))?;
         self.handed.extend(taken.iter().map(|(due, _)| due.locator.clone()));
         Ok(taken.into_iter().map(|(due, _)| due).collect())
     }
@@ -45,7 +45,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::take_due`].
     pub fn next_due(&self) -> Result<Option<u64>> {
-        let next = self.waiting(u64::MAX, 1).map_err(|trouble| self.explain(trouble))?;
+        let next = self.waiting(u64::MAX, 1).map_err(|error| self.explain(error))?;
         Ok(next.first().map(|(_, due_ms)| *due_ms))
     }
 
@@ -62,7 +62,7 @@ impl Journal {
         self.forget_tries(Fate::Failed)
     }
 
-    /// Gives what waits for a later try all its tries again: each session counts its own.
+    /// Sets the attempts of deferred objects to zero: each session counts its own.
     ///
     /// # Errors
     /// As [`Journal::commit`]. What was changed before the error stays changed.
@@ -90,25 +90,23 @@ impl Journal {
         Failures::new(self.made(), (self.run, self.progress.epoch), self.of_archives, Fate::Failed, limit)
     }
 
-    /// The first `limit` rows due by `now_ms` that are not handed out, with their times.
-    fn waiting(&self, now_ms: u64, limit: usize) -> Result<Vec<(Due, u64)>, Trouble> {
+    /// The first `limit` rows due by `now_ms` that `take_due` has not returned, with their times.
+    fn waiting(&self, now_ms: u64, limit: usize) -> Result<Vec<(Due, u64)>, JournalError> {
         let mut found: Vec<(Due, u64)> = Vec::new();
         if limit == 0 || self.deferred == 0 {
             return Ok(found);
         }
-        let sql = format!(
-            "SELECT {} FROM failure INDEXED BY failure_due \
-             WHERE run = ?1 AND (due_ms <= ?2 OR due_ms > ?3) ORDER BY due_ms",
-            Fault::FIELDS
-        );
+        let sql = "SELECT * FROM failure INDEXED BY failure_due \
+                   WHERE run = ?1 AND (due_ms <= ?2 OR due_ms > ?3) ORDER BY due_ms";
         let signed = |ms: u64| ms.min(i64::MAX as u64) as i64;
-        let mut statement = self.connection()?.prepare(&sql)?;
+        let mut statement = self.connection()?.prepare(sql)?;
         let mut rows = statement.query(params![self.run, signed(now_ms), signed(now_ms.saturating_add(AHEAD_MAX))])?;
         let mut picked = std::collections::HashSet::new();
         while let Some(row) = rows.next()? {
-            let (_, fault) = Fault::read(row, self.run, self.progress.epoch).ok_or_else(bad_failure)?;
+            let (_, fault) =
+                Fault::read(row, self.run, self.progress.epoch).ok_or_else(JournalError::damaged_failure)?;
             let Some(due_ms) = fault.due_ms else {
-                return Err(bad_failure());
+                return Err(JournalError::damaged_failure());
             };
             if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
                 continue;
@@ -123,25 +121,22 @@ impl Journal {
         Ok(found)
     }
 
-    /// Forgets the tries of the next objects with this fate and a row behind `after`, and makes those that had failed for
-    /// good deferred ones; the last one's id if there may be more.
-    fn forget_some(&self, connection: &Connection, fate: Fate, after: i64) -> Result<(u64, Option<i64>), Trouble> {
+    /// Sets the attempts of the next objects with this fate to zero, those with a row after `after`, and makes the failed
+    /// ones deferred. Returns how many, and the id of the last one if there may be more.
+    fn forget_some(&self, connection: &Connection, fate: Fate, after: i64) -> Result<(u64, Option<i64>), JournalError> {
         let which = match fate {
-            // Where answers came out of order, others may be wrong too: that this one is right then must not hide it.
+            // If answers came out of order, others may be wrong too. A retry of this one would hide that.
             Fate::Failed => "due_ms IS NULL AND kind <> 'out-of-order'",
             Fate::Deferred => "due_ms IS NOT NULL AND (tries > 0 OR tried_ms > 0)",
         };
-        let sql = format!(
-            "SELECT {} FROM failure WHERE run = ?1 AND {which} AND id > ?2 ORDER BY id LIMIT ?3",
-            Fault::FIELDS
-        );
+        let sql = format!("SELECT * FROM failure WHERE run = ?1 AND {which} AND id > ?2 ORDER BY id LIMIT ?3");
         let epoch = self.progress.epoch;
-        // Collected first: the rows move within the index that the statement walks along.
+        // Collected first, because the changes move rows within the index that the statement reads.
         let mut owned = Vec::new();
         let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query(params![self.run, after, RETRY_ROWS as i64])?;
         while let Some(row) = rows.next()? {
-            let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(bad_failure)?;
+            let (id, fault) = Fault::read(row, self.run, epoch).ok_or_else(JournalError::damaged_failure)?;
             let (locator, name) = (Box::<[u8]>::from(fault.locator), Box::<[u8]>::from(fault.name));
             let due_ms = fault.due_ms.or(Some(0));
             owned.push((id, fault.seq, locator, name, fault.kind.to_owned(), fault.reason.to_owned(), due_ms));
@@ -183,19 +178,18 @@ impl<'a> Failures<'a> {
         Failures { connection, run, epoch, of_archives, fate, left: limit, after: 0, page, ended: false }
     }
 
-    fn read_page(&self) -> Result<Vec<(i64, Failure)>, Trouble> {
+    fn read_page(&self) -> Result<Vec<(i64, Failure)>, JournalError> {
         let fate = match self.fate {
             Fate::Failed => "due_ms IS NULL",
             Fate::Deferred => "due_ms IS NOT NULL",
         };
-        let sql =
-            format!("SELECT {} FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3", Fault::FIELDS);
+        let sql = format!("SELECT * FROM failure WHERE run = ?1 AND {fate} AND id > ?2 ORDER BY id LIMIT ?3");
         let Some(connection) = self.connection else { return Ok(Vec::new()) };
         let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query(params![self.run, self.after, self.left.min(PAGE) as i64])?;
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
-            let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(bad_failure)?;
+            let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(JournalError::damaged_failure)?;
             page.push((id, fault.to_failure(self.of_archives)));
         }
         Ok(page)
@@ -212,9 +206,9 @@ impl Iterator for Failures<'_> {
         if self.page.len() == 0 {
             match self.read_page() {
                 Ok(page) => self.page = page.into_iter(),
-                Err(trouble) => {
+                Err(error) => {
                     self.ended = true;
-                    return Some(Err(trouble.explain(None, self.connection)));
+                    return Some(Err(error.into_error(self.connection)));
                 }
             }
         }

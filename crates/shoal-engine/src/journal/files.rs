@@ -1,6 +1,6 @@
-//! Where the files of a journal are: in `.shoal/` of a destination, or beside a path the user gave.
+//! `Files`: the files of a journal, in `.shoal/` of a destination or beside a path that the user named.
 //!
-//! Not here: opening them without following links (`fs/private.rs`), what stands in them.
+//! Not here: opening them without following links (`fs/private.rs`), their contents.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,38 +8,39 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::trouble::Trouble;
-use super::{Place, fork, schema};
+use super::error::JournalError;
+use super::options::Location;
+use super::{fork, schema};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
 use crate::fs::private::{PrivateDir, is_directory};
 
-/// Room kept for the last commit on a full disk, in bytes; a commit of a batch is far below it.
+/// Space reserved for the last commit on a full disk, in bytes. The commit of a batch is much smaller.
 const BALLAST: usize = 1 << 20;
 
-/// Where the files of a journal are.
+/// The names of the files of a journal.
 #[derive(Debug)]
 pub(super) struct Files {
     dir: PrivateDir,
     database: OsString,
     lock: OsString,
     ballast: OsString,
-    /// What to move away to be rid of the journal, escaped.
+    /// The path to move away to start without this journal, escaped.
     whole: String,
 }
 
 impl Files {
-    /// The files at `place`, their directory made if it is missing; `None` for a journal in memory.
-    pub(super) fn create(place: &Place) -> Result<Option<Files>> {
-        match place {
-            Place::Memory => Ok(None),
-            Place::Directory(destination) => PrivateDir::create(destination).map(Files::inside).map(Some),
-            Place::File(path) => Files::beside(path).map(Some),
+    /// The files at `location`, whose directory is created if it is missing. `None`: a journal in memory.
+    pub(super) fn create(location: &Location) -> Result<Option<Files>> {
+        match location {
+            Location::Memory => Ok(None),
+            Location::Directory(destination) => PrivateDir::create(destination).map(Files::inside).map(Some),
+            Location::File(path) => Files::beside(path).map(Some),
         }
     }
 
-    /// The files of the journal that `path` means: a destination, or a database of its own.
+    /// The files of the journal at `path`, which is a destination or a database.
     pub(super) fn find(path: &Path) -> Result<Option<Files>> {
         let files = match is_directory(path) {
             true => PrivateDir::open(path)?.map(Files::inside),
@@ -81,9 +82,16 @@ impl Files {
         escape(self.dir.path().join(&self.database).as_os_str().as_bytes())
     }
 
-    /// What to do about a journal that cannot be used.
-    pub(super) fn advice(&self) -> String {
-        format!("move \"{}\" away and run again with `overwrite=\"always\"`: everything is fetched again", self.whole)
+    /// The error that a user sees. `connection`: where it comes from, if there is one.
+    pub(super) fn explain(&self, error: JournalError, connection: Option<&Connection>) -> Error {
+        let error = error.into_error(connection).on(&self.shown());
+        match error.kind() {
+            Kind::Journal if error.advice().is_none() => error.hint(format!(
+                "move \"{}\" away and run again with `overwrite=\"always\"`: everything is fetched again",
+                self.whole
+            )),
+            _ => error,
+        }
     }
 
     pub(super) fn dir(&self) -> &PrivateDir {
@@ -95,35 +103,35 @@ impl Files {
         &self.lock
     }
 
-    /// An empty database file, unless there is one.
+    /// Creates an empty database file, unless there is one.
     pub(super) fn make_database(&self) -> Result<()> {
         self.dir.ensure_file(&self.database)
     }
 
-    /// Takes the ballast's room.
+    /// Reserves the ballast's space.
     pub(super) fn make_ballast(&self) -> Result<()> {
         self.dir.reserve(&self.ballast, BALLAST)
     }
 
-    /// Frees the ballast's room; whether there was any.
+    /// Frees the ballast's space. Returns whether there was any.
     pub(super) fn drop_ballast(&self) -> bool {
         self.dir.remove(&self.ballast).unwrap_or(false)
     }
 
-    /// Who works with the journal right now.
+    /// The process that uses the journal now.
     pub(super) fn holder(&self) -> Result<Option<Owner>> {
         Lock::holder(&self.dir, &self.lock)
     }
 
-    /// Whether a log lies beside the database that is not carried over yet.
+    /// Whether a log that is not yet copied into the database is beside it.
     pub(super) fn has_log(&self) -> bool {
         let mut name = self.database.clone();
         name.push("-wal");
         self.dir.has_file(&name).unwrap_or(true)
     }
 
-    /// Connects to the database, which must be there.
-    pub(super) fn connect(&self, flags: OpenFlags) -> Result<Connection, Trouble> {
+    /// Connects to the database, which must exist.
+    pub(super) fn connect(&self, flags: OpenFlags) -> Result<Connection, JournalError> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let path = self.dir.path().join(&self.database);
         fork::prepare();
@@ -137,7 +145,7 @@ impl Files {
     }
 }
 
-/// A path as SQLite reads it when it may take for granted that nothing changes the file.
+/// The path as an address that tells SQLite to assume that nothing changes the file.
 fn immutable_uri(path: &Path) -> OsString {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {

@@ -1,20 +1,24 @@
 //! Opening a journal: its lock and database, which run it is, and what of it still counts.
 //!
-//! Order: lock, ballast, database, tables, run and whether it begins anew (`Resume::Restart`, another boot), rows one by one. A damaged partition row is
-//! dropped and its partition done again; damage that leaves open what is done is refused. Not here: where the files are (`files.rs`), SQL of the tables (`schema.rs`).
+//! The order: lock, ballast, database, tables, run and whether it starts over (`Resume::Restart`, another boot), rows one by
+//! one. A damaged row of a partition is deleted, and the partition is done again. If damage hides what is done, the journal
+//! is rejected. Not here: the paths (`files.rs`), the SQL of the tables (`schema.rs`).
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
-use super::DESTINATION;
+use super::error::JournalError;
 use super::files::Files;
-use super::rows::{Entry, Fault, Header, Progress, Sample, Secrets};
+use super::journal::Journal;
+use super::options::{DESTINATION, Location, OpenOptions, RunKey};
+use super::rate::Rate;
+use super::rows::{Entry, Fault, Header, Progress};
 use super::schema::{self, Log};
-use super::trouble::Trouble;
-use super::{Journal, OpenOptions, Place, Rate, RunKey, SPACING_MS, Standing, Store, fork, skipped};
+use super::skipped;
+use super::standing::Standing;
+use super::store::Store;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
@@ -22,72 +26,11 @@ use crate::fs::private::boot_id;
 use crate::options::{Pass, Resume};
 use crate::report::is_of_archives;
 
-pub(super) fn open(place: &Place, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
-    let mut notes = Vec::new();
-    let files = Files::create(place)?;
-    let (connection, lock) = match &files {
-        None => (OnceCell::new(), None),
-        Some(files) => {
-            let lock = Lock::take(files.dir(), files.lock())?;
-            (OnceCell::from(prepare(files, options, &mut notes)?), Some(lock))
-        }
-    };
-    let mut journal = Journal {
-        store: Store::new(connection),
-        _lock: lock,
-        files,
-        run: 0,
-        of_archives: is_of_archives(&key.source),
-        progress: Progress::default(),
-        window: BTreeMap::new(),
-        had_objects: false,
-        failed: 0,
-        deferred: 0,
-        left_out: 0,
-        current: Default::default(),
-        handed: Default::default(),
-        rate: Rate::default(),
-        boot: options.machine.boot_id.clone().or_else(boot_id),
-        broken: false,
-    };
-    if journal.files.is_none() {
-        return Ok((journal, Standing { notes, ..Standing::default() }));
-    }
-    journal.connection().and_then(schema::make_or_check).map_err(|trouble| journal.explain(trouble))?;
-    journal.choose_run(key, options, &mut notes)?;
-    journal.load(&mut notes)?;
-    journal.forget_tries_of_deferred()?;
-    if options.resume == Resume::Failed {
-        journal.retry_all_failed()?;
-    }
-    let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(Trouble::Sql(error)))?;
-    if options.resume == Resume::Relist {
-        journal.progress.completed = None; // stored when the session begins: a kill must not leave the run complete
-    }
-    let mut standing = Standing { sessions, ..journal.standing(notes) };
-    if options.resume == Resume::Relist {
-        standing.cursor = None;
-    }
-    Ok((journal, standing))
-}
-
-/// A database in a temporary file of SQLite's own, removed at once: memory stays flat even if a million objects fail. It
-/// begins with what the journal says so far.
-pub(super) fn memory(journal: &Journal) -> Result<Connection, Trouble> {
-    fork::prepare();
-    let connection = Connection::open("")?;
-    schema::harden(&connection)?;
-    schema::prepare_writing(&connection, Log::Nothing)?;
-    schema::make_or_check(&connection)?;
-    journal.progress.write(&connection, journal.run)?;
-    Ok(connection)
-}
-
-/// The ballast, the database file and a connection that writes.
-fn prepare(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Result<Connection> {
+/// Creates the ballast and the database file, and connects for writing.
+fn writer(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Result<Connection> {
     match files.make_ballast() {
         Ok(()) => {}
-        // The journal itself may still fit; a commit that does not says so.
+        // The journal itself may still fit. If a commit does not, it reports that.
         Err(error) if error.kind() == Kind::DestinationFull => {
             notes.push("the disk is full: cannot reserve space for the last commit".to_owned());
         }
@@ -98,20 +41,18 @@ fn prepare(files: &Files, options: &OpenOptions, notes: &mut Vec<String>) -> Res
     if shared && let Some(connection) = attempt(files, Log::Ahead)? {
         return Ok(connection);
     }
-    attempt(files, Log::Rollback)?.ok_or_else(|| {
-        Trouble::damaged("SQLite refuses to write it under an exclusive lock").explain(Some(files), None)
-    })
+    attempt(files, Log::Rollback)?
+        .ok_or_else(|| files.explain(JournalError::damaged("SQLite refuses to write it under an exclusive lock"), None))
 }
 
-/// A connection that writes; `None`: this kind of log does not work here.
+/// A connection for writing. `None`: this kind of log does not work here.
 fn attempt(files: &Files, log: Log) -> Result<Option<Connection>> {
-    let connection =
-        files.connect(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|trouble| trouble.explain(Some(files), None))?;
+    let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| files.explain(error, None))?;
     match schema::prepare_writing(&connection, log) {
         Ok(true) => Ok(Some(connection)),
         Ok(false) => Ok(None),
         Err(error) if log == Log::Ahead && lacks_shared_memory(&error) => Ok(None),
-        Err(error) => Err(Trouble::Sql(error).explain(Some(files), Some(&connection))),
+        Err(error) => Err(files.explain(error.into(), Some(&connection))),
     }
 }
 
@@ -123,11 +64,61 @@ fn lacks_shared_memory(error: &rusqlite::Error) -> bool {
 }
 
 impl Journal {
-    pub(super) fn explain(&self, trouble: Trouble) -> Error {
-        trouble.explain(self.files.as_ref(), self.made())
+    /// Opens the journal of a run, or starts a run.
+    ///
+    /// # Errors
+    /// [`Kind::JournalLocked`] while another process uses it, [`Kind::JournalMismatch`] for other options or another
+    /// format, [`Kind::Journal`] with a hint if it cannot be read.
+    pub fn open(location: &Location, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
+        let mut notes = Vec::new();
+        let files = Files::create(location)?;
+        let (store, lock) = match &files {
+            None => (Store::empty(), None),
+            Some(files) => {
+                let lock = Lock::take(files.dir(), files.lock())?;
+                (Store::from(writer(files, options, &mut notes)?), Some(lock))
+            }
+        };
+        let mut journal = Journal {
+            store,
+            _lock: lock,
+            files,
+            run: 0,
+            of_archives: is_of_archives(&key.source),
+            progress: Progress::default(),
+            window: BTreeMap::new(),
+            had_objects: false,
+            failed: 0,
+            deferred: 0,
+            left_out: 0,
+            current: Default::default(),
+            handed: Default::default(),
+            rate: Rate::default(),
+            boot: options.machine.boot_id.clone().or_else(boot_id),
+            broken: false,
+        };
+        if journal.files.is_none() {
+            return Ok((journal, Standing { notes, ..Standing::default() }));
+        }
+        journal.connection().and_then(schema::make_or_check).map_err(|error| journal.explain(error))?;
+        journal.choose_run(key, options, &mut notes)?;
+        journal.load(&mut notes)?;
+        journal.forget_tries_of_deferred()?;
+        if options.resume == Resume::Failed {
+            journal.retry_all_failed()?;
+        }
+        let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error))?;
+        if options.resume == Resume::Relist {
+            journal.progress.completed = None; // stored when the session begins: a kill must not leave the run complete
+        }
+        let mut standing = Standing { sessions, ..journal.standing(notes) };
+        if options.resume == Resume::Relist {
+            standing.cursor = None;
+        }
+        Ok((journal, standing))
     }
 
-    /// Finds the run of this source, or begins one.
+    /// Finds the run of this source, or starts one.
     fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
         let Some(Known { mut header, differences, other_secrets }) = self.find_run(key, options)? else {
             return self.begin_run(key);
@@ -136,10 +127,10 @@ impl Journal {
         self.progress = self.load_progress(header.id)?;
         let rebooted = self.is_rebooted();
         let unfinished = self.progress.completed.is_none();
-        let window = self.scan().map_err(|trouble| self.explain(trouble))?.window;
+        let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
-        // Before the options: a kill in between must not leave what was done under the old ones as done.
+        // Before the options change: after a kill in between, what was done with the old ones must not count.
         match options.resume.pass() {
             Some(pass) => drop(self.begin_pass(pass)?),
             None if rebooted => drop(self.reset_listing()?),
@@ -159,7 +150,7 @@ impl Journal {
             header.options = key.options.clone();
         }
         if other_secrets {
-            header.secrets = Secrets::new(&key.secrets);
+            header.set_secrets(&key.secrets);
         }
         if other_secrets || !differences.is_empty() {
             self.write(|_, transaction| Ok(header.write(transaction)?))?;
@@ -170,27 +161,24 @@ impl Journal {
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {
         let progress =
             self.connection().and_then(|store| Ok(Progress::load(store, run)?)).map_err(|error| self.explain(error))?;
-        progress.ok_or_else(|| self.explain(Trouble::damaged("the row with the run's progress is damaged")))
+        progress.ok_or_else(|| self.explain(JournalError::damaged("the row with the run's progress is damaged")))
     }
 
-    /// The run of this source, and of this destination where the journal does not lie in it. What it was begun with must be
-    /// the same, except where everything is listed anew.
+    /// The run of this source, and of this destination if the journal is elsewhere. It must have been started with the same
+    /// options, unless everything is listed again.
     pub(super) fn find_run(&self, key: &RunKey, options: &OpenOptions) -> Result<Option<Known>> {
-        let headers = self.connection().and_then(headers).map_err(|trouble| self.explain(trouble))?;
+        let headers = self.connection().and_then(Header::load_all).map_err(|error| self.explain(error))?;
         let destination = |options: &[(String, String)]| options.iter().find(|(name, _)| name == DESTINATION).cloned();
         let is_it =
             |header: &Header| header.source == key.source && destination(&header.options) == destination(&key.options);
         let Some(header) = headers.into_iter().find(is_it) else { return Ok(None) };
         let differences = differences(&header.options, &key.options).join(", ");
-        let refused = |why: String, hint| {
-            let error = Error::new(Kind::JournalMismatch, why).hint(hint);
-            Err(Trouble::Ours(error).explain(self.files.as_ref(), None))
-        };
+        let refused = |why: String, hint| Err(self.explain(Error::new(Kind::JournalMismatch, why).hint(hint).into()));
         if !differences.is_empty() && options.resume.pass().is_none() {
             let why = format!("a run from this source was started with other options: {differences}");
             return refused(why, "use the same options, or `resume=\"update\"` to continue with the new ones");
         }
-        let other_secrets = !header.secrets.are(&key.secrets);
+        let other_secrets = !header.has_secrets(&key.secrets);
         if other_secrets && options.resume.pass().is_none() && options.resume != Resume::Relist {
             let why = "a query parameter of the source has another value than when this run started";
             let hint =
@@ -201,25 +189,20 @@ impl Journal {
     }
 
     fn begin_run(&mut self, key: &RunKey) -> Result<()> {
-        let header = Header {
-            id: fastrand::i64(1..),
-            source: key.source.clone(),
-            options: key.options.clone(),
-            secrets: Secrets::new(&key.secrets),
-            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        };
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let header = Header::new(key, started);
         self.run = header.id;
         self.write(|journal, transaction| {
             header.write(transaction)?;
             Ok(journal.progress.write(transaction, journal.run)?)
         })?;
-        // Into the database itself, so that a lost log can never make a journal look new.
+        // Copied into the database itself, so that a lost log can never make a journal look new.
         self.connection()
             .and_then(|store| Ok(store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?))
             .map_err(|error| self.explain(error))
     }
 
-    /// Whether a restart of the machine may have taken what is committed.
+    /// Whether a reboot may have lost what is committed.
     pub(super) fn is_rebooted(&self) -> bool {
         match self.progress.boot.as_deref() {
             None => false,
@@ -228,9 +211,9 @@ impl Journal {
         }
     }
 
-    /// Reads every row of the run, drops what does not count, and checks that the counts balance.
+    /// Reads every row of the run, deletes what does not count, and checks that the counts balance.
     fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
-        let mut found = self.scan().map_err(|trouble| self.explain(trouble))?;
+        let mut found = self.scan().map_err(|error| self.explain(error))?;
         let prefix = &self.progress;
         let expected =
             prefix.listed.checked_sub(prefix.written).and_then(|left| left.checked_sub(prefix.skips.total()));
@@ -239,7 +222,7 @@ impl Journal {
                 "{} records of failed objects are damaged or missing, so the failed objects are not known",
                 expected.unwrap_or(0).abs_diff(found.prefix.total())
             );
-            let error = Trouble::damaged(&why).explain(self.files.as_ref(), None);
+            let error = self.explain(JournalError::damaged(&why));
             return Err(error.hint("`resume=\"restart\"` lists everything again"));
         }
         let unbalanced: Vec<u64> = found
@@ -270,35 +253,35 @@ impl Journal {
         let tallies = || found.faults.values().chain([&found.prefix]);
         self.failed = tallies().map(|tally| tally.failed).sum();
         self.deferred = tallies().map(|tally| tally.deferred).sum();
-        self.left_out = self
-            .connection()
-            .and_then(|store| skipped::count(store, self.run))
-            .map_err(|trouble| self.explain(trouble))?;
+        self.left_out =
+            self.connection().and_then(|store| skipped::count(store, self.run)).map_err(|error| self.explain(error))?;
         self.window = found.window;
-        self.rate = self.load_rate().map_err(|trouble| self.explain(trouble))?;
+        self.rate = self
+            .connection()
+            .and_then(|store| Ok(Rate::load(store, self.run)?))
+            .map_err(|error| self.explain(error))?;
         Ok(())
     }
 
-    pub(super) fn scan(&self) -> Result<Found, Trouble> {
+    pub(super) fn scan(&self) -> Result<Found, JournalError> {
         let mut found = Found::default();
         let epoch = self.progress.epoch;
         let mut statement = self.connection()?.prepare(Entry::SELECT)?;
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
             match Entry::read(row, self.run, epoch) {
-                Some((seq, entry)) if seq >= self.progress.frontier && !found.window.contains_key(&seq) => {
-                    found.window.insert(seq, entry);
+                Some(entry) if entry.seq >= self.progress.frontier && !found.window.contains_key(&entry.seq) => {
+                    found.window.insert(entry.seq, entry);
                 }
-                Some((_, entry)) => found.bad_done.extend(entry.id), // folded already
+                Some(entry) => found.bad_done.extend(entry.id), // folded already
                 None => {
                     found.damaged += 1;
                     found.bad_done.extend(row.get::<_, i64>(0));
                 }
             }
         }
-        // In the table's own order: by an index every row would be a jump.
-        let sql = format!("SELECT {} FROM failure NOT INDEXED WHERE run = ?1", Fault::FIELDS);
-        let mut statement = self.connection()?.prepare(&sql)?;
+        // In the order of the table: through an index, every row would be a seek.
+        let mut statement = self.connection()?.prepare("SELECT * FROM failure NOT INDEXED WHERE run = ?1")?;
         let mut rows = statement.query([self.run])?;
         while let Some(row) = rows.next()? {
             let Some((_, fault)) = Fault::read(row, self.run, epoch) else {
@@ -318,7 +301,7 @@ impl Journal {
         Ok(found)
     }
 
-    fn discard(&self, connection: &Connection, found: &Found, orphans: &[u64]) -> Result<(), Trouble> {
+    fn discard(&self, connection: &Connection, found: &Found, orphans: &[u64]) -> Result<(), JournalError> {
         for id in &found.bad_done {
             connection.execute("DELETE FROM done WHERE id = ?1", [id])?;
         }
@@ -334,48 +317,12 @@ impl Journal {
         )?;
         Ok(())
     }
-
-    fn load_rate(&self) -> Result<Rate, Trouble> {
-        let mut statement = self.connection()?.prepare(Sample::SELECT)?;
-        let mut rows = statement.query([self.run])?;
-        let (mut rate, mut first) = (Rate::default(), None);
-        while let Some(row) = rows.next()? {
-            rate.stored += 1;
-            if let Some(sample) = Sample::read(row, self.run) {
-                first.get_or_insert(sample.at_ms);
-                rate.last_ms = Some(sample.at_ms);
-            }
-        }
-        let span = rate.last_ms.unwrap_or(0).saturating_sub(first.unwrap_or(0));
-        let spacing = span / rate.stored.max(1) as u64;
-        // Breaks between sessions stretch it; a thinning is never further off than a doubling.
-        rate.spacing_ms = spacing.clamp(SPACING_MS, SPACING_MS << 20);
-        Ok(rate)
-    }
-
-    pub(super) fn standing(&self, notes: Vec<String>) -> Standing {
-        Standing {
-            frontier: self.progress.frontier,
-            cursor: self.progress.cursor.clone(),
-            chain: self.progress.chain,
-            done: self.window.iter().map(|(seq, entry)| (*seq, entry.key)).collect(),
-            mark: self.progress.mark,
-            totals: self.totals(),
-            completed_at: self.progress.completed,
-            pass: self.progress.pass,
-            had_objects: self.had_objects,
-            sessions: Vec::new(),
-            deferred: self.deferred,
-            learnt: self.progress.learnt,
-            notes,
-        }
-    }
 }
 
 /// A run in a journal.
 pub(super) struct Known {
     pub header: Header,
-    /// In what its options differ from those that are asked for now.
+    /// How its options differ from those given now.
     pub differences: String,
     pub other_secrets: bool,
 }
@@ -384,7 +331,7 @@ pub(super) struct Known {
 #[derive(Default)]
 pub(super) struct Found {
     pub window: BTreeMap<u64, Entry>,
-    /// Failures of partitions at or above the frontier, by `seq`; as many as the window is wide.
+    /// Failures of partitions at or above the frontier, by `seq`: not more than a window.
     faults: HashMap<u64, Tally>,
     /// Failures below the frontier.
     prefix: Tally,
@@ -401,7 +348,7 @@ struct Tally {
 }
 
 impl Found {
-    /// Objects that failed, or wait for a later try.
+    /// Objects that failed or are deferred.
     pub(super) fn failures(&self) -> u64 {
         self.faults.values().chain([&self.prefix]).map(Tally::total).sum()
     }
@@ -413,19 +360,7 @@ impl Tally {
     }
 }
 
-/// All runs in a journal.
-pub(super) fn headers(connection: &Connection) -> Result<Vec<Header>, Trouble> {
-    let mut statement = connection.prepare(Header::SELECT)?;
-    let mut rows = statement.query([])?;
-    let mut headers = Vec::new();
-    while let Some(row) = rows.next()? {
-        let header = Header::read(row);
-        headers.push(header.ok_or_else(|| Trouble::damaged("the row that names a run is damaged"))?);
-    }
-    Ok(headers)
-}
-
-/// In what two sets of options differ, as `name: old -> new`.
+/// How two sets of options differ, as `name: old -> new`.
 fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
     fn value<'o>(options: &'o [(String, String)], name: &str) -> Option<&'o str> {
         options.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())

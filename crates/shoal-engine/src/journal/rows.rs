@@ -1,136 +1,15 @@
-//! The rows of the journal: how each is written, read and checked.
-//!
-//! A row that is not exactly what was written reads as `None`: its checksum covers the table, the run, the epoch (so that
-//! nothing from before a reset counts after it) and every field. SQLite's own check misses flipped bits inside a row.
+//! The rows of the journal: how each is written and read. Not here: how a field is stored and covered by the row's checksum
+//! (`columns.rs`), the rows of sessions (`session.rs`) and of skipped objects (`skipped.rs`).
 
-use std::collections::BTreeMap;
+use rusqlite::{Connection, Row, Statement};
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, Statement, params};
-use xxhash_rust::xxh3::Xxh3;
-
-use super::Failed;
+use super::columns::{Fields, Sum, fields, sealed};
+use super::commit::Failed;
+use super::error::JournalError;
+use super::options::RunKey;
 use crate::options::Pass;
 use crate::partition::{Cursor, Key};
-use crate::report::{Failure, Reason, Skips, archive_of};
-
-/// A checksum under way. Lengths and kinds are hashed too, so that fields cannot run into each other.
-pub(super) struct Sum(Xxh3);
-
-impl Sum {
-    pub(super) fn of(table: &str) -> Sum {
-        Sum(Xxh3::new()).bytes(table.as_bytes())
-    }
-    pub(super) fn int(mut self, value: i64) -> Sum {
-        self.0.update(b"i");
-        self.0.update(&value.to_le_bytes());
-        self
-    }
-    pub(super) fn uint(self, value: u64) -> Sum {
-        self.int(value as i64)
-    }
-    pub(super) fn bytes(mut self, value: &[u8]) -> Sum {
-        self.0.update(b"b");
-        self.0.update(&(value.len() as u64).to_le_bytes());
-        self.0.update(value);
-        self
-    }
-    pub(super) fn maybe<T>(mut self, value: Option<T>, hash: impl FnOnce(Sum, T) -> Sum) -> Sum {
-        match value {
-            Some(value) => hash(self, value),
-            None => {
-                self.0.update(b"-");
-                self
-            }
-        }
-    }
-    pub(super) fn end(self) -> i64 {
-        self.0.digest() as i64
-    }
-}
-
-pub(super) fn int(row: &Row<'_>, at: usize) -> Option<i64> {
-    match row.get_ref(at) {
-        Ok(ValueRef::Integer(value)) => Some(value),
-        _ => None,
-    }
-}
-
-/// Numbers are stored by their 64 bits: SQLite has no unsigned ones.
-fn uint(row: &Row<'_>, at: usize) -> Option<u64> {
-    int(row, at).map(|value| value as u64)
-}
-
-pub(super) fn bytes<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r [u8]> {
-    match row.get_ref(at) {
-        Ok(ValueRef::Blob(value)) => Some(value),
-        _ => None,
-    }
-}
-
-pub(super) fn text<'r>(row: &'r Row<'_>, at: usize) -> Option<&'r str> {
-    match row.get_ref(at) {
-        Ok(ValueRef::Text(value)) => std::str::from_utf8(value).ok(),
-        _ => None,
-    }
-}
-
-fn key(row: &Row<'_>, at: usize) -> Option<Key> {
-    let raw: [u8; 16] = bytes(row, at)?.try_into().ok()?;
-    Some(Key(u128::from_be_bytes(raw)))
-}
-
-/// Counts by reason: `{"link":3}`.
-fn counts(row: &Row<'_>, at: usize) -> Option<Skips> {
-    let counts: BTreeMap<&str, u64> = serde_json::from_str(text(row, at)?).ok()?;
-    counts.into_iter().map(|(name, count)| Some((Reason::named(name)?, count))).collect()
-}
-
-/// What [`counts`] reads.
-fn counts_text(skips: &Skips) -> String {
-    let each: Vec<String> = skips.iter().map(|(reason, count)| format!("\"{}\":{count}", reason.as_str())).collect();
-    format!("{{{}}}", each.join(","))
-}
-
-/// `None` inside for NULL, `None` outside for what is neither NULL nor readable.
-pub(super) fn nullable<'r, T>(
-    row: &'r Row<'_>,
-    at: usize,
-    read: impl FnOnce(&'r Row<'_>, usize) -> Option<T>,
-) -> Option<Option<T>> {
-    match row.get_ref(at) {
-        Ok(ValueRef::Null) => Some(None),
-        Ok(_) => read(row, at).map(Some),
-        Err(_) => None,
-    }
-}
-
-/// A hash of values that bind a run but must not be read from its journal, such as tokens in addresses. Its key is random
-/// and another one in each journal, so that hashes of two journals cannot be compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Secrets {
-    pub salt: [u8; 16],
-    pub hash: [u8; 32],
-}
-
-impl Secrets {
-    pub(super) fn new(values: &[u8]) -> Secrets {
-        let mut salt = [0; 16];
-        fastrand::fill(&mut salt);
-        Secrets { salt, hash: Secrets::hash(&salt, values) }
-    }
-
-    pub(super) fn are(&self, values: &[u8]) -> bool {
-        self.hash == Secrets::hash(&self.salt, values)
-    }
-
-    fn hash(salt: &[u8; 16], values: &[u8]) -> [u8; 32] {
-        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, salt);
-        let mut hash = [0; 32];
-        hash.copy_from_slice(ring::hmac::sign(&key, values).as_ref());
-        hash
-    }
-}
+use crate::report::{Failure, Skips, archive_of};
 
 /// What binds a run.
 #[derive(Clone, Debug)]
@@ -138,52 +17,56 @@ pub(super) struct Header {
     pub id: i64,
     pub source: String,
     pub options: Vec<(String, String)>,
-    /// Values that must not be stored, hashed with a key of this journal.
-    pub secrets: Secrets,
+    /// The key of the hash. It is random, so that the hashes of two journals cannot be compared.
+    salt: [u8; 16],
+    /// A hash of values that bind the run but must not be read from its journal, such as tokens in addresses.
+    secrets: [u8; 32],
     /// Unix seconds.
     pub started: u64,
 }
 
-impl Header {
-    pub(super) const SELECT: &str =
-        "SELECT id, source, options, salt, secrets, started, sum FROM run ORDER BY started, id";
+fields!(Header: id, source, options, salt, secrets, started);
 
-    pub(super) fn read(row: &Row<'_>) -> Option<Header> {
-        let options = text(row, 2)?;
-        let header = Header {
-            id: int(row, 0)?,
-            source: text(row, 1)?.to_owned(),
-            options: serde_json::from_str(options).ok()?,
-            secrets: Secrets { salt: bytes(row, 3)?.try_into().ok()?, hash: bytes(row, 4)?.try_into().ok()? },
-            started: uint(row, 5)?,
-        };
-        (header.sum(options) == int(row, 6)?).then_some(header)
+impl Header {
+    /// Of a new run. `started`: Unix seconds.
+    pub(super) fn new(key: &RunKey, started: u64) -> Header {
+        let (id, source, options) = (fastrand::i64(1..), key.source.clone(), key.options.clone());
+        let mut header = Header { id, source, options, salt: [0; 16], secrets: [0; 32], started };
+        header.set_secrets(&key.secrets);
+        header
+    }
+
+    pub(super) fn set_secrets(&mut self, values: &[u8]) {
+        fastrand::fill(&mut self.salt);
+        self.secrets = self.hash(values);
+    }
+
+    pub(super) fn has_secrets(&self, values: &[u8]) -> bool {
+        self.secrets == self.hash(values)
+    }
+
+    fn hash(&self, values: &[u8]) -> [u8; 32] {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.salt);
+        let mut hash = [0; 32];
+        hash.copy_from_slice(ring::hmac::sign(&key, values).as_ref());
+        hash
+    }
+
+    /// All runs in a journal, the oldest first.
+    pub(super) fn load_all(connection: &Connection) -> Result<Vec<Header>, JournalError> {
+        let mut statement = connection.prepare("SELECT * FROM run ORDER BY started, id")?;
+        let mut rows = statement.query([])?;
+        let mut headers = Vec::new();
+        while let Some(row) = rows.next()? {
+            let header = Header::checked(row, 0, Sum::of("run", &[]));
+            headers.push(header.ok_or_else(|| JournalError::damaged("the row that names a run is damaged"))?);
+        }
+        Ok(headers)
     }
 
     pub(super) fn write(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
-        let options = serde_json::to_string(&self.options)
-            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-        let sum = self.sum(&options);
-        connection.execute(
-            "INSERT OR REPLACE INTO run (id, source, options, salt, secrets, started, sum) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                self.id,
-                self.source,
-                options,
-                &self.secrets.salt[..],
-                &self.secrets.hash[..],
-                self.started as i64,
-                sum
-            ],
-        )?;
-        Ok(())
-    }
-
-    fn sum(&self, options: &str) -> i64 {
-        let sum = Sum::of("run").int(self.id).bytes(self.source.as_bytes());
-        let sum = sum.bytes(options.as_bytes()).bytes(&self.secrets.salt).bytes(&self.secrets.hash);
-        sum.uint(self.started).end()
+        let row = sealed([], self.columns(), Sum::of("run", &[]));
+        connection.execute("INSERT OR REPLACE INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", row).map(drop)
     }
 }
 
@@ -207,85 +90,28 @@ pub(super) struct Progress {
     pub before_pass: u64,
     /// Unix seconds.
     pub completed: Option<u64>,
-    /// Something is committed that only the page cache of this boot may hold.
+    /// The boot whose page cache may be the only place of something that is committed.
     pub boot: Option<String>,
     /// Objects in flight that `workers="auto"` had found last.
     pub learnt: Option<u32>,
 }
 
+fields!(Progress: epoch, frontier, cursor, chain, listed, written, skips, bytes, mark, sessions, pass, before_pass,
+    completed, boot, learnt);
+
 impl Progress {
-    const FIELDS: &str = "run, epoch, frontier, cursor, chain, listed, written, skipped, bytes, mark, sessions, \
-                          pass, before_pass, completed, boot, learnt, sum";
-
-    /// The row of a run; `None` inside: it is missing or damaged.
+    /// The row of a run. `None` inside: it is missing or damaged.
     pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
-        let sql = format!("SELECT {} FROM progress WHERE run = ?1", Self::FIELDS);
-        let mut statement = connection.prepare(&sql)?;
+        let mut statement = connection.prepare("SELECT * FROM progress WHERE run = ?1")?;
         let mut rows = statement.query([run])?;
-        Ok(rows.next()?.and_then(|row| Self::read(row, run)))
-    }
-
-    fn read(row: &Row<'_>, run: i64) -> Option<Progress> {
-        let progress = Progress {
-            epoch: int(row, 1)?,
-            frontier: uint(row, 2)?,
-            cursor: nullable(row, 3, bytes)?.map(|raw| Cursor(raw.into())),
-            chain: key(row, 4)?,
-            listed: uint(row, 5)?,
-            written: uint(row, 6)?,
-            skips: counts(row, 7)?,
-            bytes: uint(row, 8)?,
-            mark: uint(row, 9)?,
-            sessions: uint(row, 10)?,
-            pass: Pass::named(text(row, 11)?)?,
-            before_pass: uint(row, 12)?,
-            completed: nullable(row, 13, uint)?,
-            boot: nullable(row, 14, text)?.map(str::to_owned),
-            learnt: nullable(row, 15, |row, at| u32::try_from(int(row, at)?).ok())?,
-        };
-        (progress.sum(run) == int(row, 16)?).then_some(progress)
+        Ok(rows.next()?.and_then(|row| Progress::checked(row, 1, Sum::of("progress", &[run]))))
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
-        let sql = format!(
-            "INSERT OR REPLACE INTO progress ({}) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-            Self::FIELDS
-        );
-        connection.execute(
-            &sql,
-            params![
-                run,
-                self.epoch,
-                self.frontier as i64,
-                self.cursor.as_ref().map(|cursor| &cursor.0[..]),
-                &self.chain.0.to_be_bytes()[..],
-                self.listed as i64,
-                self.written as i64,
-                counts_text(&self.skips),
-                self.bytes as i64,
-                self.mark as i64,
-                self.sessions as i64,
-                self.pass.as_str(),
-                self.before_pass as i64,
-                self.completed.map(|at| at as i64),
-                self.boot,
-                self.learnt,
-                self.sum(run),
-            ],
-        )?;
-        Ok(())
-    }
-
-    fn sum(&self, run: i64) -> i64 {
-        let sum = Sum::of("progress").int(run).int(self.epoch).uint(self.frontier);
-        let sum = sum.maybe(self.cursor.as_ref(), |sum, cursor| sum.bytes(&cursor.0));
-        let sum = sum.bytes(&self.chain.0.to_be_bytes()).uint(self.listed).uint(self.written);
-        let sum = sum.bytes(counts_text(&self.skips).as_bytes()).uint(self.bytes).uint(self.mark).uint(self.sessions);
-        let sum = sum.bytes(self.pass.as_str().as_bytes()).uint(self.before_pass);
-        let sum = sum.maybe(self.completed, Sum::uint);
-        let sum = sum.maybe(self.boot.as_ref(), |sum, boot| sum.bytes(boot.as_bytes()));
-        sum.maybe(self.learnt.map(u64::from), Sum::uint).end()
+        let row = sealed([Some(run)], self.columns(), Sum::of("progress", &[run]));
+        let sql = "INSERT OR REPLACE INTO progress \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+        connection.execute(sql, row).map(drop)
     }
 }
 
@@ -294,6 +120,7 @@ impl Progress {
 pub(super) struct Entry {
     /// Its row, once it has one.
     pub id: Option<i64>,
+    pub seq: u64,
     pub key: Key,
     pub listed: u64,
     pub written: u64,
@@ -301,59 +128,28 @@ pub(super) struct Entry {
     pub bytes: u64,
 }
 
-impl Entry {
-    pub(super) const SELECT: &str =
-        "SELECT id, seq, key, listed, written, skipped, bytes, sum FROM done WHERE run = ?1";
-    const WRITE: &str = "INSERT OR REPLACE INTO done (id, run, seq, key, listed, written, skipped, bytes, sum) \
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+fields!(Entry { id: None }: seq, key, listed, written, skips, bytes);
 
-    pub(super) fn read(row: &Row<'_>, run: i64, epoch: i64) -> Option<(u64, Entry)> {
-        let seq = uint(row, 1)?;
-        let entry = Entry {
-            id: Some(int(row, 0)?),
-            key: key(row, 2)?,
-            listed: uint(row, 3)?,
-            written: uint(row, 4)?,
-            skips: counts(row, 5)?,
-            bytes: uint(row, 6)?,
-        };
-        (entry.sum(run, epoch, seq) == int(row, 7)?).then_some((seq, entry))
+impl Entry {
+    pub(super) const SELECT: &str = "SELECT * FROM done WHERE run = ?1";
+
+    pub(super) fn read(row: &Row<'_>, run: i64, epoch: i64) -> Option<Entry> {
+        let entry = Entry::checked(row, 2, Sum::of("done", &[run, epoch]))?;
+        Some(Entry { id: Some(row.get(0).ok()?), ..entry })
     }
 
     pub(super) fn writer(connection: &Connection) -> Result<Statement<'_>, rusqlite::Error> {
-        connection.prepare(Self::WRITE)
+        connection.prepare("INSERT OR REPLACE INTO done VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")
     }
 
     /// Writes the row and returns its id. `writer` is a [`Entry::writer`].
-    pub(super) fn write(
-        &self,
-        writer: &mut Statement<'_>,
-        run: i64,
-        epoch: i64,
-        seq: u64,
-    ) -> Result<i64, rusqlite::Error> {
-        writer.insert(params![
-            self.id,
-            run,
-            seq as i64,
-            &self.key.0.to_be_bytes()[..],
-            self.listed as i64,
-            self.written as i64,
-            counts_text(&self.skips),
-            self.bytes as i64,
-            self.sum(run, epoch, seq),
-        ])
+    pub(super) fn write(&self, writer: &mut Statement<'_>, run: i64, epoch: i64) -> Result<i64, rusqlite::Error> {
+        writer.insert(sealed([self.id, Some(run)], self.columns(), Sum::of("done", &[run, epoch])))
     }
 
-    /// Objects in it that are neither written nor skipped; `None`: the counts are impossible.
+    /// Objects in it that are neither written nor skipped. `None`: the counts are impossible.
     pub(super) fn failures(&self) -> Option<u64> {
         self.listed.checked_sub(self.written)?.checked_sub(self.skips.total())
-    }
-
-    fn sum(&self, run: i64, epoch: i64, seq: u64) -> i64 {
-        let sum = Sum::of("done").int(run).int(epoch).uint(seq).bytes(&self.key.0.to_be_bytes());
-        let sum = sum.uint(self.listed).uint(self.written).bytes(counts_text(&self.skips).as_bytes());
-        sum.uint(self.bytes).end()
     }
 }
 
@@ -370,13 +166,9 @@ pub(super) struct Fault<'a> {
     pub due_ms: Option<u64>,
 }
 
-impl<'a> Fault<'a> {
-    /// The columns that [`Fault::read`] expects, its row's id first.
-    pub(super) const FIELDS: &'static str = "id, seq, locator, name, kind, reason, tries, tried_ms, due_ms, sum";
-    const WRITE: &'static str = "INSERT OR REPLACE INTO failure \
-                         (id, run, seq, locator, name, kind, reason, tries, tried_ms, due_ms, sum) \
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+fields!(Fault<'r>: seq, locator, name, kind, reason, tries, tried_ms, due_ms);
 
+impl<'a> Fault<'a> {
     pub(super) fn of(seq: u64, failed: &'a Failed) -> Fault<'a> {
         Fault {
             seq,
@@ -386,27 +178,19 @@ impl<'a> Fault<'a> {
             reason: &failed.reason,
             tries: failed.tries,
             tried_ms: failed.tried_ms,
-            // Times are compared by SQLite, whose numbers are signed; 2^63 ms is 292 million years.
+            // SQLite compares times, and its numbers are signed. 2^63 ms are 292 million years.
             due_ms: failed.due_ms.map(|due| due.min(i64::MAX as u64)),
         }
     }
 
+    /// Reads a whole row, and its id.
     pub(super) fn read(row: &'a Row<'_>, run: i64, epoch: i64) -> Option<(i64, Fault<'a>)> {
-        let fault = Fault {
-            seq: uint(row, 1)?,
-            locator: bytes(row, 2)?,
-            name: bytes(row, 3)?,
-            kind: text(row, 4)?,
-            reason: text(row, 5)?,
-            tries: u32::try_from(int(row, 6)?).ok()?,
-            tried_ms: uint(row, 7)?,
-            due_ms: nullable(row, 8, uint)?,
-        };
-        (fault.sum(run, epoch) == int(row, 9)?).then_some((int(row, 0)?, fault))
+        let fault = Fault::checked(row, 2, Sum::of("failure", &[run, epoch]))?;
+        Some((row.get(0).ok()?, fault))
     }
 
     pub(super) fn writer(connection: &Connection) -> Result<Statement<'_>, rusqlite::Error> {
-        connection.prepare(Self::WRITE)
+        connection.prepare("INSERT OR REPLACE INTO failure VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")
     }
 
     /// Writes the row, in place of the one with `id` if given. `writer` is a [`Fault::writer`].
@@ -417,20 +201,7 @@ impl<'a> Fault<'a> {
         epoch: i64,
         id: Option<i64>,
     ) -> Result<(), rusqlite::Error> {
-        writer.execute(params![
-            id,
-            run,
-            self.seq as i64,
-            self.locator,
-            self.name,
-            self.kind,
-            self.reason,
-            self.tries,
-            self.tried_ms as i64,
-            self.due_ms.map(|due| due as i64),
-            self.sum(run, epoch),
-        ])?;
-        Ok(())
+        writer.execute(sealed([id, Some(run)], self.columns(), Sum::of("failure", &[run, epoch]))).map(drop)
     }
 
     /// `of_archives`: the source of the run is archives.
@@ -442,13 +213,6 @@ impl<'a> Fault<'a> {
             reason: self.reason.to_owned(),
             tries: self.tries,
         }
-    }
-
-    fn sum(&self, run: i64, epoch: i64) -> i64 {
-        let sum = Sum::of("failure").int(run).int(epoch).uint(self.seq).bytes(self.locator);
-        let sum = sum.bytes(self.name).bytes(self.kind.as_bytes()).bytes(self.reason.as_bytes());
-        let sum = sum.int(self.tries.into()).uint(self.tried_ms);
-        sum.maybe(self.due_ms, Sum::uint).end()
     }
 }
 
@@ -463,27 +227,25 @@ pub struct Sample {
     pub bytes: u64,
 }
 
-impl Sample {
-    /// Every second row goes.
-    pub(super) const THIN: &str = "DELETE FROM sample WHERE rowid IN (SELECT at FROM (SELECT rowid AS at, \
-                                   row_number() OVER (ORDER BY rowid) AS place FROM sample WHERE run = ?1) \
-                                   WHERE place % 2 = 0)";
-    pub(super) const SELECT: &str = "SELECT at_ms, objects, bytes, sum FROM sample WHERE run = ?1 ORDER BY rowid";
+fields!(Sample: at_ms, objects, bytes);
 
-    pub(super) fn read(row: &Row<'_>, run: i64) -> Option<Sample> {
-        let sample = Sample { at_ms: uint(row, 0)?, objects: uint(row, 1)?, bytes: uint(row, 2)? };
-        (sample.sum(run) == int(row, 3)?).then_some(sample)
+impl Sample {
+    /// All samples of a run, the oldest first. Damaged ones are `None`.
+    pub(super) fn load(connection: &Connection, run: i64) -> Result<Vec<Option<Sample>>, rusqlite::Error> {
+        let mut statement = connection.prepare("SELECT * FROM sample WHERE run = ?1 ORDER BY rowid")?;
+        let samples = statement.query_map([run], |row| Ok(Sample::checked(row, 1, Sum::of("sample", &[run]))))?;
+        samples.collect()
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
-        connection.execute(
-            "INSERT INTO sample (run, at_ms, objects, bytes, sum) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![run, self.at_ms as i64, self.objects as i64, self.bytes as i64, self.sum(run)],
-        )?;
-        Ok(())
+        let row = sealed([Some(run)], self.columns(), Sum::of("sample", &[run]));
+        connection.execute("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5)", row).map(drop)
     }
 
-    fn sum(&self, run: i64) -> i64 {
-        Sum::of("sample").int(run).uint(self.at_ms).uint(self.objects).uint(self.bytes).end()
+    /// Deletes every second one, and returns how many.
+    pub(super) fn thin(connection: &Connection, run: i64) -> Result<usize, rusqlite::Error> {
+        let sql = "DELETE FROM sample WHERE rowid IN (SELECT at FROM (SELECT rowid AS at, \
+                   row_number() OVER (ORDER BY rowid) AS place FROM sample WHERE run = ?1) WHERE place % 2 = 0)";
+        connection.execute(sql, [run])
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::trouble::Trouble;
+use super::error::JournalError;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
@@ -123,7 +123,7 @@ pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool,
 }
 
 /// Makes the tables in an empty database, or checks that they are as we made them.
-pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
+pub(super) fn make_or_check(connection: &Connection) -> Result<(), JournalError> {
     if is_empty(connection)? {
         let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
         for (_, sql) in TABLES {
@@ -138,12 +138,12 @@ pub(super) fn make_or_check(connection: &Connection) -> Result<(), Trouble> {
     let sound: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     match sound.as_str() {
         "ok" => Ok(()),
-        what => Err(Trouble::damaged(&format!("its structure is damaged ({what})"))),
+        what => Err(JournalError::damaged(&format!("its structure is damaged ({what})"))),
     }
 }
 
 /// Refuses what is no journal, or not one of this format.
-pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
+pub(super) fn check(connection: &Connection) -> Result<(), JournalError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     if number("application_id")? != APPLICATION {
         return Err(Error::new(Kind::Journal, "is an SQLite database, but not a journal of shoal").into());
@@ -167,7 +167,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
             (None, None) => return Ok(()),
             (Some(row), Some((name, sql)))
                 if row.get_ref(0)?.as_str() == Ok(*name) && row.get_ref(1)?.as_str() == Ok(*sql) => {}
-            _ => return Err(Trouble::damaged("its tables are not those of a journal of shoal")),
+            _ => return Err(JournalError::damaged("its tables are not those of a journal of shoal")),
         }
     }
 }

@@ -1,17 +1,17 @@
-//! `status`: reads a journal from outside, also while a run is active. Takes no lock and changes nothing.
+//! `status`: reads a journal from outside, even while a run is active. It takes no lock and changes nothing.
 //!
-//! Not here: formatting.
+//! Not here: how a user sees it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::error::JournalError;
+use super::failures::{Failures, Fate};
 use super::files::Files;
-use super::open::headers;
 use super::rows::{Entry, Header, Progress, Sample};
-use super::trouble::Trouble;
-use super::{Failures, Fate, schema, skipped};
+use super::{schema, skipped};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Owner;
@@ -71,12 +71,12 @@ pub fn status(path: &Path) -> Result<Status> {
     let owner = files.holder()?;
     let (connection, runs) = match connect(&files, false) {
         Ok(seen) => seen,
-        Err(Trouble::Sql(error)) if is_busy(&error) && owner.is_some() => {
+        Err(JournalError::Sql(error)) if is_busy(&error) && owner.is_some() => {
             let pid = owner.map_or(0, |owner| owner.pid);
             let why = format!("pid {pid} uses the journal, which only one process can read on this file system");
             return Err(Error::new(Kind::JournalLocked, why).on(&files.shown()).hint("try again when it has ended"));
         }
-        Err(trouble) => return Err(trouble.explain(Some(&files), None)),
+        Err(error) => return Err(files.explain(error, None)),
     };
     Ok(Status { owner, runs, connection })
 }
@@ -94,7 +94,7 @@ impl Status {
     /// [`Kind::Journal`] if they cannot be read.
     pub fn skipped(&self, run: &RunStatus, limit: usize) -> Result<Vec<Skipped>> {
         skipped::read(&self.connection, run.id, run.epoch, limit)
-            .map_err(|trouble| trouble.explain(None, Some(&self.connection)))
+            .map_err(|error| error.into_error(Some(&self.connection)))
     }
 }
 
@@ -102,9 +102,10 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// A connection that reads, and what it sees. Where the directory cannot be written to, SQLite reads no database that
-/// has been written with a log; without a log left and without a run nothing changes, and then it can. `alone`: so it is.
-pub(super) fn connect(files: &Files, alone: bool) -> Result<(Connection, Vec<RunStatus>), Trouble> {
+/// A connection for reading, and the runs in the journal. In a directory that cannot be written to, SQLite can read a
+/// database of this kind only if it is told that the file does not change. That is so if there is neither a log nor a run
+/// (`alone`).
+pub(super) fn connect(files: &Files, alone: bool) -> Result<(Connection, Vec<RunStatus>), JournalError> {
     let look_through = |flags| {
         let connection = files.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | flags)?;
         let runs = look(&connection)?;
@@ -114,26 +115,28 @@ pub(super) fn connect(files: &Files, alone: bool) -> Result<(Connection, Vec<Run
         return look_through(OpenFlags::SQLITE_OPEN_URI);
     }
     match look_through(OpenFlags::empty()) {
-        Err(Trouble::Sql(error)) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() => {
+        Err(JournalError::Sql(error))
+            if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !files.has_log() =>
+        {
             look_through(OpenFlags::SQLITE_OPEN_URI)
         }
         seen => seen,
     }
 }
 
-fn look(connection: &Connection) -> Result<Vec<RunStatus>, Trouble> {
-    // One moment for all of it; the transaction is only read in, and ends here.
+fn look(connection: &Connection) -> Result<Vec<RunStatus>, JournalError> {
+    // One transaction, so that all rows are of the same moment. It writes nothing.
     let moment = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
     if schema::is_empty(&moment)? {
-        return Ok(Vec::new()); // begun a moment ago
+        return Ok(Vec::new()); // a run has just created it
     }
     schema::check(&moment)?;
-    headers(&moment)?.into_iter().map(|header| look_at(&moment, header)).collect()
+    Header::load_all(&moment)?.into_iter().map(|header| look_at(&moment, header)).collect()
 }
 
-fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble> {
+fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, JournalError> {
     let progress = Progress::load(connection, header.id)?
-        .ok_or_else(|| Trouble::damaged("the row with the run's progress is damaged"))?;
+        .ok_or_else(|| JournalError::damaged("the row with the run's progress is damaged"))?;
     let (failed, deferred) = connection.query_row(
         "SELECT count(*) - count(due_ms), count(due_ms) FROM failure WHERE run = ?1",
         [header.id],
@@ -151,8 +154,8 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
     let mut statement = connection.prepare(Entry::SELECT)?;
     let mut rows = statement.query([header.id])?;
     while let Some(row) = rows.next()? {
-        if let Some((seq, entry)) = Entry::read(row, header.id, progress.epoch)
-            && seq >= progress.frontier
+        if let Some(entry) = Entry::read(row, header.id, progress.epoch)
+            && entry.seq >= progress.frontier
         {
             totals.listed += entry.listed;
             totals.written += entry.written;
@@ -161,12 +164,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Trouble
         }
     }
     totals.skipped = skips.total();
-    let mut samples = Vec::new();
-    let mut statement = connection.prepare(Sample::SELECT)?;
-    let mut rows = statement.query([header.id])?;
-    while let Some(row) = rows.next()? {
-        samples.extend(Sample::read(row, header.id));
-    }
+    let samples = Sample::load(connection, header.id)?.into_iter().flatten().collect();
     Ok(RunStatus {
         source: header.source,
         options: header.options,

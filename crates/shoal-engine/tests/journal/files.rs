@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Place, status};
+use shoal_engine::journal::{Commit, Durable, Journal, Location, OpenOptions, status};
 use shoal_engine::{Error, Kind};
 
 use crate::support::eventually;
@@ -16,7 +16,7 @@ use crate::{commit, done, failed, fast_dir, fold, open, open_with, refused, run_
 const CHILD: &str = "SHOAL_JOURNAL_TEST_CHILD";
 
 fn open_file(path: &Path) -> Result<(Journal, shoal_engine::journal::Standing), Error> {
-    Journal::open(&Place::File(path.to_owned()), &run_key(), &OpenOptions::default())
+    Journal::open(&Location::File(path.to_owned()), &run_key(), &OpenOptions::default())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use shoal_engine::journal::{Commit, Durable, Ending, Journal, MARK_ALL, OpenOptions, Place, RunKey, status};
+use shoal_engine::journal::{Commit, Durable, Ending, Journal, Location, MARK_ALL, OpenOptions, RunKey, status};
 use shoal_engine::options::Resume;
 
 use crate::{booted, commit, done, fast_dir, fold, open, open_with, run_key};
@@ -81,7 +81,7 @@ fn another_run_in_the_same_journal_has_learnt_nothing() {
     let dir = fast_dir();
     learn(dir.path());
     let other = RunKey { source: "http://elsewhere".to_owned(), ..run_key() };
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     assert_eq!(Journal::open(&place, &other, &OpenOptions::default()).unwrap().1.learnt, None);
 }
 
@@ -89,7 +89,7 @@ fn another_run_in_the_same_journal_has_learnt_nothing() {
 fn looking_sees_what_was_learnt_and_stores_nothing() {
     let dir = fast_dir();
     learn(dir.path());
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     for (resume, boot) in [(Resume::Auto, "one"), (Resume::Restart, "one"), (Resume::Auto, "two")] {
         let options = OpenOptions { resume, ..booted(boot) };
         let (mut journal, standing, _) = Journal::look(&place, &run_key(), &options).unwrap();

@@ -18,7 +18,7 @@ mod support;
 use std::path::Path;
 
 use shoal_engine::journal::{
-    Commit, Done, Durable, Failed, Fold, Journal, MARK_ALL, Machine, OpenOptions, Place, RunKey, Standing,
+    Commit, Done, Durable, Failed, Fold, Journal, Location, MARK_ALL, Machine, OpenOptions, RunKey, Standing,
 };
 use shoal_engine::options::Resume;
 use shoal_engine::{Counts, Cursor, Error, Key, Kind, Reason, Skips};
@@ -42,7 +42,7 @@ fn open(dir: &Path) -> (Journal, Standing) {
 }
 
 fn open_with(dir: &Path, options: &OpenOptions) -> Result<(Journal, Standing), Error> {
-    Journal::open(&Place::Directory(dir.to_owned()), &run_key(), options)
+    Journal::open(&Location::Directory(dir.to_owned()), &run_key(), options)
 }
 
 /// `Journal` shows nothing of itself, so `unwrap_err` cannot be used.
@@ -198,7 +198,7 @@ fn other_options_are_refused_with_the_difference() {
     let (mut journal, _) = open(dir.path());
     journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
     drop(journal);
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     let mut other = run_key();
     other.options[0].1 = "partition\x1b[31m".to_owned();
     let error = refused(Journal::open(&place, &other, &OpenOptions::default()));
@@ -226,7 +226,7 @@ fn other_options_are_refused_with_the_difference() {
 #[test]
 fn another_source_is_another_run() {
     let dir = fast_dir();
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     let other = RunKey { source: "http://elsewhere".to_owned(), ..run_key() };
     let (mut journal, _) = open(dir.path());
     journal.commit(&commit(vec![done(0, vec![failed("a", None)])]), Durable::All).unwrap();
@@ -334,7 +334,7 @@ fn a_machine_without_a_boot_id_is_always_another() {
 
 #[test]
 fn a_journal_in_memory_works_and_is_gone_afterwards() {
-    let (mut journal, _) = Journal::open(&Place::Memory, &run_key(), &OpenOptions::default()).unwrap();
+    let (mut journal, _) = Journal::open(&Location::Memory, &run_key(), &OpenOptions::default()).unwrap();
     journal.mark(4).unwrap();
     journal
         .commit(
@@ -345,6 +345,6 @@ fn a_journal_in_memory_works_and_is_gone_afterwards() {
     assert_eq!(journal.totals().written, 9);
     assert_eq!(journal.take_due(1, 5).unwrap().len(), 1);
     drop(journal);
-    let (_journal, resume) = Journal::open(&Place::Memory, &run_key(), &OpenOptions::default()).unwrap();
+    let (_journal, resume) = Journal::open(&Location::Memory, &run_key(), &OpenOptions::default()).unwrap();
     assert_eq!(resume.totals, Counts::default());
 }

@@ -263,7 +263,8 @@ impl Pair {
         }
         // The old one is closed only now, and its directory no longer looked at.
         let (memory, _) =
-            Journal::open(&shoal_engine::journal::Place::Memory, &crate::run_key(), &OpenOptions::default()).unwrap();
+            Journal::open(&shoal_engine::journal::Location::Memory, &crate::run_key(), &OpenOptions::default())
+                .unwrap();
         self.journal = memory;
         let options = OpenOptions { machine: booted(&self.boot.to_string()).machine, ..options };
         let (journal, resume) = open_with(&place, &options).unwrap();

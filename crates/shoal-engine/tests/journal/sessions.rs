@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use shoal_engine::journal::{Commit, DESTINATION, Durable, Ending, Journal, MARK_ALL, OpenOptions, Place, RunKey};
+use shoal_engine::journal::{Commit, DESTINATION, Durable, Ending, Journal, Location, MARK_ALL, OpenOptions, RunKey};
 use shoal_engine::options::Resume;
 use shoal_engine::session::{Interval, LEASE};
 use shoal_engine::{Error, Kind};
@@ -156,7 +156,7 @@ fn the_sessions_of_another_run_are_not_this_one_s() {
     let dir = fast_dir();
     drop(begin(dir.path(), 1_000));
     let other = RunKey { source: "http://elsewhere".to_owned(), ..run_key() };
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     let (mut journal, resume) = Journal::open(&place, &other, &OpenOptions::default()).unwrap();
     assert!(resume.sessions.is_empty());
     journal.begin_session(Some(2_000), false).unwrap();
@@ -206,7 +206,7 @@ fn a_damaged_session_is_said_and_its_files_count_as_foreign() {
 
 fn open_secret(dir: &Path, secret: &str, options: &OpenOptions) -> Result<Journal, Error> {
     let key = RunKey { secrets: secret.as_bytes().to_vec(), ..run_key() };
-    Journal::open(&Place::Directory(dir.to_owned()), &key, options).map(|(journal, _)| journal)
+    Journal::open(&Location::Directory(dir.to_owned()), &key, options).map(|(journal, _)| journal)
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_changed_secret_is_refused_until_the_listing_is_checked_and_no_byte_of_it_is
     journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap();
     drop(journal);
     drop(open_secret(dir.path(), "token=correct-horse", &plain).unwrap());
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     for other in ["token=battery-staple", ""] {
         let key = RunKey { secrets: other.as_bytes().to_vec(), ..run_key() };
         let error = refused(Journal::open(&place, &key, &plain));
@@ -261,7 +261,7 @@ fn the_same_secret_has_another_hash_in_each_journal() {
 #[test]
 fn a_journal_of_another_destination_too_has_a_run_for_each() {
     let dir = fast_dir();
-    let place = Place::Directory(dir.path().to_owned());
+    let place = Location::Directory(dir.path().to_owned());
     let open = |destination: &str| {
         let mut key = run_key();
         key.options.push((DESTINATION.to_owned(), destination.to_owned()));

@@ -1,47 +1,51 @@
-//! What goes wrong with SQLite, told as an [`Error`]: which kind, and what to do next.
+//! `JournalError`: a failure of SQLite or one that shoal found, and the [`Error`] that it becomes. Not here: which journal
+//! it is, and what to do with that (`Files::explain`).
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use rustix::io::Errno;
 
-use super::files::Files;
 use crate::error::{Error, Kind};
 use crate::fs::private::plain;
 
-/// SQLite's trouble, or one that we found.
+/// Why a call of the journal failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum JournalError {
     Sql(rusqlite::Error),
     Ours(Error),
 }
 
-impl From<rusqlite::Error> for Trouble {
-    fn from(error: rusqlite::Error) -> Trouble {
-        Trouble::Sql(error)
+impl From<rusqlite::Error> for JournalError {
+    fn from(error: rusqlite::Error) -> JournalError {
+        JournalError::Sql(error)
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Ours(error)
+impl From<Error> for JournalError {
+    fn from(error: Error) -> JournalError {
+        JournalError::Ours(error)
     }
 }
 
-impl Trouble {
-    /// The journal holds something that shoal did not write; `explain` adds the advice.
-    pub(super) fn damaged(why: &str) -> Trouble {
-        Trouble::Ours(Error::new(Kind::Journal, format!("the journal cannot be used: {why}")))
+impl JournalError {
+    /// The journal has something that shoal did not write. `Files::explain` adds the hint.
+    pub(super) fn damaged(why: &str) -> JournalError {
+        JournalError::Ours(Error::new(Kind::Journal, format!("the journal cannot be used: {why}")))
     }
 
-    /// A caller asked for something that makes no sense.
-    pub(super) fn internal(why: String) -> Trouble {
-        Trouble::Ours(Error::new(Kind::Internal, why))
+    pub(super) fn damaged_failure() -> JournalError {
+        JournalError::damaged("the record of a failed object is damaged")
     }
 
-    /// Whether there is no room left. SQLite knows only ENOSPC; a quota is an ordinary I/O error to it.
+    /// A defect of the caller.
+    pub(super) fn internal(why: String) -> JournalError {
+        JournalError::Ours(Error::new(Kind::Internal, why))
+    }
+
+    /// Whether no space is left. SQLite knows only ENOSPC, and reports a full quota as an ordinary I/O error.
     pub(super) fn is_full(&self, connection: Option<&Connection>) -> bool {
         match self {
-            Trouble::Ours(error) => error.kind() == Kind::DestinationFull,
-            Trouble::Sql(error) => match error.sqlite_error_code() {
+            JournalError::Ours(error) => error.kind() == Kind::DestinationFull,
+            JournalError::Sql(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => true,
                 Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
                     matches!(connection.and_then(os_error), Some(Errno::NOSPC | Errno::DQUOT))
@@ -51,36 +55,26 @@ impl Trouble {
         }
     }
 
-    /// Whether a write or sync failed below SQLite, so that nobody knows what reached the disk.
+    /// Whether a write or sync failed below SQLite, so that what reached the disk is unknown.
     pub(super) fn is_io(&self) -> bool {
         let code = match self {
-            Trouble::Sql(error) => error.sqlite_error_code(),
-            Trouble::Ours(_) => None,
+            JournalError::Sql(error) => error.sqlite_error_code(),
+            JournalError::Ours(_) => None,
         };
         code == Some(ErrorCode::SystemIoFailure)
     }
 
-    /// The error a user sees. `connection` is where it came from, if there is one.
-    pub(super) fn explain(self, files: Option<&Files>, connection: Option<&Connection>) -> Error {
+    /// `connection`: where it comes from, if there is one.
+    pub(super) fn into_error(self, connection: Option<&Connection>) -> Error {
         let full = connection.is_some() && self.is_full(connection);
-        let errno = connection.and_then(os_error);
-        let error = match self {
-            Trouble::Ours(error) => error,
-            Trouble::Sql(error) => told(&error, full, errno),
-        };
-        let Some(files) = files else {
-            return error;
-        };
-        let lacks_advice = error.kind() == Kind::Journal && error.advice().is_none();
-        let error = error.on(&files.shown());
-        match lacks_advice {
-            true => error.hint(files.advice()),
-            false => error,
+        match self {
+            JournalError::Ours(error) => error,
+            JournalError::Sql(error) => sqlite_error(&error, full, connection.and_then(os_error)),
         }
     }
 }
 
-fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
+fn sqlite_error(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
     let number = errno.map(Errno::raw_os_error);
     if full {
         return Error::new(Kind::DestinationFull, "no space left for the journal")
@@ -110,7 +104,7 @@ fn told(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Error {
     }
 }
 
-/// The system's number behind the last failure on this connection.
+/// The `errno` of the last failure on this connection.
 fn os_error(connection: &Connection) -> Option<Errno> {
     // SAFETY: the handle is open for as long as `connection` is borrowed, and this call only reads a field of it.
     let number = unsafe { ffi::sqlite3_system_errno(connection.handle()) };

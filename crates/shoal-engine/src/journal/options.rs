@@ -1,0 +1,51 @@
+//! What a journal is opened with: where it is, which run it is for, and how earlier work counts.
+
+use std::path::PathBuf;
+
+use crate::options::Resume;
+
+/// Where a journal is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In memory, for a sink that cannot be resumed. It is lost when the process ends.
+    Memory,
+    /// In `.shoal/` of this destination, which is created if missing: `journal.db`, `lock`, `ballast`.
+    Directory(PathBuf),
+    /// This file (`journal=PATH`), with `PATH.lock` and `PATH.ballast` beside it.
+    File(PathBuf),
+}
+
+/// How a journal is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// How to treat the work of earlier sessions. With `Relist`, `Standing::cursor` and `completed_at` are `None`.
+    /// Failures that are retried become deferred objects, due at once.
+    pub resume: Resume,
+    /// For tests: facts about this machine.
+    #[doc(hidden)]
+    pub machine: Machine,
+}
+
+/// Facts about the machine, which tests can set.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Instead of the kernel's boot id.
+    pub boot_id: Option<String>,
+    /// The file system does not support shared memory.
+    pub shares_no_memory: bool,
+}
+
+/// The option of [`RunKey::options`] with the destination of a run, if its journal is elsewhere.
+pub const DESTINATION: &str = "destination";
+
+/// Identifies a run: the same source and the same options continue it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunKey {
+    /// `Source::identity`.
+    pub source: String,
+    /// Options that change the result, by name, in a fixed order.
+    pub options: Vec<(String, String)>,
+    /// Values of the source that must not be stored (those of query parameters). The journal stores a hash of them.
+    pub secrets: Vec<u8>,
+}
