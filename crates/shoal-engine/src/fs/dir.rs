@@ -1,11 +1,10 @@
-//! `Dir`: a directory held open; everything in it is reached by one component relative to its fd.
+//! `Dir`: an open directory. Everything in it is reached by one component relative to its fd.
 //!
-//! Here: opening, making, creating, looking, renaming and removing, none of which follows a link. Not here: contents
-//! of files (`file.rs`), durability (`sync.rs`), what any of it means.
+//! Here: opening, creating, stat, renaming and removing, none of which follows a link. Not here: contents of files
+//! (`file.rs`), durability (`sync.rs`), which names are used for what (`sink/dir/`).
 //!
-//! Only the root's own path is resolved by name, once. Below it each step takes one component from a [`Name`], which
-//! has no `..`, so `O_NOFOLLOW` alone keeps every step inside; openat2's `RESOLVE_*` flags say the same to the kernel a
-//! second time.
+//! Only the path of the root is resolved by name, once. Below it each step takes one component from a [`Name`], which has
+//! no `..`, so `O_NOFOLLOW` alone keeps every step inside. The `RESOLVE_*` flags of openat2 ensure it a second time.
 //!
 //! [`Name`]: crate::name::Name
 
@@ -17,23 +16,23 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
 use rustix::io::{Errno, Result};
 
-/// Links of any kind and ways upwards are refused.
+/// Rejects links of any kind, and `..`.
 pub(super) const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// Readable, since a directory opened with `O_PATH` can be neither synced nor locked.
+/// Readable, because a directory opened with `O_PATH` can be neither synced nor locked.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// A new file; whatever has the name already, also a dangling link, is `EEXIST`.
+/// A new file. If anything has the name, even a dangling link, the error is `EEXIST`.
 const NEW_FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Who may use what is made.
+/// The permissions of a new file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// As any program makes it: everybody, less the umask.
+    /// The usual ones: for everyone, less the umask.
     Usual,
-    /// With these permission bits, less the umask; its owner may always use a directory.
+    /// These permission bits, less the umask. The owner may always use a directory.
     Bits(u32),
-    /// Its owner alone.
+    /// For the owner only.
     Owner,
 }
 
@@ -64,12 +63,12 @@ pub(crate) struct Dir(OwnedFd);
 pub(crate) struct Look {
     /// File, directory, link …
     pub kind: FileType,
-    /// When it came into being, in nanoseconds since 1970 on the file system's clock; `None`: the file system does not
-    /// remember that.
+    /// When it was created, in nanoseconds since 1970 on the file system's clock. `None`: the file system does not store
+    /// that.
     pub born: Option<i64>,
-    /// When anything of it was last changed, in the same unit. No program can set this.
+    /// The change time, in the same unit. No program can set it.
     pub changed: i64,
-    /// When its contents were last written, or what a program has set.
+    /// The modification time, which programs can set.
     pub written: i64,
     /// Length in bytes.
     pub size: u64,
@@ -77,22 +76,22 @@ pub(crate) struct Look {
     pub mode: u32,
 }
 
-/// Which directory on which mount of which file system: renames work within one mount only, and syncfs reaches one device.
+/// Which directory on which mount of which file system: renames work within one mount only, and syncfs covers one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     device: (u32, u32),
-    /// 0 before Linux 5.8; then a bind mount is found when the rename fails.
+    /// 0 before Linux 5.8. Then a bind mount is detected when the rename fails.
     mount: u64,
     inode: u64,
 }
 
 impl Place {
-    /// Whether a rename reaches from one to the other.
+    /// Whether a rename from one to the other is possible.
     pub(crate) fn is_on_mount_of(&self, other: &Place) -> bool {
         (self.device, self.mount) == (other.device, other.mount)
     }
 
-    /// Whether they are one directory, by whatever name.
+    /// Whether they are the same directory.
     pub(crate) fn is(&self, other: &Place) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -110,7 +109,7 @@ impl Dir {
         self.enter(component, DIRECTORY, Mode::empty()).map(Dir)
     }
 
-    /// Makes a directory in this one; one that is there already is as good.
+    /// Creates a directory in this one, unless it exists.
     pub(crate) fn make(&self, component: &[u8], access: Access) -> Result<()> {
         match rustix::fs::mkdirat(&self.0, component, access.directory()) {
             Err(Errno::EXIST) => Ok(()),
@@ -118,12 +117,12 @@ impl Dir {
         }
     }
 
-    /// Makes a directory that was not there; `EEXIST` otherwise.
+    /// Creates a directory. `EEXIST` if the name is taken.
     pub(crate) fn make_new(&self, component: &[u8], access: Access) -> Result<()> {
         rustix::fs::mkdirat(&self.0, component, access.directory())
     }
 
-    /// Creates a file that was not there.
+    /// Creates a file. `EEXIST` if the name is taken.
     pub(crate) fn create(&self, name: &[u8], access: Access) -> Result<OwnedFd> {
         self.enter(name, NEW_FILE, access.file())
     }
@@ -134,14 +133,14 @@ impl Dir {
         self.enter(name, flags, Mode::empty())
     }
 
-    /// Creates a file without a name, to be named by [`Dir::name`]; it vanishes with its fd.
+    /// Creates a file without a name, for [`Dir::name`]. The kernel removes it with its fd.
     pub(crate) fn nameless(&self, access: Access) -> Result<OwnedFd> {
         self.enter(b".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, access.file())
     }
 
     /// Gives a nameless file a name that nothing has.
     pub(crate) fn name(&self, file: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
-        // AT_EMPTY_PATH would need a capability before Linux 6.10; through /proc anybody may.
+        // AT_EMPTY_PATH would need a capability before Linux 6.10. Through /proc, none is needed.
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         rustix::fs::linkat(rustix::fs::CWD, path, &self.0, name, AtFlags::SYMLINK_FOLLOW)
@@ -152,7 +151,7 @@ impl Dir {
         rustix::fs::statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW, LOOKED_AT).map(|found| look(&found))
     }
 
-    /// What this directory itself is, and where it lies.
+    /// What this directory itself is, and which one.
     pub(crate) fn place(&self) -> Result<(Look, Place)> {
         let wanted = LOOKED_AT | StatxFlags::MNT_ID | StatxFlags::INO;
         let found = rustix::fs::statx(&self.0, c"", AtFlags::EMPTY_PATH, wanted)?;
@@ -164,8 +163,8 @@ impl Dir {
         Ok((look(&found), Place { device, mount, inode: found.stx_ino }))
     }
 
-    /// Moves a file to a name that nothing has; `EEXIST` otherwise. Whether that was one step: some file systems know
-    /// neither the flag nor links, and then a kill in between can leave an empty file.
+    /// Moves a file to a name that nothing has; `EEXIST` otherwise. Returns whether that was atomic: some file systems
+    /// support neither the flag nor links, and then a kill in between can leave an empty file.
     pub(crate) fn rename_new(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<bool> {
         match rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
@@ -173,11 +172,11 @@ impl Dir {
         }
         match rustix::fs::linkat(&self.0, from, &to.0, name, AtFlags::empty()) {
             Ok(()) => return self.remove(from).map(|()| true),
-            // How file systems without links refuse them; as also by too many links, which a temporary file has not.
+            // The errors of file systems without links. (A temporary file cannot have too many.)
             Err(Errno::PERM | Errno::NOSYS | Errno::NOTSUP | Errno::MLINK | Errno::INVAL | Errno::ACCESS) => {}
             Err(errno) => return Err(errno),
         }
-        drop(to.create(name, Access::Owner)?); // takes the name; then what was made is replaced
+        drop(to.create(name, Access::Owner)?); // takes the name; then the file replaces it
         let moved = self.rename_over(from, to, name);
         if moved.is_err() {
             let _ = to.remove(name);
@@ -185,13 +184,13 @@ impl Dir {
         moved.map(|()| false)
     }
 
-    /// Moves a file to a name and replaces what had it; a link there is replaced, not followed. Of a directory: only to
-    /// a free name or over an empty directory, `ENOTEMPTY`, `EEXIST` or `ENOTDIR` otherwise.
+    /// Moves a file to a name and replaces what had it. A link there is replaced, not followed. A directory can only replace
+    /// nothing or an empty directory: `ENOTEMPTY`, `EEXIST` or `ENOTDIR` otherwise.
     pub(crate) fn rename_over(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
         rustix::fs::renameat(&self.0, from, &to.0, name)
     }
 
-    /// Lets two names change places, in one step.
+    /// Exchanges two names, atomically.
     pub(crate) fn exchange(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
         rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::EXCHANGE)
     }
@@ -206,7 +205,7 @@ impl Dir {
         rustix::fs::unlinkat(&self.0, name, AtFlags::empty())
     }
 
-    /// Calls `each` with the names in it, `.` and `..` left out, until it fails.
+    /// Calls `each` with the names in it, except `.` and `..`, until it fails.
     pub(crate) fn names(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             match entry?.file_name().to_bytes() {
@@ -217,7 +216,7 @@ impl Dir {
         Ok(())
     }
 
-    /// Whether an entry is spelled exactly so. Reads the directory: only where file names are not told apart byte by byte.
+    /// Whether an entry has exactly these bytes. This reads the directory, so it is only for file systems that fold names.
     pub(crate) fn has_entry(&self, name: &[u8]) -> Result<bool> {
         match self.names(|entry| if entry == name { Err(Errno::EXIST) } else { Ok(()) }) {
             Err(Errno::EXIST) => Ok(true),
@@ -225,7 +224,7 @@ impl Dir {
         }
     }
 
-    /// Whether names that differ may mean the same file here. Known of directories that say so themselves.
+    /// Whether different names can mean the same file here, as far as the directory has a flag for that.
     pub(crate) fn is_marked_folding(&self) -> bool {
         /// `FS_CASEFOLD_FL`: ext4, f2fs and tmpfs set it for each directory.
         const CASEFOLD: u32 = 0x4000_0000;
@@ -235,7 +234,7 @@ impl Dir {
     fn enter(&self, name: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         loop {
             match rustix::fs::openat2(&self.0, name, flags, mode, INSIDE) {
-                // Sandboxes without openat2, old ones with the wrong answer; the module's text says why this is as safe.
+                // Sandboxes without openat2 (old ones return EPERM). The text of the module says why this is as safe.
                 Err(Errno::NOSYS | Errno::PERM) => return rustix::fs::openat(&self.0, name, flags, mode),
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 result => return result,
@@ -256,7 +255,7 @@ impl AsFd for Dir {
     }
 }
 
-/// What [`Dir::look`] asks for.
+/// The fields of [`Look`].
 const LOOKED_AT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 fn look(found: &rustix::fs::Statx) -> Look {
@@ -274,12 +273,12 @@ fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
 }
 
-/// Makes a directory and its parents by path, where they are missing; the path may contain links.
+/// Creates a directory and its parents by path, if they are missing. The path may contain links.
 pub(crate) fn make_path(path: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
-/// The same, the directory itself with these permission bits, less the umask; one that is there keeps those it has.
+/// The same. A new directory has these permission bits, less the umask; an existing one keeps its own.
 pub(crate) fn make_path_with(path: &Path, bits: u32) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;
@@ -289,12 +288,12 @@ pub(crate) fn make_path_with(path: &Path, bits: u32) -> std::io::Result<()> {
     }
 }
 
-/// The path without links, or as it is where that cannot be told.
+/// The path without links, or unchanged if it cannot be resolved.
 pub(crate) fn resolved(path: &Path) -> std::path::PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The same of a path whose end is not there yet.
+/// The same for a path whose end may not exist yet.
 pub(crate) fn resolved_beyond(path: &Path) -> std::path::PathBuf {
     match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
         (Ok(resolved), ..) => resolved,
@@ -303,11 +302,11 @@ pub(crate) fn resolved_beyond(path: &Path) -> std::path::PathBuf {
     }
 }
 
-/// Whether something is mounted below a directory, whose path must be free of links; yes, where that cannot be told.
+/// Whether something is mounted below a directory, whose path must have no links. `true` if that is unknown.
 pub(crate) fn has_mounts_below(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(mounts) = std::fs::read("/proc/thread-self/mountinfo") else { return true };
-    // The kernel writes these four as octal escapes, and the mount point as the fifth field.
+    // The kernel escapes these four in octal. The fifth field is the mount point.
     let mut wanted = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
         match byte {

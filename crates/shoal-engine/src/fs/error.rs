@@ -1,7 +1,7 @@
-//! From `errno` to [`Error`]: what was tried, on which path, why not, and what to do next.
+//! From `errno` to [`Error`]: what was attempted, on which path, why it failed, and what to do next.
 //!
-//! Here: [`Trouble`], what a system call left behind, and the one table that makes an error of it. Not here: which of
-//! them are tried again (`error.rs` knows by kind).
+//! Here: [`Trouble`], a failed system call, and the one table that makes it an error. Not here: which errors are retried
+//! (the crate's `error.rs` decides by kind).
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::sync::free;
+use super::space::free;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind};
 
@@ -22,7 +22,7 @@ pub(crate) enum Doing {
     MakeDirectory,
     /// Creating a file.
     Create,
-    /// Looking at what has a name.
+    /// Reading what has a name, or its file system.
     Look,
     /// Writing bytes.
     Write,
@@ -30,7 +30,7 @@ pub(crate) enum Doing {
     SetTime,
     /// Closing a file.
     Close,
-    /// Making it durable.
+    /// Making a file or directory durable.
     Sync,
     /// Giving a temporary file its final name.
     Rename,
@@ -61,17 +61,17 @@ impl Doing {
     }
 }
 
-/// A failed system call, before anybody knows on which path.
+/// A failed system call, without the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
-    /// What it was for.
+    /// What the call was for.
     pub doing: Doing,
-    /// What the system said.
+    /// What it returned.
     pub errno: Errno,
 }
 
 impl Trouble {
-    /// The error for `path`, which lies on the file system of `nearby`. `need`: bytes that were to be written.
+    /// The error for `path`, on the same file system as `nearby`. `need`: bytes that were to be written.
     pub(crate) fn at(self, path: &Path, nearby: BorrowedFd<'_>, need: u64) -> Error {
         let shown = escape(path.as_os_str().as_bytes());
         let (why, hint) = match self.errno {
@@ -86,12 +86,12 @@ impl Trouble {
         }
     }
 
-    /// The same where no object is to blame but the place itself: a run cannot begin there.
+    /// The same for the destination itself when a run begins: the run cannot start there.
     pub(crate) fn at_start(self, path: &Path, nearby: BorrowedFd<'_>) -> Error {
         raised(self.at(path, nearby, 0), Kind::Config)
     }
 
-    /// The same where the place was good when the run began.
+    /// The same for the destination itself later in the run.
     pub(crate) fn of_run(self, path: &Path, nearby: BorrowedFd<'_>) -> Error {
         raised(self.at(path, nearby, 0), Kind::DestinationFailed)
     }
@@ -105,7 +105,7 @@ impl Trouble {
             Errno::ACCESS | Errno::PERM => Kind::Denied,
             Errno::NAMETOOLONG => Kind::NameTooLong,
             Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => Kind::NameConflict,
-            // How vfat, NTFS and case-folding directories refuse a name that is legal elsewhere.
+            // How vfat, NTFS and case-folding directories reject a name that other file systems allow.
             Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => Kind::Denied,
             _ => Kind::DestinationFailed,
         }
@@ -142,7 +142,7 @@ impl Trouble {
         }
     }
 
-    /// Why there is no room: blocks, inodes, quota, or a directory that takes no more names.
+    /// Why there is no space: blocks, inodes, quota, or a directory that takes no more names.
     fn full(self, nearby: BorrowedFd<'_>, need: u64) -> (String, Option<String>) {
         let needed = match need {
             0 => String::new(),
@@ -176,7 +176,8 @@ impl Trouble {
     }
 }
 
-/// An error that ends the run, whatever it would mean for one object; `conflict`: the kind where the path is in the way.
+/// The error as one that ends the run, whatever it would mean for one object. `conflict`: the kind if something else has
+/// the path.
 fn raised(error: Error, conflict: Kind) -> Error {
     let kind = match error.kind() {
         Kind::Denied => Kind::DestinationReadOnly,
@@ -191,9 +192,9 @@ fn raised(error: Error, conflict: Kind) -> Error {
     }
 }
 
-/// The system's words in lower case and without the number, which the error carries anyway.
-pub(super) fn plain(errno: Errno) -> String {
-    let text = std::io::Error::from(errno).to_string();
+/// The system's message in lower case and without the number, which the error has anyway.
+pub(crate) fn plain(error: impl Into<std::io::Error>) -> String {
+    let text = error.into().to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_lowercase());

@@ -1,6 +1,6 @@
-//! Writing a file to its end: short writes continued, the result of `close` looked at.
+//! Writing to an open file until all is written, with the result of `close`; comparing files; their times.
 //!
-//! Not here: opening (`dir.rs`), durability of directories (`sync.rs`).
+//! Not here: opening (`dir.rs`), durability of directories (`sync.rs`), reading a source (`read.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,9 +9,10 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::error::{Doing, Trouble};
+use super::read::read;
 
-/// How often "try again" is believed, and the pause in between: no regular file should say it, some user-space file
-/// systems do. 2 s in all.
+/// How often EAGAIN is retried, and the pause in between: 2 s in all. No regular file should return it, but some user-space
+/// file systems do.
 const TRIES: u32 = 2_000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes moved at once by [`copy`].
@@ -22,7 +23,7 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Tr
     let mut tries = 0;
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
-            // A write that takes nothing will take nothing next time.
+            // A write that writes nothing would do so again.
             Ok(0) => return Err(Doing::Write.failed()(Errno::IO)),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
@@ -36,20 +37,19 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Tr
     Ok(())
 }
 
-/// Sets the permission bits. A file system without them may refuse; then there is nothing to set.
+/// Sets the permission bits. A file system without them may reject this, which is no failure.
 pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) {
     let _ = rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(mode));
 }
 
-/// Sets the time at which its contents are said to have been last written; that of the last read is left alone. After the
-/// last write, which would set it again.
+/// Sets the modification time and not the access time. Call it after the last write, which would set it again.
 pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(), Trouble> {
     let last_modification = timespec(time);
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
 }
 
-/// Moves the time at which a file was last changed, and nothing else of it.
+/// Sets the change time of a file to now, and nothing else.
 pub(crate) fn stir(file: BorrowedFd<'_>) -> Result<(), Trouble> {
     let found = rustix::fs::fstat(file).map_err(Doing::Look.failed())?;
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -57,7 +57,7 @@ pub(crate) fn stir(file: BorrowedFd<'_>) -> Result<(), Trouble> {
     rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
 }
 
-/// Stamps a file with the present time of its own file system, and says what that was, in nanoseconds since 1970.
+/// Sets the times of a file to the present time of its file system, and returns that, in nanoseconds since 1970.
 pub(crate) fn touch(file: BorrowedFd<'_>) -> rustix::io::Result<i64> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     rustix::fs::futimens(file, &Timestamps { last_access: now, last_modification: now })?;
@@ -65,20 +65,20 @@ pub(crate) fn touch(file: BorrowedFd<'_>) -> rustix::io::Result<i64> {
     Ok(found.st_ctime.saturating_mul(1_000_000_000).saturating_add(found.st_ctime_nsec as i64))
 }
 
-/// A time as a file that was given it shows it, in nanoseconds since 1970.
+/// The modification time of a file that was set to `time`, in nanoseconds since 1970.
 pub(crate) fn stamp(time: SystemTime) -> Option<i64> {
     let Timespec { tv_sec, tv_nsec } = timespec(time);
     tv_sec.checked_mul(1_000_000_000)?.checked_add(tv_nsec)
 }
 
-/// The kernel clamps what its file system cannot hold.
+/// The kernel clamps a time that its file system cannot store.
 fn timespec(time: SystemTime) -> Timespec {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Timespec { tv_sec: seconds(since), tv_nsec: since.subsec_nanos().into() },
         Err(before) => match before.duration() {
             before if before.subsec_nanos() == 0 => Timespec { tv_sec: -seconds(before), tv_nsec: 0 },
-            // Nanoseconds count forwards.
+            // Nanoseconds count forwards, also before 1970.
             before => {
                 let nanoseconds = 1_000_000_000 - before.subsec_nanos();
                 Timespec { tv_sec: -seconds(before) - 1, tv_nsec: nanoseconds.into() }
@@ -92,27 +92,27 @@ fn timespec(time: SystemTime) -> Timespec {
 pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), Trouble> {
     loop {
         match rustix::fs::fsync(file) {
-            Err(Errno::INTR) => {} // nothing was lost, it was only not waited for
+            Err(Errno::INTR) => {} // nothing is lost: the call only did not wait
             result => return result.map_err(Doing::Sync.failed()),
         }
     }
 }
 
-/// Closes, and says what that said: network and user-space file systems report a failed write only here.
+/// Closes the file and returns the result: network and user-space file systems report a failed write only here.
 pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
-    // SAFETY: `into_raw_fd` gives the fd up, so this call is its only owner and nobody uses it afterwards. Linux frees the
-    // number whatever `close` answers, so it must not be closed again.
+    // SAFETY: `into_raw_fd` releases the fd, so this call is its only owner and nothing uses it afterwards. Linux frees the
+    // number whatever `close` returns, so it must not be closed again.
     if unsafe { libc::close(file.into_raw_fd()) } == 0 {
         return Ok(());
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
     match errno.map_or(Errno::IO, Errno::from_raw_os_error) {
-        Errno::INTR => Ok(()), // freed as well; what was written is judged by the barrier
+        Errno::INTR => Ok(()), // freed as well; the sync reports whether writes failed
         errno => Err(Doing::Close.failed()(errno)),
     }
 }
 
-/// Writes, sets the time if there is one to set, makes durable if asked to, and closes.
+/// Writes the bytes, sets the time if there is one, makes the file durable if wanted, and closes it.
 pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, durable: bool) -> Result<(), Trouble> {
     write_all(file.as_fd(), bytes)?;
     if let Some(modified) = modified {
@@ -128,31 +128,29 @@ pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, du
 pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Trouble> {
     let mut block = vec![0; COPY_BLOCK];
     loop {
-        match rustix::io::read(from, &mut block[..]) {
-            Ok(0) => return Ok(()),
-            Ok(length) => write_all(to, &block[..length])?,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Doing::Write.failed()(errno)),
+        match read(from, &mut block).map_err(Doing::Write.failed())? {
+            0 => return Ok(()),
+            length => write_all(to, &block[..length])?,
         }
     }
 }
 
-/// Whether the file holds these bytes and no others.
+/// Whether the contents of the file are these bytes.
 pub(crate) fn holds(file: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<bool> {
     Ok(rest(file, bytes)?.is_some_and(<[u8]>::is_empty))
 }
 
-/// Whether all that the file holds is the beginning of these bytes. It may grow meanwhile.
+/// Whether these bytes begin with the contents of the file, which may grow meanwhile.
 pub(crate) fn is_beginning(file: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<bool> {
     Ok(rest(file, bytes)?.is_some())
 }
 
-/// What of these bytes comes after all that the file holds; `None`: it holds others.
+/// The bytes after those in the file. `None`: the file has others.
 fn rest<'a>(file: BorrowedFd<'_>, bytes: &'a [u8]) -> rustix::io::Result<Option<&'a [u8]>> {
     let mut block = vec![0; COPY_BLOCK.min(bytes.len() + 1)];
     let mut rest = bytes;
     loop {
-        match read_some(file, &mut block)? {
+        match read(file, &mut block)? {
             0 => return Ok(Some(rest)),
             length => match rest.split_at_checked(length) {
                 Some((same, more)) if *same == block[..length] => rest = more,
@@ -162,18 +160,18 @@ fn rest<'a>(file: BorrowedFd<'_>, bytes: &'a [u8]) -> rustix::io::Result<Option<
     }
 }
 
-/// Whether all that one file holds is the beginning of another.
+/// Whether the contents of `other` begin with those of `one`.
 pub(crate) fn begins(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> rustix::io::Result<bool> {
     let mut block = vec![0; COPY_BLOCK];
     let mut beside = vec![0; COPY_BLOCK];
     loop {
-        let length = read_some(one, &mut block)?;
+        let length = read(one, &mut block)?;
         if length == 0 {
             return Ok(true);
         }
         let mut held = 0;
         while held < length {
-            match read_some(other, &mut beside[held..length])? {
+            match read(other, &mut beside[held..length])? {
                 0 => return Ok(false),
                 more => held += more,
             }
@@ -184,17 +182,8 @@ pub(crate) fn begins(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> rustix::io::
     }
 }
 
-fn read_some(file: BorrowedFd<'_>, into: &mut [u8]) -> rustix::io::Result<usize> {
-    loop {
-        match rustix::io::read(file, &mut *into) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-/// Keeps a write beyond `RLIMIT_FSIZE` from killing the process: the write then fails with EFBIG, which is one object's
-/// failure. A handler or disposition that somebody has chosen stays; Python ignores the signal anyway.
+/// Keeps a write beyond `RLIMIT_FSIZE` from killing the process: the write then fails with EFBIG, which is the failure of
+/// one object. A handler that the program has set stays; Python ignores the signal anyway.
 pub(crate) fn survive_size_limit() {
     // SAFETY: sigaction is called with valid pointers to zeroed, then filled structures; a zeroed one is SIG_DFL without
     // flags. Changing the disposition is process-wide, which is why only the default (death) is replaced.

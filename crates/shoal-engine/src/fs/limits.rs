@@ -1,20 +1,20 @@
-//! Limits of this process: open files.
+//! Limits of this process: open files. Not here: which share of them a run uses (`transfer.rs`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, Kind, Result};
 
-/// Descriptors kept free for the journal, directories, and whatever the program around us opens.
+/// Descriptors that stay free for the journal, directories, and the program around us.
 const SPARE: u64 = 24;
 
-/// Raises the soft limit of open files to the hard one, and says how many descriptors may still be opened.
+/// Raises the soft limit of open files to the hard one, and returns how many descriptors may still be opened.
 ///
 /// # Errors
-/// [`Kind::Config`] when the limit leaves no room for even one object at a time.
+/// [`Kind::Config`] if the limit is too low for one object at a time.
 pub(crate) fn open_files_left() -> Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // Not permitted in some sandboxes; then the soft limit is what there is.
+        // Some sandboxes do not permit this. Then the soft limit counts.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     let Some(most) = getrlimit(Resource::Nofile).current else { return Ok(usize::MAX) };

@@ -1,7 +1,7 @@
-//! `Lock`: one process at a time works with a journal.
+//! `Lock`: one process at a time uses a journal.
 //!
-//! The exclusion is `flock` on a file, which the kernel gives up when the holder dies: no lock is ever stale. What is
-//! written in the file is only for the message to whoever comes second. Not here: where the file is (`journal/`).
+//! It is an `flock` on a file, which the kernel releases when the holder dies, so no lock is ever stale. The text in the
+//! file is only for the message to a second process. Not here: where the file is (`journal/`).
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::private::{PrivateDir, boot_id, fault};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// How often a taken lock is asked for again, and how long in between: [`Lock::holder`] holds it for some microseconds.
+/// How often a held lock is tried again, and the pause in between: [`Lock::holder`] holds it for some microseconds.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longest text read from a lock file, in bytes; ours is below 400.
@@ -25,14 +25,14 @@ const TEXT_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Lock {
     file: OwnedFd,
-    /// A forked child has a copy of the fd; dropping that must not unlock for the parent.
+    /// A forked child has a copy of the fd. Dropping that must not unlock it for the parent.
     pid: u32,
 }
 
-/// Who holds a lock, as far as the file says.
+/// The process that holds a lock, as the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Process id; 0 where unknown.
+    /// Process id. 0: not known.
     pub pid: u32,
     /// Host name, escaped.
     pub host: String,
@@ -43,10 +43,10 @@ pub struct Owner {
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock.
     ///
     /// # Errors
-    /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file system has no locks.
+    /// [`Kind::JournalLocked`] with the owner; [`Kind::Journal`] if the file system has no locks.
     pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
         Lock::take_where_possible(dir, name)?.ok_or_else(|| {
             fault("cannot be locked", &dir.path().join(name), Errno::NOLCK)
@@ -54,10 +54,10 @@ impl Lock {
         })
     }
 
-    /// The same; `None` where the file system has no locks.
+    /// The same. `None` if the file system has no locks.
     ///
     /// # Errors
-    /// [`Kind::JournalLocked`] naming the owner; [`Kind::Journal`] where the file cannot be made.
+    /// [`Kind::JournalLocked`] with the owner; [`Kind::Journal`] if the file cannot be created.
     pub fn take_where_possible(dir: &PrivateDir, name: &OsStr) -> Result<Option<Lock>> {
         let path = dir.path().join(name);
         let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
@@ -72,14 +72,15 @@ impl Lock {
         }
         let owner = Owner::this_process();
         let text = format!("pid {}\nhost {}\nboot {}\nsince {}\n", owner.pid, owner.host, owner.boot, owner.since);
-        // Only for a message, so that a full disk does not matter here. Cut last: a reader in between sees too much, not too little.
+        // Only for a message, so a full disk does not matter. Truncated last: a reader in between sees too much, not too
+        // little.
         if rustix::io::pwrite(&file, text.as_bytes(), 0).is_ok() {
             let _ = rustix::fs::ftruncate(&file, text.len() as u64);
         }
         Ok(Some(Lock { file, pid: owner.pid }))
     }
 
-    /// Who holds the lock right now; `None`: nobody.
+    /// The process that holds the lock now, if one does.
     ///
     /// # Errors
     /// [`Kind::Journal`] if the file cannot be read.
@@ -89,7 +90,7 @@ impl Lock {
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => Ok(Some(read(&file))),
-            _ => Ok(None), // closing the file gives it up again
+            _ => Ok(None), // closing the file releases it
         }
     }
 }
@@ -97,7 +98,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
-            // Closing is not enough where a forked child still has the fd.
+            // Closing is not enough if a forked child still has the fd.
             let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         }
     }
@@ -114,7 +115,7 @@ impl Owner {
         }
     }
 
-    /// Whether the owner should be visible from here, but is not.
+    /// Whether the owner ran on this machine since it booted, but is not visible here.
     fn is_gone(&self) -> bool {
         let here = Owner::this_process();
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);

@@ -1,7 +1,6 @@
-//! What a run with `nice` asks of the kernel: a lower priority for its threads, and whether other processes wait for what
-//! it uses.
+//! For a run with `nice`: a lower priority for its threads, and whether other processes wait for what it uses.
 //!
-//! Not here: which threads ask for that, and what the answer is for (`engine/mod.rs`, `engine/concurrency/`).
+//! Not here: which threads call this, and what follows (`engine/mod.rs`, `engine/concurrency/`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,23 +14,23 @@ const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 const IOPRIO_CLASS_SHIFT: u32 = 13;
 const IOPRIO_CLASS_IDLE: libc::c_int = 3;
 
-/// Time between two looks: stalls of a shorter time are mostly noise, and a look reads a file for each thread.
+/// Time between two measurements: stalls of a shorter time are mostly noise, and each reads a file for each thread.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Part of the time that others may wait: a choice, not a measurement. One busy thread more than there are processors
-/// makes it nearly all of the time.
+/// The part of the time for which others may wait. It is a choice, not a measurement: one busy thread more than there are
+/// processors makes it nearly 1.
 const SUFFERING: f64 = 0.10;
 
 /// Lowers the priority of the calling thread, and of threads that it starts afterwards, which inherit both values: the
-/// nice value to 10, the I/O class to idle. There is no way back without privileges, so only for threads that are
+/// nice value to 10, the I/O class to idle. This cannot be undone without privileges, so it is only for threads that are
 /// shoal's own.
 ///
 /// # Errors
-/// A note for the report: what the kernel did not allow. What it allowed is done.
+/// A note for the report about what the kernel did not allow. The other one is done.
 pub fn lower_priority() -> Result<(), String> {
     let allowed = |lowered: io::Result<()>, what: &str| {
         lowered.map_err(|error| format!("`nice`: this kernel does not let shoal lower its {what}: {error}"))
     };
-    // Both, whatever becomes of the first.
+    // Both, even if the first fails.
     let (processor, disk) = (lower_processor_priority(), lower_io_class());
     allowed(processor, "priority").and(allowed(disk, "I/O priority"))
 }
@@ -40,7 +39,7 @@ pub fn lower_priority() -> Result<(), String> {
 fn lower_processor_priority() -> io::Result<()> {
     let now = rustix::process::getpriority_process(None)?;
     if now < NICE {
-        // One that is lower already stays: raising it again is what the kernel does not allow.
+        // A lower priority stays, because the kernel does not allow to raise it.
         rustix::process::setpriority_process(None, NICE)?;
     }
     Ok(())
@@ -75,7 +74,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// `None` where the kernel does not keep these statistics, or does not show them.
+    /// `None` if the kernel does not keep or show these statistics.
     pub fn new() -> Option<Pressure> {
         let directory = PathBuf::from("/proc/pressure");
         stalled(&directory.join("cpu"))?;
@@ -83,8 +82,9 @@ impl Pressure {
         Some(Pressure { directory, own_io, last: None, suffering: false })
     }
 
-    /// Whether they do; `own_wait` is the time that threads of this process have waited for a processor so far. Call it
-    /// often: it looks every half a second, and asks for `own_wait` only then, because that costs something.
+    /// Whether other processes wait. `own_wait` returns the time for which threads of this process have waited for a
+    /// processor so far. Call this often: it measures every half a second, and calls `own_wait` only then, because that
+    /// takes time.
     pub fn others_suffer(&mut self, now: Instant, own_wait: impl FnOnce() -> Duration) -> bool {
         let elapsed = self.last.map(|(last, _)| now.saturating_duration_since(last));
         if elapsed.is_some_and(|elapsed| elapsed < LOOK_EVERY) {

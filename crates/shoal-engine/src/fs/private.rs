@@ -1,10 +1,10 @@
 //! The directory `.shoal` and the files in it: opened without following links, readable by their owner only.
 //!
-//! Here: making and opening that directory, creating files in it, the ballast, the boot id. Not here: the lock
-//! (`lock.rs`), what stands in the files (`journal/`), the files a user asked for.
+//! Here: creating and opening that directory, creating files in it, the ballast, the boot id. Not here: the lock
+//! (`lock.rs`), the contents of the files (`journal/`), the files of the user.
 //!
-//! Everything is opened relative to a directory fd and by one component at a time, so `O_NOFOLLOW` refuses every link
-//! there is below the destination; the destination's own path may contain links and is resolved once.
+//! Everything is opened relative to a directory fd and one component at a time, so `O_NOFOLLOW` rejects every link below
+//! the destination. The destination's own path may contain links and is resolved once.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -16,20 +16,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::error::plain;
 use super::storage::REMOTE;
+use super::sync::sync_directory;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
 /// The name of shoal's own directory in a destination.
 pub const SHOAL_DIR: &str = ".shoal";
-/// Owner only: names and sources in a journal are nobody else's business.
+/// For the owner only, because a journal has names and sources.
 const DIR_MODE: Mode = Mode::RWXU;
 /// Likewise for files.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Kind and permission bits in `st_mode` that others than the owner hold.
+/// Bits of `st_mode` that give permissions to others than the owner.
 const OTHERS: u32 = 0o077;
 
-/// A directory that holds files of shoal's own.
+/// A directory with files of shoal's own.
 #[derive(Debug)]
 pub struct PrivateDir {
     fd: OwnedFd,
@@ -37,13 +39,13 @@ pub struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens `.shoal` in `destination`, making both where they are missing.
+    /// Opens `.shoal` in `destination`, and creates both if they are missing.
     ///
     /// # Errors
     /// [`Kind::Journal`] if `.shoal` is a link or no directory; the kinds of a full or read-only file system.
     pub fn create(destination: &Path) -> Result<PrivateDir> {
         std::fs::create_dir_all(destination)
-            .map_err(|error| io_fault("the destination cannot be created", destination, &error))?;
+            .map_err(|error| io_fault("the destination cannot be created", destination, error))?;
         let parent = Self::around(destination)?;
         match rustix::fs::mkdirat(&parent.fd, SHOAL_DIR, DIR_MODE) {
             // The entry must survive a power cut, or the journal would be lost as a whole.
@@ -68,13 +70,13 @@ impl PrivateDir {
         }
     }
 
-    /// Opens a directory that is not shoal's own, such as the one a user put a journal in; its mode is left alone.
+    /// Opens a directory that is not shoal's own, such as that of `journal=PATH`. Its mode does not change.
     ///
     /// # Errors
     /// [`Kind::Journal`] if it is missing or may not be read.
     pub fn around(directory: &Path) -> Result<PrivateDir> {
         let path = std::fs::canonicalize(directory)
-            .map_err(|error| io_fault("the directory cannot be opened", directory, &error))?;
+            .map_err(|error| io_fault("the directory cannot be opened", directory, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(|errno| fault("the directory cannot be opened", &path, errno))?;
@@ -91,7 +93,7 @@ impl PrivateDir {
         &self.path
     }
 
-    /// Opens a directory of shoal's own in this one, and closes it to others; `None` if it is missing.
+    /// Opens a directory of shoal's own in this one, and takes the permissions of others away. `None` if it is missing.
     fn subdirectory(&self, name: &OsStr) -> Result<Option<PrivateDir>> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -103,16 +105,16 @@ impl PrivateDir {
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| fault("cannot be read", &path, errno))?;
         if stat.st_mode & OTHERS != 0 && stat.st_uid == rustix::process::geteuid().as_raw() {
-            // A file system without permissions refuses or ignores this; there is nothing to protect then.
+            // A file system without permissions rejects or ignores this, and needs none.
             let _ = rustix::fs::fchmod(&fd, DIR_MODE);
         }
         Ok(Some(PrivateDir { fd, path }))
     }
 
-    /// Opens a regular file, making it if `create`, for the lock. Never use it on a database: closing any fd of one
-    /// gives up the POSIX locks that SQLite holds on it.
+    /// Opens a regular file for the lock, and creates it if `create`. Never use this on a database: closing any fd of one
+    /// releases the POSIX locks that SQLite holds on it.
     pub(super) fn file(&self, name: &OsStr, create: bool) -> Result<Option<OwnedFd>> {
-        let mut flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK; // a FIFO must not hold us up
+        let mut flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK; // opening a FIFO must not wait
         flags |= if create { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
         match rustix::fs::openat(&self.fd, name, flags, FILE_MODE) {
             Ok(fd) => match rustix::fs::fstat(&fd) {
@@ -126,7 +128,7 @@ impl PrivateDir {
         }
     }
 
-    /// Whether a regular file of that name is there; looked up without opening it.
+    /// Whether a regular file with that name exists. It is not opened.
     ///
     /// # Errors
     /// [`Kind::Journal`] if something else has that name.
@@ -139,8 +141,8 @@ impl PrivateDir {
         }
     }
 
-    /// Makes an empty file that only its owner may read, unless one is there. SQLite gives the mode of a database to
-    /// the files beside it, so this one call settles them all.
+    /// Creates an empty file that only its owner may read, unless there is one. SQLite gives the mode of a database to the
+    /// files beside it, so this is enough for all of them.
     ///
     /// # Errors
     /// As [`PrivateDir::has_file`], and the kinds of a full or read-only file system.
@@ -151,16 +153,16 @@ impl PrivateDir {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
             .map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
-        // Whatever the umask took away. A file system without permissions refuses; there is nothing to protect then.
+        // Restores what the umask took away. A file system without permissions rejects this and needs none.
         let _ = rustix::fs::fchmod(&file, FILE_MODE);
         self.sync()
     }
 
-    /// Makes a file of `length` bytes that really takes that much room: random bytes, since zeros may be stored as a
-    /// hole and a pattern may be compressed. One that is there already stays.
+    /// Creates a file of `length` bytes that really takes that much space: of random bytes, because zeros may be stored as
+    /// a hole and a pattern may be compressed. An existing one stays.
     ///
     /// # Errors
-    /// The kinds of a full or read-only file system; nothing is left behind then.
+    /// The kinds of a full or read-only file system. Nothing is left then.
     pub fn reserve(&self, name: &OsStr, length: usize) -> Result<()> {
         let there = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|stat| stat.st_size as u64 >= length as u64) {
@@ -184,7 +186,7 @@ impl PrivateDir {
         })
     }
 
-    /// Removes a file; whether there was one.
+    /// Removes a file. Returns whether there was one.
     ///
     /// # Errors
     /// [`Kind::Journal`] if it cannot be removed.
@@ -196,8 +198,8 @@ impl PrivateDir {
         }
     }
 
-    /// Whether the path still leads to this directory: SQLite opens by path, so somebody could have put another in
-    /// its place in between.
+    /// Checks that the path still leads to this directory: SQLite opens by path, and another directory could have
+    /// replaced this one in between.
     ///
     /// # Errors
     /// [`Kind::Journal`] if it does not.
@@ -212,8 +214,8 @@ impl PrivateDir {
         }
     }
 
-    /// Whether programs on this machine can share memory through files here. Network and user-space file systems are
-    /// not trusted with it: SQLite's write-ahead log needs it, and finds out too late where it does not hold.
+    /// Whether programs on this machine can share memory through files here. SQLite's write-ahead log needs that, and
+    /// notices too late if it does not work. So network and user-space file systems are not trusted.
     pub fn shares_memory(&self) -> bool {
         // The type's width differs between architectures; every magic number fits in 32 bits.
         rustix::fs::fstatfs(&self.fd).is_ok_and(|stat| !REMOTE.contains(&(stat.f_type as u32)))
@@ -221,11 +223,7 @@ impl PrivateDir {
 
     /// Makes the entries of this directory durable.
     fn sync(&self) -> Result<()> {
-        match rustix::fs::fsync(&self.fd) {
-            // Some file systems cannot sync a directory and say so.
-            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-            Err(errno) => Err(fault("cannot be synced", &self.path, errno)),
-        }
+        sync_directory(&self.fd).map_err(|failed| fault("cannot be synced", &self.path, failed.errno))
     }
 
     fn wrong_type(&self, name: &OsStr, wanted: &str) -> Error {
@@ -246,7 +244,7 @@ pub fn is_directory(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// What changes with every boot of this machine; `None` where the kernel does not say.
+/// An id that changes with every boot of this machine. `None` if the kernel has none.
 pub fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let text = text.trim();
@@ -255,10 +253,10 @@ pub fn boot_id() -> Option<String> {
 
 /// An error of the operating system, on a path.
 pub(super) fn fault(what: &str, path: &Path, errno: Errno) -> Error {
-    io_fault(what, path, &std::io::Error::from(errno))
+    io_fault(what, path, errno.into())
 }
 
-fn io_fault(what: &str, path: &Path, error: &std::io::Error) -> Error {
+fn io_fault(what: &str, path: &Path, error: std::io::Error) -> Error {
     let errno = error.raw_os_error();
     let kind = match errno.map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => Kind::DestinationFull,
@@ -266,13 +264,4 @@ fn io_fault(what: &str, path: &Path, error: &std::io::Error) -> Error {
         _ => Kind::Journal,
     };
     Error::new(kind, format!("{what}: {}", plain(error))).on(&escape(path.as_os_str().as_bytes())).errno(errno)
-}
-
-/// The system's words in lower case and without the number, which the error carries anyway.
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
-    first.into_iter().chain(letters).collect()
 }

@@ -1,7 +1,7 @@
-//! One file that somebody asked for by its path, whole or not at all.
+//! One file at a path that the user named, whole or not at all.
 //!
-//! Here: [`publish`], which lets its caller fill a file that has no name yet, or a hidden one beside its place, and puts it
-//! in place when it is whole. Not here: what stands in it (`shoal-encode`), the many files of a run (`sink/dir/`).
+//! Here: [`publish`], which lets its caller fill a file without a name, or with a hidden one in the same directory, and
+//! gives it the final name when it is whole. Not here: its contents (`shoal-encode`), the files of a run (`sink/dir/`).
 
 use std::ffi::OsStr;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,17 +17,17 @@ use super::{file, sync};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
-/// How often another hidden name is tried. They are random: one that is taken is no accident.
+/// How often another hidden name is tried. Names are random, so one that is taken is no accident.
 const TRIES: u32 = 8;
-/// Bytes of the final name that the hidden one begins with: file systems take 255 in all.
+/// Bytes of the final name at the start of the hidden one: file systems allow 255 in all.
 const NAME_PART: usize = 200;
 
 /// Why a file was not put in place.
 #[derive(Debug)]
 pub enum Failed<E> {
-    /// The file could not be made, written, made durable or named; the error has its path.
+    /// The file could not be created, written, made durable or named. The error has its path.
     File(Error),
-    /// Who filled it gave up.
+    /// The function that fills the file has failed.
     Filling(E),
 }
 
@@ -36,21 +36,21 @@ pub enum Failed<E> {
 pub struct Unpublished {
     directory: Dir,
     file: Option<OwnedFd>,
-    /// Its name, where it has one already; it is removed when this is dropped.
+    /// Its name, if it has one already. It is removed when this is dropped.
     hidden: Option<Vec<u8>>,
-    /// What went wrong first.
+    /// The first failure.
     trouble: Option<Trouble>,
 }
 
-/// Lets `fill` write a file, and puts it at `path` when it has: a file that is there keeps its place until then, and gives
-/// the new one its permissions. After an error nothing is left of the new one. `durable`: returns only when the file and its
-/// name would survive a power cut.
+/// Lets `fill` write a file, and then moves it to `path`. An existing file stays until then, and the new one gets its
+/// permissions. After an error nothing of the new one is left. `durable`: returns only when the file and its name would
+/// survive a power cut.
 ///
-/// A link to a file is followed. Two at once do not disturb each other; the last one stays.
+/// A link to a file is followed. Two calls at once do not disturb each other; the last file stays.
 ///
 /// # Errors
-/// [`Failed::Filling`] with what `fill` said. [`Failed::File`]: [`Kind::Config`] where no file can stand at `path`;
-/// [`Kind::DestinationFull`] and the other kinds of a destination that fails, also where `fill` made another error of it.
+/// [`Failed::Filling`] with the error of `fill`. [`Failed::File`]: [`Kind::Config`] if no file can be at `path`;
+/// [`Kind::DestinationFull`] and the other kinds of a failed destination, even if `fill` returned another error for it.
 pub fn publish<T, E>(
     path: &Path,
     durable: bool,
@@ -71,7 +71,7 @@ pub fn publish<T, E>(
     }
 }
 
-/// Opens the directory and a new file in it; gives the final name, and the permissions of the file that has it.
+/// Opens the directory and a new file in it. Returns the final name as well, and the permissions of the file that has it.
 fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, Option<u32>)> {
     let refuse = |why: &str| {
         let shown = escape(path.as_os_str().as_bytes());
@@ -87,10 +87,10 @@ fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, O
     let mode = match directory.look(name.as_bytes()) {
         Ok(look) if look.kind.is_file() => Some(look.mode & 0o777),
         Ok(look) if look.kind.is_dir() => return Err(refuse("a directory has this name")),
-        // Links have been followed: this one leads nowhere, or to what is no file.
+        // Links have been followed: this one leads to nothing.
         Ok(look) if look.kind.is_symlink() => return Err(refuse("a dangling symbolic link has this name")),
         Ok(_) => return Err(refuse("it exists and is not a regular file")),
-        Err(_) => None, // nothing there; whatever else is wrong shows when it is made
+        Err(_) => None, // nothing has the name; anything else fails again when the file is created
     };
     let (file, hidden) = match create(&directory, name.as_bytes()) {
         Ok(created) => created,
@@ -99,10 +99,11 @@ fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, O
     Ok((Unpublished { directory, file: Some(file), hidden, trouble: None }, name, mode))
 }
 
-/// Makes a file without a name, which vanishes with the process, or with a hidden one where the system has no such files.
+/// Creates a file without a name, which the kernel removes if the process dies; or with a hidden name, if the file system
+/// does not support that.
 fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<Vec<u8>>), Trouble> {
     match directory.nameless(Access::Usual) {
-        // It gets its name through /proc, which a sandbox may not have.
+        // It gets its name through /proc, which a sandbox may lack.
         Ok(file) if Dir::root(Path::new("/proc/self/fd")).is_ok() => return Ok((file, None)),
         Ok(_) | Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
         Err(errno) => return Err(Doing::Create.failed()(errno)),
@@ -118,7 +119,7 @@ fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<
     }
 }
 
-/// A name that nothing has, beside the final one.
+/// A hidden name that nothing has, for a file in the same directory.
 fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
     let mut random = [0; 8];
     loop {
@@ -130,7 +131,7 @@ fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
     }
     let mut hidden = b".".to_vec();
     let mut end = name.len().min(NAME_PART);
-    // Not within a character: file systems that take only UTF-8 refuse half of one.
+    // Not within a character: file systems that allow only UTF-8 reject half of one.
     while end > 0 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end -= 1;
     }
@@ -139,7 +140,7 @@ fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
     Ok(hidden)
 }
 
-/// The error of a file that is written once, where nothing can be gone on with.
+/// The error. Unlike a run, this file cannot be resumed, so the hint is another one.
 fn told(trouble: Trouble, path: &Path, directory: &Dir) -> Error {
     let error = trouble.at(path, directory.as_fd(), 0);
     match error.kind() {
@@ -175,7 +176,7 @@ impl Unpublished {
         if durable { sync::sync_directory(&self.directory) } else { Ok(()) }
     }
 
-    /// Does something with the file, and keeps what went wrong.
+    /// Uses the file, and keeps the first failure.
     fn with<T>(&mut self, act: impl FnOnce(&OwnedFd) -> std::result::Result<T, Trouble>) -> io::Result<T> {
         let result = match &self.file {
             Some(file) => act(file),

@@ -1,8 +1,8 @@
-//! Reading strangers' files, which may change, block or be no files at all.
+//! Reading files of a source, which may change, block, or not be regular files.
 //!
-//! Here: opening without ever blocking, reading, what is known of an open file, and what a failed call means for an
-//! object. Not here: which files (`source/files/`), directories (`walk.rs`). Nothing is mapped into memory: a file that
-//! is cut short would kill the process.
+//! Here: opening without blocking, reading, stat of an open file, and what a failed call means for an object. Not here:
+//! which files (`source/files/`), directories (`walk.rs`). Nothing is mapped into memory: if another program truncated the
+//! file, that would kill the process.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -16,20 +16,20 @@ use super::error::plain;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 
-/// Most bytes of one read into memory that is to be kept: a stop must not wait for longer.
+/// Most bytes of one read to the end of a vector: a stop must not wait for longer.
 const APPEND_MAX: usize = 8 << 20;
 
-/// Where memory for reads begins, in bytes. Some processors copy at half the speed or less to a place 8 to 24 bytes further
-/// in its page than where the bytes come from, and an allocator begins large blocks 16 bytes into a page (measured: 1 MB in
+/// Alignment of memory for reads, in bytes. Some processors copy at half the speed or less to an address that is 8 to 24
+/// bytes further in its page than the source, and an allocator begins large blocks 16 bytes into a page (measured: 1 MB in
 /// 121 µs there, in 60 µs 64 bytes into a page).
 pub(crate) const ALIGNED: usize = 64;
 
-/// How many bytes to leave out in front, so that what follows is aligned.
+/// How many bytes to skip in front, so that the rest is aligned.
 pub(crate) fn lead(memory: *const u8) -> usize {
     memory.align_offset(ALIGNED).min(ALIGNED)
 }
 
-/// Memory to read into again and again.
+/// Aligned memory to read into, which is reused.
 pub(crate) struct Space {
     bytes: Vec<u8>,
     lead: usize,
@@ -58,7 +58,7 @@ impl std::ops::DerefMut for Space {
     }
 }
 
-/// What is known of an open file.
+/// The stat of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Whether it is a regular file.
@@ -67,9 +67,9 @@ pub(crate) struct Facts {
     pub mode: u32,
     /// Length in bytes.
     pub size: u64,
-    /// When its contents were last written, in nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     pub written: i128,
-    /// When anything of it was last changed, in the same unit: nobody can set this one back.
+    /// The change time, in the same unit. No program can set it back.
     pub changed: i128,
 }
 
@@ -84,7 +84,7 @@ impl Facts {
         }
     }
 
-    /// When its contents were last written.
+    /// The modification time.
     pub(crate) fn last_modified(&self) -> Option<SystemTime> {
         let nanoseconds = u64::try_from(self.written.unsigned_abs()).ok()?;
         match self.written < 0 {
@@ -117,7 +117,7 @@ pub(crate) fn open_path(path: &Path) -> Result<OwnedFd> {
     }
 }
 
-/// What lies at a path, which may contain links.
+/// The stat of a path, which may contain links.
 pub(crate) fn facts_of(path: &Path) -> Result<Facts> {
     rustix::fs::stat(path).map(|found| Facts::of(&found))
 }
@@ -147,15 +147,15 @@ pub(crate) fn append_at(file: BorrowedFd<'_>, to: &mut Vec<u8>, at: u64, most: u
     }
 }
 
-/// Has the kernel read a range that will be wanted soon, where it can be told to.
+/// Tells the kernel to read a range that will be needed soon, if it supports that.
 pub(crate) fn will_need(file: BorrowedFd<'_>, at: u64, length: u64) {
     if let Some(length) = std::num::NonZeroU64::new(length) {
         let _ = rustix::fs::fadvise(file, at, Some(length), rustix::fs::Advice::WillNeed);
     }
 }
 
-/// Reads to the end of a vector, at most so many bytes, and as its memory takes; 0 at the end of the file, or where there
-/// is none left.
+/// Reads once to the end of a vector, at most `most` bytes and as much as its memory takes. 0 at the end of the file, or if
+/// no memory is left.
 pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>, most: usize) -> Result<usize> {
     loop {
         let space = to.spare_capacity_mut();
@@ -180,17 +180,17 @@ pub(crate) fn read(file: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Back to its first byte.
+/// Seeks to the first byte.
 pub(crate) fn rewind(file: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).map(|_| ())
 }
 
-/// What is known of it now.
+/// Its stat now.
 pub(crate) fn facts(file: BorrowedFd<'_>) -> Result<Facts> {
     rustix::fs::fstat(file).map(|found| Facts::of(&found))
 }
 
-/// The time of day at the kernel's last tick, which is what it stamps files with; in nanoseconds since 1970.
+/// The time of day at the kernel's last tick, which the times of files are; in nanoseconds since 1970.
 pub(crate) fn coarse_now() -> i128 {
     time_of(rustix::time::ClockId::RealtimeCoarse)
 }
@@ -210,24 +210,24 @@ pub(crate) fn nanoseconds(seconds: i64, rest: u64) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(rest)
 }
 
-/// What a change time may lag behind the clock: files are stamped with the time of the kernel's last tick, at most 10 ms
-/// long.
+/// How much a change time may be behind the clock: it is the time of the kernel's last tick, and ticks are at most 10 ms
+/// apart.
 pub(crate) const TICK: i128 = 10_000_000;
-/// The longest step of a change time without nanoseconds: FAT's. (Of files stamped in nanoseconds one in 10^9 has none by
-/// chance, and counts as fresh for two seconds more.)
+/// The longest step of a change time without nanoseconds: FAT's. (A file with nanoseconds has 0 of them by chance once in
+/// 10^9, and then counts as fresh for two seconds more.)
 const STEP: i128 = 2_000_000_000;
 
-/// How far apart the stamps of a file may be, besides the tick.
+/// The step of the times of a file, besides the tick.
 pub(crate) fn step(changed: i128) -> i128 {
     if changed % 1_000_000_000 == 0 { STEP } else { 0 }
 }
 
-/// Whether any change behind `now`, a coarse time, gives a file another change time than this.
+/// Whether any change after `now`, a coarse time, gives a file another change time than this.
 pub(crate) fn settled(changed: i128, now: i128) -> bool {
     changed + step(changed) + TICK < now
 }
 
-/// Why a file or directory of the source could not be opened or read; `from`: the byte at which a read stood.
+/// Why a file or directory of the source could not be opened or read. `from`: the first byte of a failed read.
 pub(crate) fn unreadable(errno: Errno, from: Option<u64>) -> Error {
     let at = from.map_or_else(String::new, |byte| format!(" at byte {byte}"));
     let error = |kind, why: String| Error::new(kind, why).errno(Some(errno.raw_os_error()));
@@ -246,7 +246,7 @@ pub(crate) fn unreadable(errno: Errno, from: Option<u64>) -> Error {
     }
 }
 
-/// The same of a directory that a run was to begin in.
+/// The same for the directory or file that is the source of a run.
 pub(crate) fn unusable(errno: Errno, path: &Path) -> Error {
     use std::os::unix::ffi::OsStrExt;
     let why = match errno {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// Time in which threads of this process waited for a processor, all together; nothing of those that have ended. Zero if the
-/// kernel keeps no statistics.
+/// The time for which all present threads of this process have waited for a processor, added up. Zero if the kernel keeps
+/// no statistics.
 #[allow(clippy::disallowed_methods)] // the kernel's own files: no name of the user's
 pub(crate) fn waited() -> Duration {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };

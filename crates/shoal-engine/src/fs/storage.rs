@@ -1,4 +1,4 @@
-//! What a path lies on: memory, a disk that turns, another machine.
+//! What stores a path: memory, a rotating disk, another machine.
 //!
 //! Not here: what makes its files durable (`sync.rs`), how many objects in flight suit it (`engine/concurrency/`).
 
@@ -28,8 +28,8 @@ pub(super) const REMOTE: [u32; 12] = [
 /// Where the kernel describes each block device, by its numbers.
 const DEVICES: &str = "/sys/dev/block";
 
-/// What a path lies on, links followed; `Other` where that cannot be told. It takes as long as `statfs`: nothing more is
-/// asked of a file system on another machine, which may not answer.
+/// What stores a path, with links followed. `Other` if that is unknown. It takes as long as `statfs`: a file system on
+/// another machine may not answer, so it gets no further call.
 pub(crate) fn storage(path: &Path) -> Storage {
     let Ok(found) = rustix::fs::statfs(path) else { return Storage::Other };
     // The field's width differs between architectures; every magic number fits in 32 bits.
@@ -43,12 +43,12 @@ pub(crate) fn storage(path: &Path) -> Storage {
     }
 }
 
-/// Whether a device says that it turns. Those of btrfs, ZFS and overlayfs are not the disk's, and have no such file.
+/// Whether a device is a rotating disk. The devices of btrfs, ZFS and overlayfs are not disks, and have no such file.
 #[allow(clippy::disallowed_methods)] // the kernel's own files: no name of the user's
 fn is_rotational(devices: &Path, device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let device = devices.join(format!("{major}:{minor}"));
-    // A partition has no queue of its own; its disk is the directory above the one that the link leads to.
+    // A partition has no queue of its own. Its disk is the parent of the directory that the link leads to.
     let text =
         ["queue/rotational", "../queue/rotational"].iter().find_map(|file| std::fs::read(device.join(file)).ok());
     text.is_some_and(|text| text.trim_ascii() == b"1")

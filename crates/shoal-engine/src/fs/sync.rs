@@ -1,17 +1,18 @@
-//! Durability: which file systems are believed, `syncfs`, `fsync` of directories, and how much room is left.
+//! Durability: which file systems are trusted, `syncfs`, and `fsync` of directories.
 //!
-//! Not here: when a barrier is due (`engine/commit.rs`), which fd it goes through (`sink/dir/`).
+//! Not here: when a sync is due (`engine/commit.rs`), through which fd (`sink/dir/`), free space (`space.rs`).
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
 use super::error::{Doing, Trouble};
+pub(crate) use super::space::free;
 
-/// What a barrier needs on a file system.
+/// What makes files durable on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barrier {
-    /// Memory is as durable as it gets.
+    /// Nothing: it is in memory.
     Nothing,
     /// One `syncfs`.
     Syncfs,
@@ -19,11 +20,11 @@ pub(crate) enum Barrier {
     Each,
 }
 
-/// From linux/magic.h: file systems whose `syncfs` is known to write everything back and to report what failed.
-const BELIEVED: [(u32, &str); 4] =
+/// From linux/magic.h: file systems whose `syncfs` is known to write everything back and to report failures.
+const TRUSTED: [(u32, &str); 4] =
     [(0xef53, "ext4"), (0x5846_5342, "xfs"), (0x9123_683e, "btrfs"), (0xf2f5_2010, "f2fs")];
 pub(super) const TMPFS: u32 = 0x0102_1994;
-/// Others worth a name in a message. overlayfs was measured to answer 0 while the data below it was lost.
+/// Others that have a name in messages. overlayfs was measured to return 0 although the data below it was lost.
 const OTHERS: [(u32, &str); 9] = [
     (0x794c_7630, "overlayfs"),
     (0x6573_5546, "FUSE"),
@@ -39,13 +40,13 @@ const OTHERS: [(u32, &str); 9] = [
 /// The kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem {
-    /// What makes a whole batch durable on it.
+    /// What makes a whole batch durable.
     pub batch: Barrier,
     /// Its name, if known.
     pub name: &'static str,
 }
 
-/// What file system an open file lies on.
+/// The file system of an open file.
 pub(crate) fn file_system(file: impl AsFd) -> Result<FileSystem, Trouble> {
     let found = rustix::fs::fstatfs(file).map_err(Doing::Look.failed())?;
     // The field's width differs between architectures; every magic number fits in 32 bits.
@@ -55,38 +56,16 @@ pub(crate) fn file_system(file: impl AsFd) -> Result<FileSystem, Trouble> {
 fn by_magic(magic: u32) -> FileSystem {
     let named =
         |table: &[(u32, &'static str)]| table.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name);
-    match named(&BELIEVED) {
+    match named(&TRUSTED) {
         Some(name) => FileSystem { batch: Barrier::Syncfs, name },
         None if magic == TMPFS => FileSystem { batch: Barrier::Nothing, name: "tmpfs" },
         None => FileSystem { batch: Barrier::Each, name: named(&OTHERS).unwrap_or("this file system") },
     }
 }
 
-/// Room on a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Free {
-    /// Bytes an ordinary user may still write.
-    pub bytes: u64,
-    /// Files that may still be made; `None` where they are not counted.
-    pub inodes: Option<u64>,
-}
-
-/// How much room is left where `file` lies.
-pub(crate) fn free(file: BorrowedFd<'_>) -> Result<Free, Trouble> {
-    let found = rustix::fs::fstatvfs(file).map_err(Doing::Look.failed())?;
-    let blocks = match rustix::process::geteuid().is_root() {
-        true => found.f_bfree, // the reserve is root's
-        false => found.f_bavail,
-    };
-    Ok(Free {
-        bytes: blocks.saturating_mul(found.f_frsize),
-        inodes: (found.f_files > 0).then_some(found.f_ffree), // btrfs counts none
-    })
-}
-
-/// Makes everything on the file system durable. `kept` must have been opened before the first write: through a later fd
-/// an error of earlier writes is not reported (measured: 0 while the files were gone). Never tried again: the second
-/// call succeeds although the bytes are lost.
+/// Makes everything on the file system durable. `kept` must have been opened before the first write: a later fd does not
+/// get the error of an earlier write (measured: 0 although the files were gone). Never retried: the second call succeeds
+/// although the bytes are lost.
 pub(crate) fn syncfs(kept: impl AsFd) -> Result<(), Trouble> {
     rustix::fs::syncfs(kept).map_err(Doing::Sync.failed())
 }
@@ -94,7 +73,7 @@ pub(crate) fn syncfs(kept: impl AsFd) -> Result<(), Trouble> {
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(directory: impl AsFd) -> Result<(), Trouble> {
     match rustix::fs::fsync(directory) {
-        // Some file systems cannot sync a directory and say so; there is nothing better to call.
+        // Some file systems cannot sync a directory. There is no better call.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         result => result.map_err(Doing::Sync.failed()),
     }
@@ -105,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_tested_file_systems_are_believed() {
+    fn only_the_tested_file_systems_are_trusted() {
         for magic in [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010] {
             assert_eq!(by_magic(magic).batch, Barrier::Syncfs);
         }

@@ -1,7 +1,7 @@
-//! Reading directories of strangers' trees: what is in them, a block at a time, in the file system's own order.
+//! Reading directories of a source, a block at a time, in the order of the file system.
 //!
-//! Here: opening a directory below a root, one `getdents` call as a [`Block`], what kind of thing an entry is. Not here:
-//! the order of a walk, which entries are wanted (`source/files/`), contents of files (`read.rs`).
+//! Here: opening a directory below a root, one `getdents` call as a [`Block`], the kind of an entry. Not here: the order of
+//! a walk and which entries are wanted (`source/files/`), contents of files (`read.rs`).
 
 #![allow(clippy::disallowed_methods)]
 
@@ -49,56 +49,56 @@ impl Kind {
     }
 }
 
-/// What lies at a path, which may contain links; `follow`: also as its last component.
+/// The kind of what is at a path, which may contain links. `follow`: also as its last component.
 pub(crate) fn kind_of(path: &Path, follow: bool) -> Result<Kind> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let found = rustix::fs::statat(rustix::fs::CWD, path, flags)?;
     Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
 }
 
-/// Which directory it is, by whatever path.
+/// Which directory it is, whatever its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// Entries of a directory that were read and not yet looked at.
+/// Entries of a directory that were read and not yet used.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// Of each entry: its kind, the length of its name, the name.
     bytes: Vec<u8>,
     at: usize,
-    /// Nothing is behind it in the directory.
+    /// It has the last entries of the directory.
     ended: bool,
 }
 
 impl Block {
-    /// The entry at which it stands.
+    /// The next entry.
     pub(crate) fn peek(&self) -> Option<(Kind, &[u8])> {
         entry(&self.bytes, self.at).map(|(kind, name, _)| (kind, name))
     }
 
-    /// Passes on to the next entry.
+    /// Moves on by one entry.
     pub(crate) fn advance(&mut self) {
         if let Some((_, _, next)) = entry(&self.bytes, self.at) {
             self.at = next;
         }
     }
 
-    /// Whether the directory has nothing behind it.
+    /// Whether it has the last entries of the directory.
     pub(crate) fn is_last(&self) -> bool {
         self.ended
     }
 
-    /// Where it stands: for [`Block::at`].
+    /// The position of the next entry, for [`Block::at`].
     pub(crate) fn place(&self) -> usize {
         self.at
     }
 
-    /// The entry at a place, and the place of the next.
-    pub(crate) fn at(&self, place: usize) -> Option<(Kind, &[u8], usize)> {
-        entry(&self.bytes, place)
+    /// The entry at a position, and the position of the one after it.
+    pub(crate) fn at(&self, position: usize) -> Option<(Kind, &[u8], usize)> {
+        entry(&self.bytes, position)
     }
 
     /// Bytes of its entries.
@@ -106,7 +106,7 @@ impl Block {
         self.bytes.len()
     }
 
-    /// Adds what the same directory has next.
+    /// Adds the next block of the same directory.
     pub(crate) fn append(&mut self, next: Block) {
         self.bytes.extend_from_slice(&next.bytes);
         self.ended = next.ended;
@@ -132,7 +132,7 @@ fn entry(bytes: &[u8], at: usize) -> Option<(Kind, &[u8], usize)> {
 }
 
 impl Dir {
-    /// Opens the directory at `path`, several components below this one; `follow`: links on the way are followed,
+    /// Opens the directory at `path`, several components below this one. `follow`: links in the path are followed,
     /// wherever they lead. The empty path is this directory.
     pub(crate) fn below(&self, path: &[u8], follow: bool) -> Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -144,7 +144,7 @@ impl Dir {
             };
             match opened {
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                // Sandboxes without openat2, and paths beyond what one call takes: a component at a time.
+                // Sandboxes without openat2, and paths that are too long for one call: a component at a time.
                 Err(Errno::NOSYS | Errno::PERM) if !follow => return self.step_by_step(path, follow),
                 Err(Errno::NAMETOOLONG) => return self.step_by_step(path, follow),
                 result => return result.map(Dir::from),
@@ -167,7 +167,7 @@ impl Dir {
         Ok(directory)
     }
 
-    /// Reads on from where this directory was last read to: about `size` bytes of entries, `.` and `..` left out.
+    /// Reads on in this directory: about `size` bytes of entries, without `.` and `..`.
     pub(crate) fn block(&self, size: usize) -> Result<Block> {
         let mut raw: Vec<u8> = Vec::with_capacity(size);
         let mut block = Block::default();
@@ -180,7 +180,7 @@ impl Dir {
                         return Ok(block);
                     }
                     Some(Err(Errno::INTR)) => continue,
-                    // Removed while it was read: nothing is in it any more.
+                    // The directory was removed while it was read, so it has no more entries.
                     Some(Err(Errno::NOENT)) => {
                         block.ended = true;
                         return Ok(block);
@@ -205,16 +205,16 @@ impl Dir {
         }
     }
 
-    /// What `name` in it is; `follow`: what a link leads to.
+    /// The kind of the entry `name`. `follow`: of what a link leads to.
     pub(crate) fn kind(&self, name: &[u8], follow: bool) -> Result<Kind> {
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let found = rustix::fs::statat(self.as_fd(), name, flags)?;
         Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
     }
 
-    /// Permission bits of the directory at `path`, several components below this one; `follow`: also of one that a link
-    /// leads to. The empty path is this directory. By a link further up it may be another directory's, in a tree that is
-    /// being changed: a program that can do that can change permissions there as well.
+    /// Permission bits of the directory at `path`, several components below this one. `follow`: also of one that a link
+    /// leads to. The empty path is this directory. In a tree that another program is changing, a link further up may lead
+    /// to another directory; but a program that can create that link can change permissions there as well.
     pub(crate) fn mode(&self, path: &[u8], follow: bool) -> Result<u32> {
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let found = rustix::fs::statat(self.as_fd(), if path.is_empty() { b"." } else { path }, flags)?;
@@ -230,12 +230,12 @@ impl Dir {
         Ok(Identity { device: found.st_dev, inode: found.st_ino })
     }
 
-    /// How far it has been read, for [`Dir::go_to`].
+    /// The position up to which it was read, for [`Dir::go_to`].
     pub(crate) fn position(&self) -> Result<u64> {
         rustix::fs::tell(self.as_fd())
     }
 
-    /// Reads on from a position that this directory had, though opened anew.
+    /// Continues at a position of this directory, which may have been opened again since.
     pub(crate) fn go_to(&self, position: u64) -> Result<()> {
         rustix::fs::seek(self.as_fd(), SeekFrom::Start(position)).map(|_| ())
     }

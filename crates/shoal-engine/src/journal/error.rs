@@ -5,7 +5,7 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind};
-use crate::fs::private::plain;
+use crate::fs::error::plain;
 
 /// Why a call of the journal failed.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ fn sqlite_error(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Er
             Error::new(Kind::Journal, "is a symbolic link, but the journal must be a regular file").hint("remove it")
         }
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::FileLockingProtocolFailed) => {
-            let system = errno.map_or(String::new(), |errno| format!(": {}", plain(&errno.into())));
+            let system = errno.map_or(String::new(), |errno| format!(": {}", plain(errno)));
             let why = format!("the journal cannot be read or written: {error}{system}");
             Error::new(Kind::Journal, why)
                 .hint("check the disk, then run the same command again: it resumes")

@@ -90,29 +90,19 @@ impl Journal {
 
     /// Returns the committed counts; `unfinished` counts the deferred objects.
     pub fn totals(&self) -> Counts {
-        let prefix = &self.progress;
-        let mut counts = Counts {
-            listed: prefix.listed,
-            written: prefix.written,
-            skipped: prefix.skips.total(),
-            bytes: prefix.bytes,
-            failed: self.failed,
-            unfinished: self.deferred,
-        };
-        for entry in self.window.values() {
-            counts.listed += entry.listed;
-            counts.written += entry.written;
-            counts.skipped += entry.skips.total();
-            counts.bytes += entry.bytes;
-        }
-        counts
+        self.sums().counts(self.failed, self.deferred)
     }
 
     /// Returns the committed counts of skipped objects, by reason.
     pub fn skips(&self) -> Skips {
-        let mut skips = self.progress.skips;
-        self.window.values().for_each(|entry| skips.join(&entry.skips));
-        skips
+        self.sums().skips
+    }
+
+    /// The progress as if the frontier were above all that is committed.
+    fn sums(&self) -> Progress {
+        let mut sums = self.progress.clone();
+        self.window.values().for_each(|entry| sums.add(entry));
+        sums
     }
 
     /// Whether everything that is committed is durable.

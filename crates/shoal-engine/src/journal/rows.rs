@@ -9,7 +9,7 @@ use super::error::JournalError;
 use super::options::RunKey;
 use crate::options::Pass;
 use crate::partition::{Cursor, Key};
-use crate::report::{Failure, Skips, archive_of};
+use crate::report::{Counts, Failure, Skips, archive_of};
 
 /// What binds a run.
 #[derive(Clone, Debug)]
@@ -100,6 +100,19 @@ fields!(Progress: epoch, frontier, cursor, chain, listed, written, skips, bytes,
     completed, boot, learnt);
 
 impl Progress {
+    /// Adds a partition to the prefix.
+    pub(super) fn add(&mut self, entry: &Entry) {
+        self.listed += entry.listed;
+        self.written += entry.written;
+        self.skips.join(&entry.skips);
+        self.bytes += entry.bytes;
+    }
+
+    pub(super) fn counts(&self, failed: u64, unfinished: u64) -> Counts {
+        let (listed, written, skipped, bytes) = (self.listed, self.written, self.skips.total(), self.bytes);
+        Counts { listed, written, skipped, failed, unfinished, bytes }
+    }
+
     /// The row of a run. `None` inside: it is missing or damaged.
     pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
         let mut statement = connection.prepare("SELECT * FROM progress WHERE run = ?1")?;
@@ -247,5 +260,28 @@ impl Sample {
         let sql = "DELETE FROM sample WHERE rowid IN (SELECT at FROM (SELECT rowid AS at, \
                    row_number() OVER (ORDER BY rowid) AS place FROM sample WHERE run = ?1) WHERE place % 2 = 0)";
         connection.execute(sql, [run])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema;
+    use super::*;
+    use crate::report::Reason;
+
+    #[test]
+    fn rows_of_format_4_are_written_as_ever() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::make_or_check(&connection).unwrap();
+        let run = 5_388_948_107_101_688_015;
+        let progress = Progress { mark: 1024, sessions: 1, completed: Some(1_795_575_809), ..Progress::default() };
+        progress.write(&connection, run).unwrap();
+        let skips = [(Reason::Link, 1), (Reason::Pipe, 1)].into_iter().collect();
+        let key = Key(113_324_943_198_321_497_437_772_791_146_057_029_075);
+        let entry = Entry { id: None, seq: 0, key, listed: 6, written: 4, skips, bytes: 6 };
+        entry.write(&mut Entry::writer(&connection).unwrap(), run, 0).unwrap();
+        let sum = |table| connection.query_row(&format!("SELECT sum FROM {table}"), [], |row| row.get::<_, i64>(0));
+        assert_eq!(sum("progress"), Ok(-1_039_998_281_331_947_733));
+        assert_eq!(sum("done"), Ok(3_144_944_668_852_555_350));
     }
 }

@@ -1,6 +1,6 @@
-//! The SQL of the journal and its format version: tables, pragmas, and the check that a file is a journal as we made it.
+//! The SQL of the journal and its format version: tables, pragmas, and the check that a file is such a journal.
 //!
-//! Not here: what stands in the rows and their checksums (`rows.rs`), when they are written (`commit.rs`).
+//! Not here: the rows and their checksums (`rows.rs`, `columns.rs`), when they are written (`stage.rs`).
 
 use std::time::Duration;
 
@@ -12,30 +12,32 @@ use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
 pub(super) const FORMAT: i64 = 4;
-/// "Shoa": what makes an SQLite file ours.
+/// "Shoa": marks an SQLite file as a journal.
 const APPLICATION: i64 = 0x5368_6f61;
-/// Page cache of a connection, in KiB as SQLite counts it (negative): all that a journal holds in memory, whatever its size.
+/// Page cache of a connection, in KiB (which SQLite wants negative). It bounds the memory of a journal of any size.
 const CACHE_KIB: i64 = -2048;
-/// The log is carried over into the database when it is this long, in pages of 4 KiB: 1 MiB, rewritten in place and so
-/// no new room on a disk that fills up.
+/// The log is copied into the database when it is this long, in pages of 4 KiB: 1 MiB. It is then overwritten in place, so
+/// it takes no new space on a disk that fills up.
 const CHECKPOINT_PAGES: i64 = 256;
-/// A log that one huge commit made longer than this, in bytes, is cut back.
+/// A log that one huge commit made longer than this, in bytes, is truncated to it.
 const LOG_MAX: i64 = 4 << 20;
-/// How long to wait for an `sqlite3` that somebody has open on the journal, or for a run that only looks.
+/// How long to wait for an `sqlite3` that has the journal open, or for `shoal status`.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The tables. Each row ends with a checksum over its table, run, epoch and fields.
+/// The tables. Each row ends with a checksum over its table, run, epoch and fields. `columns.rs` reads and writes columns by
+/// their position.
 ///
-/// - `run` binds a run: changed only where everything is listed anew with other options. Ids are random, so that a row that outlived its run never counts for another.
-/// - `progress` is the committed prefix in one row, and all else that changes. `learnt` is how many objects in flight
-///   `workers="auto"` had found last; null = nothing yet.
-/// - `session` says when each session may have written; one row each.
-/// - `done` holds the partitions at or above the frontier: at most a window. No index: they are all in memory too, and a
-///   damaged row then harms no other.
+/// - `run` binds a run. It changes only if everything is listed again with other options. Ids are random, so that a row
+///   that outlived its run never counts for another.
+/// - `progress` has the committed prefix in one row, and everything else that changes. `learnt` is how many objects in
+///   flight `workers="auto"` had found last; null = nothing yet.
+/// - `session` has a row for each session: when it may have written.
+/// - `done` has the partitions at or above the frontier, at most a window. It needs no index, because they are all in
+///   memory as well. So a damaged row harms no other.
 /// - `failure`: `due_ms` null = failed for good, else deferred.
-/// - `skipped`: what was left out without being asked for, with its name; the first so many. In `progress` and `done`, the
-///   column of that name has the counts by reason, as JSON.
-/// - `sample`: what was written when, for the rate history.
+/// - `skipped` has the names of the first objects that were skipped although no option excluded them. In `progress` and
+///   `done`, the column with this name has the counts by reason, as JSON.
+/// - `sample` has the rate history.
 const TABLES: [(&str, &str); 11] = [
     (
         "run",
@@ -81,12 +83,12 @@ pub(super) enum Log {
     Ahead,
     /// Rollback journal under an exclusive lock: where memory cannot be shared through files.
     Rollback,
-    /// In a temporary file of SQLite's own that nobody resumes.
+    /// Rolled back from memory, for a temporary file that is never resumed.
     Nothing,
 }
 
-/// Settings that every connection has; nothing in a file may make SQLite run code or trust it. Reads nothing of the
-/// file yet: how it may be read is settled next.
+/// Settings of every connection: no content of a file may make SQLite run code. This does not read the file, because how
+/// it may be read is decided later.
 pub(super) fn harden(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(BUSY)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -112,17 +114,17 @@ pub(super) fn prepare_writing(connection: &Connection, log: Log) -> Result<bool,
     connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_MAX, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", CACHE_KIB)?;
-    // A map would turn an I/O error into a signal.
+    // With a memory map, an I/O error would be a signal.
     connection.query_row("PRAGMA mmap_size = 0", [], |_| Ok(())).or_else(|error| match error {
         rusqlite::Error::QueryReturnedNoRows => Ok(()), // SQLite was built without maps
         error => Err(error),
     })?;
-    // The first look at the file is where shared memory fails.
+    // If shared memory does not work, the first read of the file fails.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(mode == wanted)
 }
 
-/// Makes the tables in an empty database, or checks that they are as we made them.
+/// Creates the tables in an empty database, or checks that they are those of this format.
 pub(super) fn make_or_check(connection: &Connection) -> Result<(), JournalError> {
     if is_empty(connection)? {
         let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
@@ -142,7 +144,7 @@ pub(super) fn make_or_check(connection: &Connection) -> Result<(), JournalError>
     }
 }
 
-/// Refuses what is no journal, or not one of this format.
+/// Rejects a database that is not a journal of this format.
 pub(super) fn check(connection: &Connection) -> Result<(), JournalError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     if number("application_id")? != APPLICATION {
@@ -172,7 +174,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), JournalError> {
     }
 }
 
-/// Whether nothing was ever written: made by us a moment ago, or by a run that was cut off right then.
+/// Whether nothing was ever written: a run has just created the file, or was killed when it had.
 pub(super) fn is_empty(connection: &Connection) -> Result<bool, rusqlite::Error> {
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -387,11 +387,7 @@ impl Journal {
                 let why = format!("the frontier cannot pass partition {seq}, which is not committed");
                 return Err(JournalError::internal(why));
             };
-            let prefix = &mut staged.progress;
-            prefix.listed += entry.listed;
-            prefix.written += entry.written;
-            prefix.skips.join(&entry.skips);
-            prefix.bytes += entry.bytes;
+            staged.progress.add(&entry);
         }
         staged.progress.frontier = fold.frontier;
         staged.progress.cursor = Some(fold.cursor.clone());

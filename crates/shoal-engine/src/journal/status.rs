@@ -142,28 +142,13 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         [header.id],
         |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)),
     )?;
-    let mut totals = Counts {
-        listed: progress.listed,
-        written: progress.written,
-        skipped: 0,
-        bytes: progress.bytes,
-        failed,
-        unfinished: deferred,
-    };
-    let mut skips = progress.skips;
+    let mut sums = progress.clone();
     let mut statement = connection.prepare(Entry::SELECT)?;
     let mut rows = statement.query([header.id])?;
     while let Some(row) = rows.next()? {
-        if let Some(entry) = Entry::read(row, header.id, progress.epoch)
-            && entry.seq >= progress.frontier
-        {
-            totals.listed += entry.listed;
-            totals.written += entry.written;
-            skips.join(&entry.skips);
-            totals.bytes += entry.bytes;
-        }
+        let entry = Entry::read(row, header.id, progress.epoch).filter(|entry| entry.seq >= progress.frontier);
+        entry.iter().for_each(|entry| sums.add(entry));
     }
-    totals.skipped = skips.total();
     let samples = Sample::load(connection, header.id)?.into_iter().flatten().collect();
     Ok(RunStatus {
         source: header.source,
@@ -172,8 +157,8 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         sessions: progress.sessions,
         completed_at: progress.completed,
         pass: progress.pass,
-        totals,
-        skips,
+        totals: sums.counts(failed, deferred),
+        skips: sums.skips,
         deferred,
         until_reboot: progress.boot.is_some(),
         samples,
