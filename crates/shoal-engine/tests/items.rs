@@ -304,3 +304,23 @@ fn batches_are_dense_and_open_to_what_was_pushed() {
     });
     assert_eq!(pusher.returned().len(), 250);
 }
+
+#[test]
+fn items_without_a_name_are_another_series_in_a_forked_child() {
+    drop(items::<Bytes>(None, MEMORY)); // a generator of random numbers has a state by now
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: the child uses the allocator, which forks allow, and leaves without running anything of this process.
+    let child = unsafe { libc::fork() };
+    let (source, _pusher) = items::<Bytes>(None, MEMORY);
+    if child == 0 {
+        let sent = std::io::Write::write_all(&mut writer, source.identity().as_bytes());
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(i32::from(sent.is_err())) }
+    }
+    drop(writer);
+    let mut of_child = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut of_child).unwrap();
+    // SAFETY: a child of this process, and no pointer.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    assert!(of_child.starts_with("items#") && of_child != source.identity(), "{of_child}");
+}

@@ -1,7 +1,7 @@
 //! The only place that touches files. It knows system calls and their errors, and no run.
 //!
 //! Writing: `dir.rs`, `file.rs`, `sync.rs`, `publish.rs`. Reading: `walk.rs`, `read.rs`. Shoal's own files: `private.rs`,
-//! `lock.rs`. What the machine has: `space.rs`, `storage.rs`, `limits.rs`, `schedstat.rs`, `neighbour.rs`.
+//! `lock.rs`. What the machine has: `random.rs`, `space.rs`, `storage.rs`, `limits.rs`, `schedstat.rs`, `neighbour.rs`.
 
 pub(crate) mod dir;
 pub(crate) mod error;
@@ -11,6 +11,7 @@ pub mod lock;
 pub mod neighbour;
 pub mod private;
 pub mod publish;
+pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod schedstat;
 pub(crate) mod space;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::dir::{Access, Dir, resolved};
 use super::error::{Doing, Trouble};
+use super::random::random;
 use super::{file, sync};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -110,7 +111,7 @@ fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<
     }
     let mut turn = 1;
     loop {
-        let hidden = hidden(name)?;
+        let hidden = hidden(name);
         match directory.create(&hidden, Access::Usual) {
             Ok(file) => return Ok((file, Some(hidden))),
             Err(Errno::EXIST) if turn < TRIES => turn += 1,
@@ -120,15 +121,7 @@ fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<
 }
 
 /// A hidden name that nothing has, for a file in the same directory.
-fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
-    let mut random = [0; 8];
-    loop {
-        match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-            Ok(8) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(Doing::Create.failed()(errno)),
-        }
-    }
+fn hidden(name: &[u8]) -> Vec<u8> {
     let mut hidden = b".".to_vec();
     let mut end = name.len().min(NAME_PART);
     // Not within a character: file systems that allow only UTF-8 reject half of one.
@@ -136,8 +129,8 @@ fn hidden(name: &[u8]) -> std::result::Result<Vec<u8>, Trouble> {
         end -= 1;
     }
     hidden.extend_from_slice(&name[..end]);
-    hidden.extend_from_slice(format!(".{:016x}.shoal", u64::from_ne_bytes(random)).as_bytes());
-    Ok(hidden)
+    hidden.extend_from_slice(format!(".{:016x}.shoal", u64::from_ne_bytes(random())).as_bytes());
+    hidden
 }
 
 /// The error. Unlike a run, this file cannot be resumed, so the hint is another one.
@@ -164,7 +157,7 @@ impl Unpublished {
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => {
-                let hidden = hidden(name)?;
+                let hidden = hidden(name);
                 self.directory.name(file.as_fd(), &hidden).map_err(Doing::Rename.failed())?;
                 hidden
             }
@@ -227,12 +220,12 @@ mod tests {
     fn a_hidden_name_is_never_cut_within_a_character() {
         for lead in 0..4 {
             let name = format!("{}{}", "x".repeat(lead), "\u{1f41f}".repeat(60));
-            let hidden = String::from_utf8(hidden(name.as_bytes()).unwrap()).unwrap();
+            let hidden = String::from_utf8(hidden(name.as_bytes())).unwrap();
             assert!(hidden.as_bytes()[1..].starts_with(&name.as_bytes()[..NAME_PART - 3]), "{hidden}");
             assert!(hidden.len() <= 255, "{hidden}");
         }
         // What is not text is cut somewhere.
-        assert!(hidden(&[0xff; 255]).unwrap().len() <= 255);
-        assert!(hidden(&[0x80; 255]).unwrap().len() <= 255);
+        assert!(hidden(&[0xff; 255]).len() <= 255);
+        assert!(hidden(&[0x80; 255]).len() <= 255);
     }
 }

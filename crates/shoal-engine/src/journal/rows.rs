@@ -7,6 +7,7 @@ use super::columns::{Fields, Sum, fields, sealed};
 use super::commit::Failed;
 use super::error::JournalError;
 use super::options::RunKey;
+use crate::fs::random::random;
 use crate::options::Pass;
 use crate::partition::{Cursor, Key};
 use crate::report::{Counts, Failure, Skips, archive_of};
@@ -30,14 +31,15 @@ fields!(Header: id, source, options, salt, secrets, started);
 impl Header {
     /// Of a new run. `started`: Unix seconds.
     pub(super) fn new(key: &RunKey, started: u64) -> Header {
-        let (id, source, options) = (fastrand::i64(1..), key.source.clone(), key.options.clone());
+        let id = i64::from_ne_bytes(random()) & i64::MAX;
+        let (source, options) = (key.source.clone(), key.options.clone());
         let mut header = Header { id, source, options, salt: [0; 16], secrets: [0; 32], started };
         header.set_secrets(&key.secrets);
         header
     }
 
     pub(super) fn set_secrets(&mut self, values: &[u8]) {
-        fastrand::fill(&mut self.salt);
+        self.salt = random();
         self.secrets = self.hash(values);
     }
 

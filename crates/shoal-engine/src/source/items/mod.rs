@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 
 use super::{BoxFuture, Fetcher, Listing, Source};
 use crate::error::{Error, Kind, Result};
+use crate::fs::random::random;
 use crate::partition::{Cursor, Key, Partition};
 use crate::poison::ignore_poison;
 use crate::session::Twice;
@@ -53,7 +54,7 @@ pub trait Item: Send + Sync + 'static {
 pub fn items<I: Item>(name: Option<&str>, memory: u64) -> (Items<I>, Pusher<I>) {
     let identity = match name {
         Some(name) => format!("items:{name}"),
-        None => format!("items#{:032x}", fastrand::u128(..)),
+        None => format!("items#{:032x}", u128::from_ne_bytes(random())),
     };
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
