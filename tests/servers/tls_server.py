@@ -119,8 +119,8 @@ class TlsFront:
                 await asyncio.wait([upward], timeout=1.0)
             finally:
                 upward.cancel()
+                writer.close()  # before the wait, which a second cancellation ends
                 await asyncio.gather(upward, return_exceptions=True)
-                writer.close()
 
     async def _pass_up(self, session: _Session, writer: asyncio.StreamWriter) -> None:
         while piece := await session.receive():
