@@ -126,6 +126,16 @@ kinds! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct HostId(pub u32);
 
+/// Where an error happened. Each side has its own retries and pauses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Listing, fetching and decoding.
+    #[default]
+    Source,
+    /// Writing. The engine says so of what its calls of a sink return.
+    Sink,
+}
+
 /// One failure: what, on what, why, and what to do next.
 pub struct Error(Box<Inner>);
 
@@ -136,6 +146,7 @@ struct Inner {
     hint: Option<String>,
     retry_after: Option<Duration>,
     host: HostId,
+    side: Side,
     tries: Option<(u32, Duration)>,
     errno: Option<i32>,
 }
@@ -150,6 +161,7 @@ impl Error {
             hint: None,
             retry_after: None,
             host: HostId(0),
+            side: Side::Source,
             tries: None,
             errno: None,
         }))
@@ -189,6 +201,15 @@ impl Error {
     #[must_use]
     pub fn host(mut self, host: HostId) -> Error {
         self.0.host = host;
+        self
+    }
+
+    /// The same, from the sink. Too few or too many bytes are the source's error, also where a sink has counted them.
+    #[must_use]
+    pub(crate) fn of_sink(mut self) -> Error {
+        if self.0.kind != Kind::ShortBody {
+            self.0.side = Side::Sink;
+        }
         self
     }
 
@@ -237,6 +258,11 @@ impl Error {
     pub fn wait_asked(&self) -> Option<Duration> {
         self.0.retry_after
     }
+    /// Where it happened.
+    pub fn side(&self) -> Side {
+        self.0.side
+    }
+
     /// The host it came from.
     pub fn host_id(&self) -> HostId {
         self.0.host

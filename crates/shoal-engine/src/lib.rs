@@ -8,6 +8,7 @@ pub mod error;
 pub mod fs;
 pub mod http;
 pub mod journal;
+mod key;
 pub mod listed;
 mod name;
 mod object;
@@ -18,12 +19,14 @@ pub mod report;
 pub mod serve;
 pub mod session;
 pub mod sink;
+mod sink_state;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod transfer;
 
 pub use error::{Class, Error, HostId, Kind, Result};
+pub use key::ObjectKey;
 pub use name::Name;
 pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;

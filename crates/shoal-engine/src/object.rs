@@ -94,14 +94,14 @@ impl Payload<'_> {
         }
     }
 
-    /// The bytes as an owned vector; copies only what is borrowed.
+    /// Takes the bytes as an owned vector; copies only what is borrowed.
     ///
     /// # Errors
     /// As [`Payload::bytes`].
-    pub fn into_vec(self) -> Result<Vec<u8>> {
+    pub fn take(&mut self) -> Result<Vec<u8>> {
         match self {
             Payload::Borrowed(bytes) => Ok(bytes.to_vec()),
-            Payload::Owned(bytes) => Ok(bytes),
+            Payload::Owned(bytes) => Ok(std::mem::take(bytes)),
             Payload::Elsewhere { .. } => Err(elsewhere()),
         }
     }
@@ -120,6 +120,8 @@ pub enum Put {
     Kept,
     /// Its bytes were there already, from this session or from another program. It counts as skipped.
     Duplicate,
+    /// The sink has taken the bytes and tells later what became of them.
+    Later,
 }
 
 /// One object that comes in pieces. Dropped unfinished, it leaves nothing behind.

@@ -19,7 +19,7 @@ use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink, SHOAL_DIR};
-use crate::sink::null::NullSink;
+use crate::sink::null::{DryRun, NullSink};
 use crate::sink::{Sink, Start, Started};
 use crate::source::Source;
 use crate::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
@@ -115,6 +115,7 @@ impl Transfer {
     fn prepare(self) -> Result<Prepared> {
         let Transfer { source, sink, options, bound, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
+        let properties = source.properties();
         let files_max = crate::fs::limits::open_files_left()?;
         let location = match (&options.journal, sink.journal_dir()) {
             (Some(path), _) => Location::File(path.clone()),
@@ -151,8 +152,8 @@ impl Transfer {
             }
             let finished = standing.completed_at.is_some();
             let retries = options.resume == Resume::Failed || options.resume == Resume::Auto && finished;
-            let tries_again = if retries && source.gives_again() { failures } else { 0 };
-            let sink: Arc<dyn Sink> = Arc::new(NullSink::new());
+            let tries_again = if retries && !properties.once { failures } else { 0 };
+            let sink: Arc<dyn Sink> = Arc::new(DryRun::new(sink));
             let (lease, local, started) = (Arc::new(Lease::unbounded()), local_clock(), Started::default());
             let neighbour = neighbour(&options);
             let run =
@@ -174,7 +175,7 @@ impl Transfer {
                 ));
         }
         let failed = standing.completed_at.is_some() && standing.totals.failed > 0;
-        if failed && options.resume == Resume::Auto && source.gives_again() {
+        if failed && options.resume == Resume::Auto && !properties.once {
             journal.retry_all_failed()?;
             (standing.deferred, standing.totals) = (journal.deferred(), journal.totals());
         }
@@ -202,12 +203,13 @@ impl Transfer {
         }
         let lease = Arc::new(Lease::new());
         let local = local_clock();
-        let started = sink.start(&Start {
+        let start = Start {
             sessions: std::mem::take(&mut standing.sessions),
-            twice: source.twice(),
-            keep_times: options.keep_times.unwrap_or(source.has_times()),
+            twice: properties.twice,
+            keep_times: options.keep_times.unwrap_or(properties.has_times),
             lease: lease.clone(),
-        })?;
+        };
+        let started = sink.start(&start, &journal)?;
         journal.begin_session(started.began, started.volatile)?;
         let neighbour = neighbour(&options);
         Ok(Prepared::Run(Box::new(Run {

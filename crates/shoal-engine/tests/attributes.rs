@@ -12,7 +12,7 @@ use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::sink::{Mode, Sink, Start};
+use shoal_engine::sink::{Flush, Mode, Sink, Start};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::transfer::{Outcome, Transfer};
@@ -42,11 +42,11 @@ fn mode(path: &Path) -> u32 {
 fn write(run: &mut Run, name: &str, meta: &ObjectMeta, pieces: bool) -> Result<()> {
     let name = Name::parse(name.as_bytes()).unwrap();
     if pieces {
-        let mut object = run.writer.begin(0, &name, meta)?;
+        let mut object = run.writer.begin(0, &name.clone().into(), meta)?.unwrap();
         object.write(b"in ").and_then(|()| object.write(b"pieces"))?;
         object.finish().map(|_| ())
     } else {
-        run.writer.put(0, &name, meta, Payload::Borrowed(b"whole")).map(|_| ())
+        run.writer.put(0, &name.clone().into(), meta, &mut Payload::Borrowed(b"whole")).map(|_| ())
     }
 }
 
@@ -60,7 +60,7 @@ fn times_are_kept_where_that_is_asked_for_however_a_file_comes_to_be() {
             std::fs::write(out.join("replaced"), b"mine").unwrap();
             let options = DirOptions { layout, ..options(durability, Overwrite::Always) };
             let start = Start { keep_times: true, ..Start::default() };
-            let mut run = Run::started(&out, options, &start, Mode::Fresh).unwrap();
+            let mut run = Run::started(&out, options, &start, Mode::First).unwrap();
             let home = if layout == Layout::Names { out.clone() } else { out.join("00/0000/00") };
             let mut names = Vec::new();
             for (at, when) in TIMES.into_iter().enumerate() {
@@ -116,7 +116,7 @@ fn a_file_has_the_permissions_of_its_source_as_far_as_the_umask_permits_however_
         let options = options(Durability::Batch, Overwrite::Always);
         for (at, (mode, _)) in MODES.into_iter().enumerate() {
             std::fs::write(path.join(format!("replaced-{at}")), b"mine").unwrap();
-            let mut run = Run::with(&path, options, &[], Mode::Fresh).unwrap();
+            let mut run = Run::with(&path, options, &[], Mode::First).unwrap();
             let meta = ObjectMeta { mode, ..ObjectMeta::default() };
             for (kind, pieces) in [("whole", false), ("pieces", true), ("replaced", false)] {
                 write(&mut run, &format!("{kind}-{at}"), &meta, pieces).unwrap();
@@ -178,13 +178,13 @@ fn empty_directories_are_made_in_every_layout_and_survive_a_second_run() {
             let temp = temp_dir();
             let out = temp.path().join("out");
             let options = DirOptions { layout, ..options(durability, Overwrite::Never) };
-            let mut run = Run::with(&out, options, &[], Mode::Fresh).unwrap();
+            let mut run = Run::with(&out, options, &[], Mode::First).unwrap();
             for name in ["empty", "a/b/c", "a/b", "empty"] {
-                run.writer.directory(0, &Name::parse(name.as_bytes()).unwrap()).unwrap();
+                run.writer.directory(&Name::parse(name.as_bytes()).unwrap().into()).unwrap();
             }
             let sealed = run.seal();
             assert_eq!((sealed.objects, sealed.bytes), (0, 0));
-            assert_eq!(run.sink.sync(vec![sealed], true).unwrap().durable, [0]);
+            assert_eq!(run.sink.flush(vec![sealed], Flush::Last).unwrap().durable, [0]);
             for name in ["empty", "a/b/c"] {
                 assert!(out.join(home).join(name).is_dir(), "{name}, {layout:?}, {durability:?}");
             }
@@ -203,7 +203,7 @@ fn a_directory_never_takes_the_place_of_a_file_or_a_link() {
     let mut run = Run::new(&out);
     run.put("file", b"x").unwrap();
     for name in ["file", "file/below", "link", "link/below"] {
-        let error = run.writer.directory(0, &Name::parse(name.as_bytes()).unwrap()).unwrap_err();
+        let error = run.writer.directory(&Name::parse(name.as_bytes()).unwrap().into()).unwrap_err();
         assert_eq!(error.kind(), Kind::NameConflict, "{name}: {error}");
         assert_eq!(error.subject(), Some(name));
     }

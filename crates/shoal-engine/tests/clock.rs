@@ -26,7 +26,7 @@ fn warped(path: &Path, warp: impl Fn(i64) -> i64 + Send + Sync + 'static) -> Dir
 
 fn session(sink: DirSink, earlier: &[Interval], twice: Twice) -> Run {
     let start = Start { sessions: earlier.to_vec(), twice, ..Start::default() };
-    Run::into(sink, &start, Mode::Again).unwrap()
+    Run::into(sink, &start, Mode::Redo).unwrap()
 }
 
 fn says(run: &Run, words: &str) -> bool {

@@ -114,10 +114,10 @@ fn an_object_put_in_its_place_is_whole_or_not_there() {
         payload: Arc::from([]),
         len: Some(5),
     };
-    let mut writer = sink.writer(0).unwrap();
-    writer.open(0, &partition, Mode::Fresh, Box::new(())).unwrap();
+    let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
+    let mut writer = lane.open(&partition, Mode::First, Box::new(())).unwrap();
     let mut put = |name: &[u8], bytes: &[u8], complete: bool| {
-        let name = Name::parse(name).unwrap();
+        let name = Name::parse(name).unwrap().into();
         let read = &mut |space: &mut Vec<u8>| {
             assert!(space.capacity() - space.len() > WHOLE_MAX, "there is room for one byte more than a whole object");
             space.extend_from_slice(bytes);
@@ -130,8 +130,8 @@ fn an_object_put_in_its_place_is_whole_or_not_there() {
     assert_eq!(put(b"no", &[9; WHOLE_MAX + 1], false), None);
     assert_eq!(put(b"empty", b"", true), Some(0));
     assert_eq!(put(b"b", &[7; WHOLE_MAX], true), Some(WHOLE_MAX as u64));
-    assert_eq!(writer.seal(0).unwrap().bytes, 5 + WHOLE_MAX as u64);
-    drop(writer);
+    assert_eq!(writer.seal().unwrap().bytes, 5 + WHOLE_MAX as u64);
+    drop(lane);
     sink.end();
     let wanted = [(&b"a"[..], &b"12345"[..]), (b"empty", b""), (b"b", &[7; WHOLE_MAX])];
     assert_eq!(take_all(&delivery), wanted.map(|(name, data)| (name.to_vec(), data.to_vec())));

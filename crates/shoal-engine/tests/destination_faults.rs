@@ -53,7 +53,7 @@ fn a_file_system_without_inodes_is_full_and_says_so() {
         assert!(files(&out).values().all(|bytes| bytes == b"x"));
         drop(run);
         let sink = DirSink::new(&out.join("deeper"), DirOptions::default()).unwrap();
-        let error = sink.start(&Start::default()).unwrap_err();
+        let error = sink.start(&Start::default(), &()).unwrap_err();
         assert_eq!(error.kind(), Kind::DestinationFull, "also before the first write: {error}");
     });
 }
@@ -77,7 +77,7 @@ fn a_read_only_destination_ends_the_run() {
             assert_eq!(error.kind(), Kind::DestinationReadOnly, "{error}");
         }
         let sink = DirSink::new(&out.join("other"), DirOptions::default()).unwrap();
-        let error = sink.start(&Start::default()).unwrap_err();
+        let error = sink.start(&Start::default(), &()).unwrap_err();
         assert_eq!(error.kind(), Kind::DestinationReadOnly, "{error}");
     });
 }
@@ -112,7 +112,7 @@ fn out_of_file_descriptors_is_worth_another_try() {
         let limit = libc::rlimit { rlim_cur: 40, rlim_max: 40 };
         // SAFETY: as above.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-        let mut run = Run::with(&path, options(Durability::File, Overwrite::Never), &[], Mode::Fresh).unwrap();
+        let mut run = Run::with(&path, options(Durability::File, Overwrite::Never), &[], Mode::First).unwrap();
         // More directories than descriptors: those kept open make room.
         let all = (0..200).map(|at| run.put(&format!("{at}/x"), b"x")).collect::<Result<Vec<_>, _>>();
         println!("TOLD {}", outcome(&all));
@@ -158,7 +158,7 @@ fn a_directory_that_permits_no_file_fails_its_objects_and_a_destination_that_per
         println!("TOLD {}", outcome(&run.put("x", b"x")));
         println!("TOLD {}", outcome(&run.put("new/x", b"x")));
         let sink = DirSink::new(&path.join("closed/out"), DirOptions::default()).unwrap();
-        println!("TOLD {}", outcome(&sink.start(&Start::default())));
+        println!("TOLD {}", outcome(&sink.start(&Start::default(), &())));
         return;
     }
     let temp = temp_dir();
@@ -300,7 +300,7 @@ fn operate(path: &Path) {
     if operation == "replace" {
         std::fs::write(path.join("s/x"), b"mine").unwrap();
     }
-    let mut run = Run::with(path, options(durability, Overwrite::Always), &[], Mode::Fresh).unwrap();
+    let mut run = Run::with(path, options(durability, Overwrite::Always), &[], Mode::First).unwrap();
     let ended = match operation {
         "stream" => outcome(&run.stream("s/x", b"bytes")),
         "mkdir" => outcome(&run.put("s/new/x", b"bytes")),

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::sink::dir::DirOptions;
-use shoal_engine::sink::{Mode, Reach, Sink, Start};
+use shoal_engine::sink::{DurabilityScope, Flush, Mode, Sink, Start};
 use shoal_engine::{Kind, Name, ObjectMeta, Payload};
 use support::*;
 
 fn at(durability: Durability, path: &Path) -> Run {
-    Run::with(path, options(durability, Overwrite::Never), &[], Mode::Fresh).unwrap()
+    Run::with(path, options(durability, Overwrite::Never), &[], Mode::First).unwrap()
 }
 
 /// The system calls of this test's child process on its destination, one a line, in order.
@@ -29,13 +29,13 @@ fn traced(test: &str, out: &Path) -> Vec<String> {
 
 fn whole(durability: Durability, path: &Path) -> Run {
     let options = DirOptions { layout: Layout::Partition, ..options(durability, Overwrite::Never) };
-    Run::with(path, options, &[], Mode::Fresh).unwrap()
+    Run::with(path, options, &[], Mode::First).unwrap()
 }
 
 /// How far a run's barrier reaches.
-fn reach(mut run: Run) -> Reach {
+fn reach(mut run: Run) -> DurabilityScope {
     let sealed = run.seal();
-    run.sink.sync(vec![sealed], true).unwrap().reach
+    run.sink.flush(vec![sealed], Flush::Last).unwrap().reach
 }
 
 fn count(calls: &[String], call: &str, on: &str) -> usize {
@@ -90,7 +90,7 @@ fn with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_o
                 run.put(&format!("flat-{at}"), b"bytes").unwrap();
             }
             let sealed = run.seal();
-            run.sink.sync(vec![sealed], false).unwrap();
+            run.sink.flush(vec![sealed], Flush::Due).unwrap();
         }
         return;
     }
@@ -176,11 +176,11 @@ fn file_durability_syncs_each_file_before_its_name_and_each_directory_before_the
 fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_named() {
     if let Some(path) = as_child() {
         let start = Start { keep_times: true, ..Start::default() };
-        let mut run = Run::started(&path, options(Durability::File, Overwrite::Never), &start, Mode::Fresh).unwrap();
+        let mut run = Run::started(&path, options(Durability::File, Overwrite::Never), &start, Mode::First).unwrap();
         let meta = ObjectMeta { last_modified: Some(std::time::UNIX_EPOCH), ..ObjectMeta::default() };
         let name = |text: &str| Name::parse(text.as_bytes()).unwrap();
-        run.writer.put(0, &name("whole"), &meta, Payload::Borrowed(b"bytes")).unwrap();
-        let mut object = run.writer.begin(0, &name("pieces"), &meta).unwrap();
+        run.writer.put(0, &name("whole").into(), &meta, &mut Payload::Borrowed(b"bytes")).unwrap();
+        let mut object = run.writer.begin(0, &name("pieces").into(), &meta).unwrap().unwrap();
         object.write(b"bytes").unwrap();
         object.finish().unwrap();
         run.commit().unwrap();
@@ -206,7 +206,7 @@ fn a_kept_time_is_set_after_the_last_write_and_before_the_file_is_synced_and_nam
 fn an_empty_directory_is_synced_with_those_that_lead_to_it() {
     if let Some(path) = as_child() {
         let mut run = at(Durability::File, &path);
-        run.writer.directory(0, &Name::parse(b"d/e/empty").unwrap()).unwrap();
+        run.writer.directory(&Name::parse(b"d/e/empty").unwrap().into()).unwrap();
         run.commit().unwrap();
         return;
     }
@@ -242,19 +242,19 @@ fn a_barrier_says_how_far_it_reached() {
     in_private_mounts(|| {
         let on = temp.path().join("a disk");
         ext4(temp.path(), &on, &[]);
-        assert_eq!(reach(at(Durability::None, &on.join("none"))), Reach::PageCache);
-        assert_eq!(reach(at(Durability::File, &on.join("file"))), Reach::Named);
-        assert_eq!(reach(at(Durability::Batch, &on.join("batch"))), Reach::Everything);
+        assert_eq!(reach(at(Durability::None, &on.join("none"))), DurabilityScope::PageCache);
+        assert_eq!(reach(at(Durability::File, &on.join("file"))), DurabilityScope::Named);
+        assert_eq!(reach(at(Durability::Batch, &on.join("batch"))), DurabilityScope::Everything);
         tmpfs(&on.join("batch/old mount"), "size=1m");
         assert_eq!(
             reach(at(Durability::Batch, &on.join("batch"))),
-            Reach::Named,
+            DurabilityScope::Named,
             "earlier runs may have written there"
         );
-        assert_eq!(reach(at(Durability::Batch, &on.join("bat"))), Reach::Everything, "not below this one");
+        assert_eq!(reach(at(Durability::Batch, &on.join("bat"))), DurabilityScope::Everything, "not below this one");
         let mut run = at(Durability::Batch, &on.join("batch"));
         run.put("old mount/x", b"x").unwrap();
-        assert_eq!(reach(run), Reach::PageCache);
+        assert_eq!(reach(run), DurabilityScope::PageCache);
         unmount(&on);
     });
 }
@@ -271,7 +271,7 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         }
         let memory = at(Durability::Batch, &base.join("memory"));
         assert_eq!(memory.started.durability, "batch: nothing to sync on tmpfs");
-        assert_eq!(reach(memory), Reach::PageCache, "a reboot takes it away");
+        assert_eq!(reach(memory), DurabilityScope::PageCache, "a reboot takes it away");
         let place = |name: &str| base.join(name).to_str().unwrap().to_owned();
         let data = format!("lowerdir={},upperdir={},workdir={}", place("lower"), place("upper"), place("work"));
         assert!(mount("overlay", &place("merged"), "overlay", 0, &data), "{}", std::io::Error::last_os_error());
@@ -281,7 +281,7 @@ fn syncfs_is_believed_only_where_it_is_known_to_tell_the_truth() {
         assert!(note.is_some_and(|note| note.contains("durability is \"file\"")), "{:?}", overlay.started.notes);
         overlay.put("d/x", b"x").unwrap();
         overlay.stream("d/y", b"y").unwrap();
-        assert_eq!(reach(overlay), Reach::Named);
+        assert_eq!(reach(overlay), DurabilityScope::Named);
     });
 }
 
@@ -353,7 +353,7 @@ fn a_mount_below_the_destination_has_its_own_barrier_and_its_own_temporary_files
         std::fs::create_dir(on.join("d")).unwrap();
         std::fs::write(on.join("d/old"), b"mine").unwrap();
         let always = options(Durability::Batch, Overwrite::Always);
-        let mut run = Run::with(&out, always, &[], Mode::Fresh).unwrap();
+        let mut run = Run::with(&out, always, &[], Mode::First).unwrap();
         run.put("here", b"1").unwrap();
         run.put("mounted/d/whole", b"2").unwrap();
         run.put("mounted/d/old", b"3").unwrap();

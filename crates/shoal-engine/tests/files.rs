@@ -400,7 +400,7 @@ fn a_hundred_thousand_names_in_one_directory_are_listed_in_pages_and_flat_memory
     let nexts: Vec<&Cursor> = all.iter().filter_map(|partition| partition.next.as_ref()).collect();
     assert!(cursors[1..].iter().eq(nexts[..9].iter().copied()));
     // The order of a directory is not believed: whatever the cursor, all names are listed, to be compared.
-    assert_eq!(source.behind(), Behind::Names);
+    assert_eq!(source.properties().behind, Behind::Names);
     for cursor in [cursors[0].clone(), cursors[5].clone(), Cursor(Arc::new([1, 2, 3]))] {
         let again = list(&source, Some(cursor)).unwrap();
         assert!(again.len() == all.len() && again.iter().zip(&all).all(|(a, b)| (a.seq, a.key) == (b.seq, b.key)));

@@ -11,7 +11,7 @@ use shoal_engine::options::{Layout, TransferOptions, Workers};
 use shoal_engine::session::{Interval, LEASE, Lease, Twice, local_clock};
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::sink::{Mode, Put, Sink, Start, Writer};
+use shoal_engine::sink::{Mode, PartitionWriter, Put, Sink, Start};
 use shoal_engine::source::ids::{Answer, Caller, PAGE_IDS, Task, ids};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Cursor, Error, Key, Kind, Name, ObjectMeta, Partition, Payload, Result};
@@ -25,16 +25,16 @@ fn names(range: Range<u64>) -> Vec<Box<[u8]>> {
 }
 
 /// A joined writer, as another process has one.
-fn joined(path: &Path, joined: Joined, mode: Mode) -> Box<dyn Writer> {
-    let mut writer = DirSink::join(path, DirOptions::default(), joined).unwrap().writer(0).unwrap();
+fn joined(path: &Path, joined: Joined, mode: Mode) -> Box<dyn PartitionWriter> {
+    let sink = DirSink::join(path, DirOptions::default(), joined).unwrap();
+    let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
     let partition =
         Partition { seq: 0, key: Key::default(), after: Cursor::default(), next: None, payload: [].into(), len: None };
-    writer.open(0, &partition, mode, Box::new(())).unwrap();
-    writer
+    lane.open(&partition, mode, Box::new(())).unwrap()
 }
 
-fn put(writer: &mut dyn Writer, name: &[u8], bytes: &[u8]) -> Result<Put> {
-    writer.put(0, &Name::parse(name).unwrap(), &ObjectMeta::default(), Payload::Borrowed(bytes))
+fn put(writer: &mut dyn PartitionWriter, name: &[u8], bytes: &[u8]) -> Result<Put> {
+    writer.put(0, &Name::parse(name).unwrap().into(), &ObjectMeta::default(), &mut Payload::Borrowed(bytes))
 }
 
 /// Runs a series; `answer` is asked on the caller's thread for each task.
@@ -74,7 +74,7 @@ fn serve(caller: &Caller, mut answer: impl FnMut(&Task) -> Option<Answer>) {
 }
 
 fn write(sink: &DirSink, task: &Task) -> Answer {
-    let mode = if task.again { Mode::Again } else { Mode::Fresh };
+    let mode = if task.again { Mode::Redo } else { Mode::First };
     let mut writer = joined(sink.path(), sink.joining().unwrap(), mode);
     let text = task.index.to_string();
     let put = put(&mut *writer, &task.name, text.as_bytes()).unwrap();
@@ -158,7 +158,7 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
         let lease = Arc::new(Lease::new());
         let (sessions, local) = (sessions.to_vec(), local_clock());
         let start = Start { sessions, twice: Twice::Reissued, lease: lease.clone(), ..Start::default() };
-        let began = sink.start(&start).unwrap().began.unwrap();
+        let began = sink.start(&start, &()).unwrap().began.unwrap();
         lease.grant(began, began + LEASE, began, local); // as the run does once its journal holds it
         sink
     };
@@ -183,10 +183,10 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
     let second = run(&[earlier]);
     let place = second.joining().unwrap();
     std::fs::write(path("half"), "ha").unwrap(); // of a worker of this run that was killed over it
-    let mut fresh = joined(directory.path(), place.clone(), Mode::Fresh);
+    let mut fresh = joined(directory.path(), place.clone(), Mode::First);
     assert_eq!(put(&mut *fresh, b"half", b"whole").unwrap_err().kind(), Kind::NameConflict);
     assert_eq!(put(&mut *fresh, b"half", b"ha").unwrap(), Put::Duplicate);
-    let mut again = joined(directory.path(), place.clone(), Mode::Again);
+    let mut again = joined(directory.path(), place.clone(), Mode::Redo);
     // It may be the object of another id of this name.
     assert_eq!(put(&mut *again, b"half", b"whole").unwrap_err().kind(), Kind::NameConflict);
     let mut reissued = joined(directory.path(), place, Mode::Reissued);
@@ -205,10 +205,10 @@ fn a_joined_process_writes_only_while_the_run_holds_its_lease() {
     let directory = tempfile::tempdir().unwrap();
     let sink = DirSink::new(directory.path(), DirOptions::default()).unwrap();
     let lease = Arc::new(Lease::new());
-    let began = sink.start(&Start { lease: lease.clone(), ..Start::default() }).unwrap().began.unwrap();
+    let began = sink.start(&Start { lease: lease.clone(), ..Start::default() }, &()).unwrap().began.unwrap();
     let place = sink.joining().unwrap();
     let path = directory.path().to_owned();
-    let waiting = std::thread::spawn(move || put(&mut *joined(&path, place, Mode::Fresh), b"late", b"x").unwrap());
+    let waiting = std::thread::spawn(move || put(&mut *joined(&path, place, Mode::First), b"late", b"x").unwrap());
     std::thread::sleep(Duration::from_millis(300));
     assert!(!directory.path().join("late").exists(), "nothing is made before the journal holds the lease");
     lease.grant(began, began + LEASE, began, local_clock());

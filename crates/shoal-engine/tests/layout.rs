@@ -11,7 +11,7 @@ use std::sync::Arc;
 use shoal_engine::options::{Durability, Layout, Overwrite, Workers};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
-use shoal_engine::sink::{Mode, Put, Sink, Start};
+use shoal_engine::sink::{Flush, Mode, Put, Sink, Start};
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::testing::sink_contract;
 use shoal_engine::transfer::{Transfer, sink_from_url};
@@ -69,7 +69,7 @@ fn a_copied_tree_has_a_directory_for_each_partition() {
 #[test]
 fn a_partition_is_seen_whole_or_not_at_all() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::First);
     run.put("a", b"1").unwrap();
     run.put("d/b", b"22").unwrap();
     run.stream("large", &[7; 200_000]).unwrap();
@@ -77,7 +77,7 @@ fn a_partition_is_seen_whole_or_not_at_all() {
     let sealed = run.seal();
     assert_eq!(names(temp.path()), [""; 0]);
     run.put("of the next", b"x").unwrap();
-    assert_eq!(run.sink.sync(vec![sealed], false).unwrap().durable, [0]);
+    assert_eq!(run.sink.flush(vec![sealed], Flush::Due).unwrap().durable, [0]);
     assert_eq!(names(temp.path()), ["00/0000/00/a", "00/0000/00/d/b", "00/0000/00/large"]);
     assert_eq!(temporary(temp.path()), 1, "the next is still in work");
     run.commit().unwrap();
@@ -93,7 +93,7 @@ fn a_partition_is_seen_whole_or_not_at_all() {
 #[test]
 fn an_empty_partition_makes_no_directory() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::First);
     assert_eq!(run.commit().unwrap(), [0]);
     assert!(!temp.path().join("00").exists());
 }
@@ -101,7 +101,7 @@ fn an_empty_partition_makes_no_directory() {
 #[test]
 fn names_are_unique_within_a_partition_only() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Again);
+    let mut run = run(temp.path(), &[], Mode::Redo);
     for name in ["x", "d/x"] {
         assert_eq!(run.put(name, b"first").unwrap(), Put::Written);
         assert_eq!(run.put(name, b"first").unwrap(), Put::Duplicate);
@@ -125,12 +125,12 @@ fn names_are_unique_within_a_partition_only() {
 #[test]
 fn an_object_in_pieces_that_ends_early_leaves_no_trace() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::First);
     let mut broken = run.begin("large").unwrap();
     broken.write(&[1; 100_000]).unwrap();
     drop(broken);
     let meta = ObjectMeta { size: Some(10), ..ObjectMeta::default() };
-    let mut short = run.writer.begin(0, &Name::parse(b"short").unwrap(), &meta).unwrap();
+    let mut short = run.writer.begin(0, &Name::parse(b"short").unwrap().into(), &meta).unwrap().unwrap();
     short.write(b"nine byte").unwrap();
     assert_eq!(short.finish().unwrap_err().kind(), Kind::ShortBody);
     run.put("kept", b"x").unwrap();
@@ -141,12 +141,12 @@ fn an_object_in_pieces_that_ends_early_leaves_no_trace() {
 #[test]
 fn what_was_published_and_not_committed_is_exchanged() {
     let temp = temp_dir();
-    let mut first = run(temp.path(), &[], Mode::Fresh);
+    let mut first = run(temp.path(), &[], Mode::First);
     first.put("kept", b"old").unwrap();
     first.put("d/e/gone", b"old").unwrap();
     first.commit().unwrap(); // and cut off before the journal
     let first = first.cut_off();
-    let mut second = run(temp.path(), &[first], Mode::Again);
+    let mut second = run(temp.path(), &[first], Mode::Redo);
     second.put("kept", b"new").unwrap();
     assert_eq!(files(temp.path())[&b"00/0000/00/kept"[..]], b"old", "until the barrier");
     second.commit().unwrap();
@@ -160,11 +160,11 @@ fn what_was_published_and_not_committed_is_exchanged() {
 fn file_systems_that_cannot_exchange_replace_in_two_steps() {
     let temp = temp_dir();
     if let Some(path) = as_child() {
-        let mut first = run(&path, &[], Mode::Fresh);
+        let mut first = run(&path, &[], Mode::First);
         first.put("old", b"old").unwrap();
         first.commit().unwrap();
         let first = first.cut_off();
-        let mut second = run(&path, &[first], Mode::Again);
+        let mut second = run(&path, &[first], Mode::Redo);
         second.put("new", b"new").unwrap();
         second.commit().unwrap();
         assert_eq!(temporary(&path), 0);
@@ -183,7 +183,7 @@ fn file_systems_that_cannot_exchange_replace_in_two_steps() {
 fn partitions_of_a_killed_run_are_swept() {
     let temp = temp_dir();
     if let Some(path) = as_child() {
-        let mut run = run(&path, &[], Mode::Fresh);
+        let mut run = run(&path, &[], Mode::First);
         for name in ["x", "d/y", "d/e/z"] {
             run.put(name, b"x").unwrap();
         }
@@ -197,7 +197,7 @@ fn partitions_of_a_killed_run_are_swept() {
     let tmp = out.join(".shoal/tmp");
     symlink(temp.path(), tmp.join(".shoal-0123456789abcdef.dir")).unwrap();
     std::fs::create_dir(tmp.join("somebody's")).unwrap();
-    let second = run(&out, &[], Mode::Fresh);
+    let second = run(&out, &[], Mode::First);
     assert_eq!(temporary(&out), 2, "a link and a directory that are not ours");
     let notes = &second.started.notes;
     assert!(notes.iter().any(|note| note.contains("and 2 partitions of an interrupted run")), "{notes:?}");
@@ -206,18 +206,18 @@ fn partitions_of_a_killed_run_are_swept() {
 #[test]
 fn what_is_given_up_is_removed_with_its_last_part() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
-    let mut other = run.sink.writer(1).unwrap();
-    other.open(0, &partition(0), Mode::Fresh, Box::new(())).unwrap();
+    let mut run = run(temp.path(), &[], Mode::First);
+    let mut lane = run.sink.writer(1, Arc::new(|| {})).unwrap();
+    let mut other = lane.open(&partition(0), Mode::First, Box::new(())).unwrap();
     run.put("deep/er/x", b"x").unwrap();
     let meta = ObjectMeta::default();
-    other.put(0, &Name::parse(b"y").unwrap(), &meta, Payload::Borrowed(b"y")).unwrap();
+    other.put(0, &Name::parse(b"y").unwrap().into(), &meta, &mut Payload::Borrowed(b"y")).unwrap();
     assert_eq!(temporary(temp.path()), 1, "one directory for both");
-    run.writer.discard(0);
+    drop(run.reopen(1));
     assert_eq!(temporary(temp.path()), 1);
-    drop(other.seal(0).unwrap());
+    drop(other.seal().unwrap());
     assert_eq!(temporary(temp.path()), 0);
-    run.writer.open(0, &partition(0), Mode::Fresh, Box::new(())).unwrap();
+    drop(run.reopen(0));
     run.put("z", b"z").unwrap();
     run.commit().unwrap();
     assert_eq!(names(temp.path()), ["00/0000/00/z"]);
@@ -230,7 +230,7 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
     std::fs::write(temp.path().join("00/0000/00/sub/mine"), b"mine").unwrap();
     std::fs::create_dir(temp.path().join("00/0000/01")).unwrap();
     let long_ago = Interval { high: 1, ..EVER };
-    for (mode, earlier) in [(Mode::Fresh, &[][..]), (Mode::Again, &[]), (Mode::Again, &[long_ago])] {
+    for (mode, earlier) in [(Mode::First, &[][..]), (Mode::Redo, &[]), (Mode::Redo, &[long_ago])] {
         let mut run = run(temp.path(), earlier, mode);
         for result in [run.put("x", b"theirs"), run.stream("d/y", b"theirs")] {
             let error = result.unwrap_err();
@@ -242,7 +242,7 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
         assert_eq!(temporary(temp.path()), 0);
     }
     let always = whole(Durability::Batch, Overwrite::Always);
-    let mut run = Run::with(temp.path(), always, &[], Mode::Fresh).unwrap();
+    let mut run = Run::with(temp.path(), always, &[], Mode::First).unwrap();
     run.put("x", b"theirs").unwrap();
     run.commit().unwrap();
     run.put("an empty one counts as ours", b"x").unwrap();
@@ -255,7 +255,7 @@ fn a_strangers_directory_stays_unless_overwriting_is_asked_for() {
 fn an_empty_directory_counts_as_ours() {
     let temp = temp_dir();
     std::fs::create_dir_all(temp.path().join("00/0000/00")).unwrap();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::First);
     run.put("x", b"x").unwrap();
     run.commit().unwrap();
     assert_eq!(names(temp.path()), ["00/0000/00/x"]);
@@ -264,7 +264,7 @@ fn an_empty_directory_counts_as_ours() {
 #[test]
 fn a_strangers_directory_that_appears_meanwhile_ends_the_run() {
     let temp = temp_dir();
-    let mut run = run(temp.path(), &[], Mode::Fresh);
+    let mut run = run(temp.path(), &[], Mode::First);
     run.put("x", b"theirs").unwrap();
     std::fs::create_dir(temp.path().join("00/0000/00")).unwrap();
     std::fs::write(temp.path().join("00/0000/00/mine"), b"mine").unwrap();
@@ -289,7 +289,7 @@ fn files_and_links_in_the_way_are_neither_followed_nor_replaced() {
                 false => std::fs::write(&place, b"mine").unwrap(),
             }
             let before = files(out.path());
-            for mode in [Mode::Fresh, Mode::Again] {
+            for mode in [Mode::First, Mode::Redo] {
                 let mut run = Run::with(out.path(), whole(Durability::Batch, overwrite), &[EVER], mode).unwrap();
                 for result in [run.put("x", b"bad"), run.stream("y", b"bad")] {
                     let error = result.expect_err(at);
@@ -312,7 +312,7 @@ fn another_file_system_in_the_place_of_partitions_is_refused() {
     in_private_mounts(|| {
         let out = temp.path().join("out");
         tmpfs(&out.join("00/0000"), "size=1m");
-        let mut run = run(&out, &[], Mode::Fresh);
+        let mut run = run(&out, &[], Mode::First);
         let error = run.put("x", b"x").unwrap_err();
         assert_eq!(error.kind(), Kind::NameConflict, "{error}");
         assert!(error.why().contains("another file system"), "{error}");
@@ -324,17 +324,17 @@ fn objects_tried_again_later_keep_their_place_over_runs() {
     let temp = temp_dir();
     let again = |earlier: &[Interval], bytes: &[u8]| {
         let sink = DirSink::new(temp.path(), whole(Durability::Batch, Overwrite::Never)).unwrap();
-        let low = sink.start(&Start { sessions: earlier.to_vec(), ..Start::default() }).unwrap().began.unwrap();
-        let mut writer = sink.writer(0).unwrap();
+        let low = sink.start(&Start { sessions: earlier.to_vec(), ..Start::default() }, &()).unwrap().began.unwrap();
+        let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
         for seq in [u64::MAX, RETRIED_FROM] {
-            writer.open(0, &partition(seq), Mode::Again, Box::new(())).unwrap();
+            let mut writer = lane.open(&partition(seq), Mode::Redo, Box::new(())).unwrap();
             for n in 0..100 {
-                let name = Name::parse(format!("{seq}/o-{n}").as_bytes()).unwrap();
-                let put = writer.put(0, &name, &ObjectMeta::default(), Payload::Borrowed(bytes)).unwrap();
+                let name = Name::parse(format!("{seq}/o-{n}").as_bytes()).unwrap().into();
+                let put = writer.put(0, &name, &ObjectMeta::default(), &mut Payload::Borrowed(bytes)).unwrap();
                 assert_eq!(put, Put::Written);
             }
-            let sealed = writer.seal(0).unwrap();
-            assert_eq!(sink.sync(vec![sealed], false).unwrap().durable, [seq]);
+            let sealed = writer.seal().unwrap();
+            assert_eq!(sink.flush(vec![sealed], Flush::Due).unwrap().durable, [seq]);
         }
         let seen = sink.clock().unwrap().unwrap();
         Interval { low, seen, high: seen, ..EVER }

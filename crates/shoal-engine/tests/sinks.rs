@@ -46,23 +46,23 @@ fn null_sinks_keep_the_contract() {
 #[test]
 fn null_sinks_count_and_hash_what_was_sealed_in_whatever_order_it_came() {
     let write = |sink: &NullSink, objects: &[(&str, &str)], pieces: bool| {
-        sink.start(&Start::default()).unwrap();
-        let mut writer = sink.writer(0).unwrap();
-        writer.open(0, &partition(0), Mode::Fresh, Box::new(())).unwrap();
+        sink.start(&Start::default(), &()).unwrap();
+        let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
+        let mut writer = lane.open(&partition(0), Mode::First, Box::new(())).unwrap();
         for (name, bytes) in objects {
             let name = Name::parse(name.as_bytes()).unwrap();
             let meta = ObjectMeta::default();
             if pieces {
-                let mut object = writer.begin(0, &name, &meta).unwrap();
+                let mut object = writer.begin(0, &name.clone().into(), &meta).unwrap().unwrap();
                 object.write(&bytes.as_bytes()[..1]).unwrap();
                 object.write(&bytes.as_bytes()[1..]).unwrap();
                 object.finish().unwrap();
             } else {
-                writer.put(0, &name, &meta, Payload::Borrowed(bytes.as_bytes())).unwrap();
+                writer.put(0, &name.clone().into(), &meta, &mut Payload::Borrowed(bytes.as_bytes())).unwrap();
             }
         }
         assert_eq!(sink.totals().objects, 0, "counted when sealed");
-        writer.seal(0).unwrap();
+        writer.seal().unwrap();
         sink.totals()
     };
     let one = write(&NullSink::hashing(), &[("a", "one"), ("b", "three")], false);
@@ -80,7 +80,7 @@ fn the_destination_and_its_parents_are_made() {
     assert!(!temp.path().join("not").exists(), "nothing is made before start");
     assert_eq!(sink.journal_dir(), Some(out.clone()));
     assert_eq!(sink.identity(), out.to_str().unwrap());
-    sink.start(&Start::default()).unwrap();
+    sink.start(&Start::default(), &()).unwrap();
     for private in [".shoal", ".shoal/tmp"] {
         assert_eq!(std::fs::metadata(out.join(private)).unwrap().mode() & 0o7777, 0o700, "{private}");
     }
@@ -133,7 +133,7 @@ fn a_link_below_the_root_is_never_followed() {
     }
     let before = files(&out);
     for overwrite in [Overwrite::Never, Overwrite::Always] {
-        for mode in [Mode::Fresh, Mode::Again] {
+        for mode in [Mode::First, Mode::Redo] {
             let mut run = Run::with(&out, options(Durability::Batch, overwrite), &[EVER], mode).unwrap();
             for name in ["way/x", "a/way/x", "a/way/deep/x", "within/x", "absolute/tmp/x", "name", "dangling"] {
                 for result in [run.put(name, b"bad"), run.stream(name, b"bad")] {
@@ -189,7 +189,7 @@ fn a_link_in_the_place_of_shoals_own_directory_is_refused() {
 #[test]
 fn a_name_that_is_also_a_directory_is_a_conflict_whichever_came_first() {
     let temp = temp_dir();
-    let mut run = Run::with(temp.path(), options(Durability::Batch, Overwrite::Always), &[], Mode::Again).unwrap();
+    let mut run = Run::with(temp.path(), options(Durability::Batch, Overwrite::Always), &[], Mode::Redo).unwrap();
     run.put("a", b"file").unwrap();
     run.put("d/x", b"file").unwrap();
     for (name, why) in [
@@ -215,7 +215,7 @@ fn a_strangers_file_stays_unless_overwriting_is_asked_for() {
     for name in ["whole", "d/pieces"] {
         std::fs::write(temp.path().join(name), b"mine").unwrap();
     }
-    for mode in [Mode::Fresh, Mode::Again] {
+    for mode in [Mode::First, Mode::Redo] {
         let mut run = Run::with(temp.path(), DirOptions::default(), &[], mode).unwrap();
         for result in [run.put("whole", b"theirs"), run.stream("d/pieces", b"theirs")] {
             let error = result.unwrap_err();
@@ -225,7 +225,7 @@ fn a_strangers_file_stays_unless_overwriting_is_asked_for() {
         assert!(files(temp.path()).values().all(|bytes| bytes == b"mine"));
     }
     let always = options(Durability::Batch, Overwrite::Always);
-    let mut run = Run::with(temp.path(), always, &[], Mode::Fresh).unwrap();
+    let mut run = Run::with(temp.path(), always, &[], Mode::First).unwrap();
     let mine = std::fs::File::open(temp.path().join("whole")).unwrap();
     assert_eq!(run.put("whole", b"theirs").unwrap(), Put::Written);
     assert_eq!(run.stream("d/pieces", b"theirs").unwrap(), Put::Written);
@@ -248,14 +248,14 @@ fn three_sessions_over_one_directory_tell_leftovers_repetitions_and_foreign_file
     first.put("left", b"half").unwrap();
     let one = first.cut_off();
     let resumed = |earlier: &[Interval], mode| Run::with(temp.path(), DirOptions::default(), earlier, mode).unwrap();
-    let mut second = resumed(&[one], Mode::Fresh);
+    let mut second = resumed(&[one], Mode::First);
     assert!(second.started.began > Some(one.seen));
     assert_eq!(second.put("committed", b"1").unwrap(), Put::Kept, "of an earlier session, with the same bytes");
     assert_eq!(second.put("foreign", b"2").unwrap_err().kind(), Kind::Exists);
     assert_eq!(second.put("foreign", b"mine").unwrap(), Put::Duplicate, "another program's, with the same bytes");
     assert_eq!(second.put("second", b"2").unwrap(), Put::Written);
     let two = second.cut_off();
-    let mut third = resumed(&[one, two], Mode::Again);
+    let mut third = resumed(&[one, two], Mode::Redo);
     assert_eq!(third.put("left", b"whole").unwrap(), Put::Written);
     assert_eq!(third.put("left", b"again").unwrap_err().kind(), Kind::NameConflict);
     assert_eq!(third.stream("second", b"3").unwrap(), Put::Written);
@@ -345,7 +345,7 @@ fn new_files_have_the_mode_that_the_umask_leaves() {
         unsafe { libc::umask(0o027) };
         std::fs::write(path.join("d/replaced"), b"mine").unwrap();
         let always = options(Durability::Batch, Overwrite::Always);
-        let mut run = Run::with(&path, always, &[], Mode::Fresh).unwrap();
+        let mut run = Run::with(&path, always, &[], Mode::First).unwrap();
         run.put("d/whole", b"x").unwrap();
         let object = run.begin("d/pieces").unwrap();
         for entry in std::fs::read_dir(path.join(".shoal/tmp")).unwrap() {
@@ -374,9 +374,9 @@ fn a_body_of_another_length_than_announced_is_not_kept() {
     let mut run = Run::new(temp.path());
     let name = Name::parse(b"short").unwrap();
     let meta = ObjectMeta { size: Some(10), ..ObjectMeta::default() };
-    let whole = run.writer.put(0, &name, &meta, Payload::Borrowed(b"nine byte"));
+    let whole = run.writer.put(0, &name.clone().into(), &meta, &mut Payload::Borrowed(b"nine byte"));
     assert_eq!(whole.unwrap_err().kind(), Kind::ShortBody);
-    let mut object = run.writer.begin(0, &name, &meta).unwrap();
+    let mut object = run.writer.begin(0, &name.clone().into(), &meta).unwrap().unwrap();
     object.write(b"nine byte").unwrap();
     assert_eq!(object.finish().unwrap_err().kind(), Kind::ShortBody);
     assert!(names(temp.path()).is_empty());
@@ -409,5 +409,5 @@ fn a_directory_removed_meanwhile_is_made_anew() {
 }
 
 fn start_error(path: &Path) -> Error {
-    DirSink::new(path, DirOptions::default()).unwrap().start(&Start::default()).unwrap_err()
+    DirSink::new(path, DirOptions::default()).unwrap().start(&Start::default(), &()).unwrap_err()
 }

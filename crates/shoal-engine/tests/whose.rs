@@ -6,13 +6,14 @@ mod support;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::session::{Interval, Twice};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, Put, Sink, Start};
-use shoal_engine::{Kind, Name, ObjectMeta, Payload, Result};
+use shoal_engine::{Kind, Name, ObjectKey, ObjectMeta, Payload, Result};
 use support::*;
 
 /// The time of every object here: long before any session.
@@ -23,8 +24,8 @@ fn timed(size: usize) -> ObjectMeta {
     ObjectMeta { size: Some(size as u64), last_modified, ..ObjectMeta::default() }
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text.as_bytes()).unwrap()
+fn name(text: &str) -> ObjectKey {
+    Name::parse(text.as_bytes()).unwrap().into()
 }
 
 /// A session that gives files the time of their source.
@@ -35,9 +36,9 @@ fn session(path: &Path, twice: Twice, overwrite: Overwrite, earlier: &[Interval]
 
 fn put(run: &mut Run, text: &str, bytes: &[u8], pieces: bool) -> Result<Put> {
     if !pieces {
-        return run.writer.put(0, &name(text), &timed(bytes.len()), Payload::Borrowed(bytes));
+        return run.writer.put(0, &name(text), &timed(bytes.len()), &mut Payload::Borrowed(bytes));
     }
-    let mut object = run.writer.begin(0, &name(text), &timed(bytes.len()))?;
+    let mut object = run.writer.begin(0, &name(text), &timed(bytes.len()))?.unwrap();
     object.write(bytes)?;
     object.finish()
 }
@@ -47,6 +48,7 @@ fn told(result: Result<Put>) -> &'static str {
     match result {
         Ok(Put::Written) => "written",
         Ok(Put::Kept) => "kept",
+        Ok(Put::Later) => panic!("a directory writes at once"),
         Ok(Put::Duplicate) => "duplicate",
         Err(error) => error.kind().as_str(),
     }
@@ -87,7 +89,7 @@ fn meet(there: There, path: &Path, twice: Twice, overwrite: Overwrite, mode: Mod
     if there == There::Older {
         std::fs::write(&file, b"first").unwrap();
     }
-    let mut earlier = session(path, twice, Overwrite::Never, &[], Mode::Fresh);
+    let mut earlier = session(path, twice, Overwrite::Never, &[], Mode::First);
     match there {
         There::Whole | There::Modified | There::Chmodded => {
             assert_eq!(told(put(&mut earlier, "x", b"first", false)), "written");
@@ -117,20 +119,20 @@ fn meet(there: There, path: &Path, twice: Twice, overwrite: Overwrite, mode: Mod
 
 #[test]
 fn every_row_of_the_table_holds_for_objects_whole_and_in_pieces() {
-    use Mode::{Again, Fresh};
+    use Mode::{First, Redo};
     use There::*;
     use Twice::{Conflict, Reissued, Repeated, SameObject};
     let mut rows = Vec::new();
     // Files of others, and files that were changed since: whatever the source, whatever the mode.
     for there in [Older, Between, Modified, Chmodded] {
         for twice in [SameObject, Repeated, Conflict, Reissued] {
-            for mode in [Fresh, Again] {
+            for mode in [First, Redo] {
                 rows.push((there, twice, mode, "exists", "written"));
             }
         }
     }
     // An id that was handed out again replaces what any session of the run has left.
-    for (there, mode) in [(Whole, Again), (Torn, Again), (Whole, Mode::Reissued), (This, Mode::Reissued)] {
+    for (there, mode) in [(Whole, Redo), (Torn, Redo), (Whole, Mode::Reissued), (This, Mode::Reissued)] {
         rows.push((there, Reissued, mode, "written", "written"));
     }
     // A second object of this session is another object.
@@ -140,11 +142,11 @@ fn every_row_of_the_table_holds_for_objects_whole_and_in_pieces() {
         (Reissued, "name-conflict"),
         (Repeated, "repeated"),
     ] {
-        rows.push((This, twice, Fresh, kind, kind));
-        rows.push((This, twice, Again, kind, kind));
+        rows.push((This, twice, First, kind, kind));
+        rows.push((This, twice, Redo, kind, kind));
     }
     // An earlier session's: an older copy where each name is one object, else another object if it is whole.
-    for mode in [Fresh, Again] {
+    for mode in [First, Redo] {
         for there in [Whole, Torn] {
             rows.push((there, SameObject, mode, "written", "written"));
         }
@@ -183,7 +185,7 @@ fn the_same_bytes_are_kept_and_a_foreign_file_s_mode_and_time_stay_as_they_are()
             }
             let again = (there, twice) == (This, Twice::Reissued);
             // Handed out again: a process wrote it and died before it said so.
-            let (mode, wanted) = if again { (Mode::Reissued, "kept") } else { (Mode::Again, wanted) };
+            let (mode, wanted) = if again { (Mode::Reissued, "kept") } else { (Mode::Redo, wanted) };
             for overwrite in [Overwrite::Never, Overwrite::Always] {
                 for pieces in [false, true] {
                     let temp = temp_dir();
@@ -209,7 +211,7 @@ fn the_same_bytes_are_kept_and_a_foreign_file_s_mode_and_time_stay_as_they_are()
 fn what_is_made_again_is_of_this_session_so_that_another_id_of_its_name_fails() {
     for pieces in [false, true] {
         let temp = temp_dir();
-        let mut run = meet(There::Whole, temp.path(), Twice::Reissued, Overwrite::Never, Mode::Again);
+        let mut run = meet(There::Whole, temp.path(), Twice::Reissued, Overwrite::Never, Mode::Redo);
         assert_eq!(told(put(&mut run, "x", b"first", pieces)), "written");
         assert_eq!(told(put(&mut run, "x", b"second one", pieces)), "name-conflict");
         assert_eq!(files(temp.path())[&b"x"[..]], b"first");
@@ -220,17 +222,17 @@ fn what_is_made_again_is_of_this_session_so_that_another_id_of_its_name_fails() 
 #[test]
 fn the_hint_of_a_refused_name_works_when_it_is_followed() {
     let temp = temp_dir();
-    let mut run = meet(There::Between, temp.path(), Twice::SameObject, Overwrite::Never, Mode::Fresh);
+    let mut run = meet(There::Between, temp.path(), Twice::SameObject, Overwrite::Never, Mode::First);
     let error = put(&mut run, "x", b"second one", false).unwrap_err();
     let hint = error.advice().unwrap();
     assert!(hint.contains("`resume=\"failed\"`") && hint.contains("`overwrite=\"always\"`"), "{hint}");
     let one = run.cut_off();
     // Moved away, and tried again; or replaced.
     std::fs::rename(temp.path().join("x"), temp.path().join("mine")).unwrap();
-    let mut run = session(temp.path(), Twice::SameObject, Overwrite::Never, &[one], Mode::Again);
+    let mut run = session(temp.path(), Twice::SameObject, Overwrite::Never, &[one], Mode::Redo);
     assert_eq!(told(put(&mut run, "x", b"second one", false)), "written");
     let two = run.cut_off();
-    let mut run = session(temp.path(), Twice::SameObject, Overwrite::Always, &[one, two], Mode::Again);
+    let mut run = session(temp.path(), Twice::SameObject, Overwrite::Always, &[one, two], Mode::Redo);
     assert_eq!(told(put(&mut run, "mine", b"replaced", false)), "written");
 }
 
@@ -238,26 +240,26 @@ fn the_hint_of_a_refused_name_works_when_it_is_followed() {
 fn after_a_restart_a_file_is_whole_only_if_a_barrier_covered_it() {
     for (barrier, wanted) in [(None, "written"), (Some(-1), "written"), (Some(1), "repeated")] {
         let temp = temp_dir();
-        let mut earlier = session(temp.path(), Twice::Repeated, Overwrite::Never, &[], Mode::Fresh);
+        let mut earlier = session(temp.path(), Twice::Repeated, Overwrite::Never, &[], Mode::First);
         put(&mut earlier, "x", b"first", false).unwrap();
         let found = std::fs::metadata(temp.path().join("x")).unwrap();
         let changed = found.ctime() * 1_000_000_000 + found.ctime_nsec();
         let cut = Interval { barrier: barrier.map(|after| changed + after), ..earlier.cut_off() };
         let rebooted = Interval { same_boot: false, ..cut };
-        let mut run = session(temp.path(), Twice::Repeated, Overwrite::Never, &[cut], Mode::Fresh);
+        let mut run = session(temp.path(), Twice::Repeated, Overwrite::Never, &[cut], Mode::First);
         assert_eq!(told(put(&mut run, "x", b"second one", false)), "repeated", "{barrier:?}: the same boot");
         drop(run);
-        let mut run = session(temp.path(), Twice::Repeated, Overwrite::Never, &[rebooted], Mode::Fresh);
+        let mut run = session(temp.path(), Twice::Repeated, Overwrite::Never, &[rebooted], Mode::First);
         assert_eq!(told(put(&mut run, "x", b"second one", false)), wanted, "{barrier:?}: after a restart");
     }
 }
 
 #[test]
 fn where_times_are_not_kept_a_file_is_whole_when_fresh_and_not_when_redone() {
-    for (mode, wanted) in [(Mode::Fresh, "name-conflict"), (Mode::Again, "written")] {
+    for (mode, wanted) in [(Mode::First, "name-conflict"), (Mode::Redo, "written")] {
         let temp = temp_dir();
         let start = |sessions| Start { sessions, twice: Twice::Conflict, ..Start::default() };
-        let mut earlier = Run::started(temp.path(), DirOptions::default(), &start(vec![]), Mode::Fresh).unwrap();
+        let mut earlier = Run::started(temp.path(), DirOptions::default(), &start(vec![]), Mode::First).unwrap();
         earlier.put("x", b"sec").unwrap();
         let earlier = earlier.cut_off();
         let mut run = Run::started(temp.path(), DirOptions::default(), &start(vec![earlier]), mode).unwrap();
@@ -271,11 +273,11 @@ fn bytes_that_a_failed_barrier_may_have_lost_are_written_again() {
         [(true, true, "kept"), (true, false, "written"), (false, true, "written"), (false, false, "written")]
     {
         let temp = temp_dir();
-        let mut earlier = session(temp.path(), Twice::Conflict, Overwrite::Never, &[], Mode::Fresh);
+        let mut earlier = session(temp.path(), Twice::Conflict, Overwrite::Never, &[], Mode::First);
         put(&mut earlier, "x", b"first", false).unwrap();
         let earlier = Interval { same_boot, sound, ..earlier.cut_off() };
         let before = std::fs::metadata(temp.path().join("x")).unwrap().ino();
-        let mut run = session(temp.path(), Twice::Conflict, Overwrite::Never, &[earlier], Mode::Again);
+        let mut run = session(temp.path(), Twice::Conflict, Overwrite::Never, &[earlier], Mode::Redo);
         assert_eq!(told(put(&mut run, "x", b"first", false)), wanted, "{same_boot} {sound}");
         let after = std::fs::metadata(temp.path().join("x")).unwrap().ino();
         assert_eq!(after == before, wanted == "kept");
@@ -285,7 +287,7 @@ fn bytes_that_a_failed_barrier_may_have_lost_are_written_again() {
 #[test]
 fn an_object_that_an_earlier_session_finished_is_not_fetched_again() {
     let temp = temp_dir();
-    let mut earlier = session(temp.path(), Twice::SameObject, Overwrite::Never, &[], Mode::Fresh);
+    let mut earlier = session(temp.path(), Twice::SameObject, Overwrite::Never, &[], Mode::First);
     for at in ["whole", "modified", "d/deep", "emptied"] {
         put(&mut earlier, at, b"first", at.starts_with('d')).unwrap();
     }
@@ -301,8 +303,8 @@ fn an_object_that_an_earlier_session_finished_is_not_fetched_again() {
     set("foreign", UNIX_EPOCH + SOURCE_TIME);
     let has = |interval: Interval, keep_times: bool, text: &str, meta: &ObjectMeta| {
         let start = Start { sessions: vec![interval], keep_times, ..Start::default() };
-        let mut run = Run::started(temp.path(), DirOptions::default(), &start, Mode::Again).unwrap();
-        let has = run.writer.has(0, &name(text), &mut || Some(meta.clone())).unwrap().is_some();
+        let mut run = Run::started(temp.path(), DirOptions::default(), &start, Mode::Redo).unwrap();
+        let has = run.writer.has(&name(text), &mut || Some(meta.clone())).unwrap().is_some();
         assert_eq!(run.seal().objects, u64::from(has), "it counts as written");
         has
     };
@@ -317,9 +319,9 @@ fn an_object_that_an_earlier_session_finished_is_not_fetched_again() {
     }
     assert!(!has(earlier, false, "whole", &timed(5)), "without times nothing proves that it is whole");
     let start = Start { sessions: vec![earlier], keep_times: true, ..Start::default() };
-    let mut run = Run::started(temp.path(), DirOptions::default(), &start, Mode::Again).unwrap();
+    let mut run = Run::started(temp.path(), DirOptions::default(), &start, Mode::Redo).unwrap();
     for missing in ["not there", "no/way"] {
-        let has = run.writer.has(0, &name(missing), &mut || panic!("{missing}: nothing to compare the source with"));
+        let has = run.writer.has(&name(missing), &mut || panic!("{missing}: nothing to compare the source with"));
         assert_eq!(has.unwrap(), None);
     }
     drop(run);
@@ -337,7 +339,7 @@ fn a_file_that_the_user_puts_in_the_place_of_a_failed_object_stays() {
     // As an editor saves: another file, renamed.
     std::fs::write(temp.path().join("saved"), b"the user's").unwrap();
     std::fs::rename(temp.path().join("saved"), temp.path().join("x")).unwrap();
-    for mode in [Mode::Fresh, Mode::Again] {
+    for mode in [Mode::First, Mode::Redo] {
         let mut retry = Run::with(temp.path(), DirOptions::default(), &[first], mode).unwrap();
         for result in [retry.put("x", b"the object"), retry.stream("x", b"the object")] {
             assert_eq!(result.unwrap_err().kind(), Kind::Exists);
@@ -350,14 +352,14 @@ fn a_file_that_the_user_puts_in_the_place_of_a_failed_object_stays() {
 fn an_empty_object_is_not_taken_for_another_of_its_name_that_is_being_written() {
     let temp = temp_dir();
     let sink = DirSink::new(temp.path(), options(Durability::None, Overwrite::Never)).unwrap();
-    sink.start(&Start { twice: Twice::Conflict, ..Start::default() }).unwrap();
+    sink.start(&Start { twice: Twice::Conflict, ..Start::default() }, &()).unwrap();
     let turn = std::sync::Barrier::new(2);
     let lane = |number: usize, bytes: &[u8]| -> Vec<&str> {
-        let mut writer = sink.writer(number).unwrap();
-        writer.open(0, &partition(number as u64), Mode::Fresh, Box::new(())).unwrap();
+        let mut lane = sink.writer(number, Arc::new(|| {})).unwrap();
+        let mut writer = lane.open(&partition(number as u64), Mode::First, Box::new(())).unwrap();
         let mut put = |at: u32| {
             turn.wait();
-            told(writer.put(0, &name(&format!("o-{at}")), &timed(bytes.len()), Payload::Borrowed(bytes)))
+            told(writer.put(0, &name(&format!("o-{at}")), &timed(bytes.len()), &mut Payload::Borrowed(bytes)))
         };
         (0..3_000).map(&mut put).collect()
     };
@@ -380,7 +382,7 @@ fn a_resumed_run_neither_replaces_nor_takes_for_its_own_what_another_run_wrote_m
     let mut other = Run::new(temp.path());
     other.put("x", b"of run B").unwrap();
     drop(other);
-    for mode in [Mode::Fresh, Mode::Again] {
+    for mode in [Mode::First, Mode::Redo] {
         let mut resumed = Run::with(temp.path(), DirOptions::default(), &[first], mode).unwrap();
         for result in [resumed.put("x", b"of run A"), resumed.stream("x", b"of run A")] {
             assert_eq!(result.unwrap_err().kind(), Kind::Exists);
@@ -407,7 +409,7 @@ fn without_birth_times_no_file_is_taken_for_the_run_s_own() {
         // Since the first session began, and so changed within it.
         std::fs::set_permissions(out.join("older"), PermissionsExt::from_mode(0o600)).unwrap();
         let first = first.cut_off();
-        let mut again = Run::with(&out, DirOptions::default(), &[first], Mode::Again).unwrap();
+        let mut again = Run::with(&out, DirOptions::default(), &[first], Mode::Redo).unwrap();
         for taken in ["older", "whole", "d/pieces"] {
             assert_eq!(again.put(taken, b"other").unwrap_err().kind(), Kind::Exists, "{taken}");
             assert_eq!(again.stream(taken, b"other").unwrap_err().kind(), Kind::Exists, "{taken}");
@@ -417,7 +419,7 @@ fn without_birth_times_no_file_is_taken_for_the_run_s_own() {
         assert_eq!(temporary(&out), 0);
         drop(again);
         let always = options(Durability::Batch, Overwrite::Always);
-        let mut always = Run::with(&out, always, &[first], Mode::Again).unwrap();
+        let mut always = Run::with(&out, always, &[first], Mode::Redo).unwrap();
         assert_eq!(always.put("older", b"other").unwrap(), Put::Written);
         drop(always);
         unmount(&out);
@@ -446,7 +448,7 @@ fn a_directory_of_a_partition_is_replaced_only_if_every_file_in_it_may_be() {
     ] {
         let temp = temp_dir();
         let whole = |overwrite| DirOptions { layout: Layout::Partition, ..options(Durability::Batch, overwrite) };
-        let mut first = Run::with(temp.path(), whole(Overwrite::Never), &[], Mode::Fresh).unwrap();
+        let mut first = Run::with(temp.path(), whole(Overwrite::Never), &[], Mode::First).unwrap();
         first.put("a", b"1").unwrap();
         first.put("d/b", b"1").unwrap();
         first.commit().unwrap();
@@ -454,7 +456,7 @@ fn a_directory_of_a_partition_is_replaced_only_if_every_file_in_it_may_be() {
         tick();
         change(&temp.path().join("00/0000/00"));
         let before = files(temp.path());
-        for mode in [Mode::Fresh, Mode::Again] {
+        for mode in [Mode::First, Mode::Redo] {
             let mut second = Run::with(temp.path(), whole(Overwrite::Never), &[first], mode).unwrap();
             match (second.put("a", b"second"), replaced) {
                 (Ok(Put::Written), true) => {}
@@ -465,7 +467,7 @@ fn a_directory_of_a_partition_is_replaced_only_if_every_file_in_it_may_be() {
                 }
                 (result, _) => panic!("{what}: {result:?}"),
             }
-            if !replaced || mode == Mode::Again {
+            if !replaced || mode == Mode::Redo {
                 second.commit().unwrap();
             }
         }
@@ -494,7 +496,7 @@ fn shoal_s_own_directory_is_refused_by_whatever_name() {
         assert!(mount(out.join(".shoal").to_str().unwrap(), out.join("d/x").to_str().unwrap(), "", libc::MS_BIND, ""));
         for overwrite in [Overwrite::Never, Overwrite::Always] {
             let options = options(Durability::Batch, overwrite);
-            let mut run = Run::with(&out, options, &[EVER], Mode::Again).unwrap();
+            let mut run = Run::with(&out, options, &[EVER], Mode::Redo).unwrap();
             let before = inside();
             for taken in ["d/x/journal.db", "d/x/new", "d/x/tmp/new"] {
                 for result in [run.put(taken, b"bad"), run.stream(taken, b"bad")] {
@@ -503,7 +505,7 @@ fn shoal_s_own_directory_is_refused_by_whatever_name() {
                     assert!(error.why().contains("shoal's own directory"), "{error}");
                 }
             }
-            let directory = run.writer.directory(0, &name("d/x/new")).unwrap_err();
+            let directory = run.writer.directory(&name("d/x/new")).unwrap_err();
             assert_eq!(directory.kind(), Kind::NameConflict, "{directory}");
             assert_eq!(inside(), before);
             run.put("d/beside", b"good").unwrap();

@@ -20,9 +20,9 @@ use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::options::{Durability, Layout, Overwrite};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
-use shoal_engine::sink::{Mode, Put, Sink, Writer};
+use shoal_engine::sink::{Mode, PartitionWriter, Put, Sink, Writer};
 use shoal_engine::source::items::Item;
-use shoal_engine::{Cursor, Error, Key, Name, ObjectMeta, Partition, Payload, Result};
+use shoal_engine::{Cursor, Error, Key, Kind, Name, ObjectMeta, Partition, Payload, Result};
 
 use crate::data::{self, Data};
 use crate::errors::{no_thread, run_error};
@@ -36,8 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const DIRECT_MAX: usize = 8 << 20;
 /// Memory in which one object was encoded that is kept for the next.
 const SCRATCH_KEPT: usize = 4 << 20;
-/// Objects after which the writer's slots are opened again: each remembers the directories it has written in.
-const SLOT_OBJECTS: u32 = 1000;
+/// Objects after which a partition is closed and another opened: each remembers the directories it has written in.
+const PARTITION_OBJECTS: u32 = 1000;
 /// How long the leash waits for the file that is being written.
 const LAST_FILE: Duration = Duration::from_millis(500);
 /// The exit code of a process after its leash was closed: it is not read.
@@ -181,7 +181,7 @@ impl Placer {
     /// Hands data over to be written; waits while too much of it waits already. `again`: 1 if an earlier session may have
     /// made it, 2 if a process of this one has died over it.
     fn put(&self, py: Python<'_>, token: u64, name: &[u8], data: &Bound<'_, PyAny>, again: u8) -> PyResult<()> {
-        let mode = [Mode::Fresh, Mode::Again, Mode::Reissued][usize::from(again.min(2))];
+        let mode = [Mode::First, Mode::Redo, Mode::Reissued][usize::from(again.min(2))];
         self.owner.check("this process of shoal.generate")?;
         let data = data::data(data, name, self.encode)?;
         let held = data.held();
@@ -293,7 +293,7 @@ fn hold(leash: i32, shared: &Shared) {
 
 /// The writing thread.
 fn write_all(sink: &DirSink, shared: &Shared) {
-    let mut hand = sink.writer(0).map(Hand::new);
+    let mut hand = sink.writer(0, Arc::new(|| {})).map(Hand::new);
     let mut scratch = Vec::new();
     loop {
         let waiting = |state: &mut State| state.queue.is_empty() && !state.closing;
@@ -321,54 +321,54 @@ fn write_all(sink: &DirSink, shared: &Shared) {
     }
 }
 
-/// The writer, with a slot for each mode.
+/// The writer of the process, with an open partition for each mode.
 struct Hand {
-    writer: Box<dyn Writer>,
-    objects: [u32; 3],
+    lane: Box<dyn Writer>,
+    open: [Option<(Box<dyn PartitionWriter>, u32)>; 3],
 }
 
 impl Hand {
-    fn new(writer: Box<dyn Writer>) -> Hand {
-        Hand { writer, objects: [0; 3] }
+    fn new(lane: Box<dyn Writer>) -> Hand {
+        Hand { lane, open: [const { None }; 3] }
     }
 
     fn place(&mut self, work: &Work, scratch: &mut Vec<u8>) -> Result<(u64, Put)> {
-        let name = Name::parse(&work.name)?;
-        let slot = self.slot(work.mode)?;
+        let name = Name::parse(&work.name)?.into();
+        let writer = self.writer(work.mode)?;
         let bytes = work.data.data(scratch)?;
         let size = bytes.len() as u64;
         let meta = ObjectMeta { size: Some(size), ..ObjectMeta::default() };
-        let put = if bytes.len() <= DIRECT_MAX {
-            self.writer.put(slot, &name, &meta, Payload::Borrowed(bytes))?
-        } else {
-            let mut body = self.writer.begin(slot, &name, &meta)?;
-            for piece in bytes.chunks(DIRECT_MAX) {
-                body.write(piece)?;
-            }
-            body.finish()?
-        };
-        Ok((size, put))
+        if bytes.len() <= DIRECT_MAX {
+            return Ok((size, writer.put(0, &name, &meta, &mut Payload::Borrowed(bytes))?));
+        }
+        let no_room = || Error::new(Kind::Internal, "a directory has no room for an object");
+        let mut body = writer.begin(0, &name, &meta)?.ok_or_else(no_room)?;
+        for piece in bytes.chunks(DIRECT_MAX) {
+            body.write(piece)?;
+        }
+        Ok((size, body.finish()?))
     }
 
-    fn slot(&mut self, mode: Mode) -> Result<u32> {
-        let slot = mode as u32;
-        let objects = &mut self.objects[mode as usize];
-        if objects.is_multiple_of(SLOT_OBJECTS) {
-            if *objects > 0 {
-                self.writer.seal(slot)?;
-            }
-            let partition = Partition {
-                seq: u64::from(slot),
-                key: Key::default(),
-                after: Cursor::default(),
-                next: None,
-                payload: [].into(),
-                len: None,
-            };
-            self.writer.open(slot, &partition, mode, Box::new(()))?;
-            *objects = 0;
+    fn writer(&mut self, mode: Mode) -> Result<&mut dyn PartitionWriter> {
+        let open = &mut self.open[mode as usize];
+        if let Some((full, _)) = open.take_if(|(_, objects)| *objects == PARTITION_OBJECTS) {
+            full.seal()?;
         }
+        let (writer, objects) = match open {
+            Some(open) => open,
+            None => {
+                let partition = Partition {
+                    seq: mode as u64,
+                    key: Key::default(),
+                    after: Cursor::default(),
+                    next: None,
+                    payload: [].into(),
+                    len: None,
+                };
+                open.insert((self.lane.open(&partition, mode, Box::new(()))?, 0))
+            }
+        };
         *objects += 1;
-        Ok(slot)
+        Ok(&mut **writer)
     }
 }

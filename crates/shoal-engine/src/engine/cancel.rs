@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Side};
 
 /// Shared by all threads of one run.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    /// Whether everybody should stop taking work.
+    /// Whether all threads should stop taking work.
     pub fn is_raised(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
     }
@@ -28,6 +28,12 @@ impl Cancel {
     /// Stops the run because the caller wants it.
     pub fn interrupt(&self) {
         self.fail(Error::new(Kind::Interrupted, "interrupted; run the same command again to resume"));
+    }
+
+    /// Whether the destination may still be written to: neither it nor shoal itself is what failed.
+    pub fn spares_sink(&self) -> bool {
+        let reason = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        reason.as_ref().is_none_or(|error| error.side() == Side::Source && error.kind() != Kind::Internal)
     }
 
     /// The reason, once the run has ended.

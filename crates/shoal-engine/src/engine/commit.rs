@@ -1,8 +1,10 @@
-//! The committer: collects complete partitions, runs the barrier, then writes the journal. Nothing else writes it.
+//! The committer: collects complete partitions, has the sink flush them, then writes the journal. Nothing else writes it.
 //!
-//! Done is written after durable: `Sink::sync` first, then one transaction with everything it named. A failed barrier
-//! is never tried again; it stops the run, and what it covered is redone on resume. After the stop flag no barrier is
-//! begun. The thread also hands out objects whose later try has come, because their list is in the journal.
+//! Done is written after durable: `Sink::flush` first, then one transaction with everything it named. A failed flush is
+//! never tried again; it stops the run, and what it covered is redone on resume. A sink may hold partitions back. It is
+//! asked again twice a second, and at every look while lanes starve, so that it cannot stop a run. After a stop, only a
+//! sink that wants it is asked once more. The thread also hands out objects whose later try has come, because their list
+//! is in the journal.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,20 +12,20 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::in_flight_partition::{Complete, InFlightPartition, Origin};
+use super::lane_partition::now_ms;
 use super::lease::Keeper;
-use super::open::{Complete, Open, Origin};
-use super::queue::{BATCH_BYTES, BATCH_OBJECTS};
-use super::slot::now_ms;
+use super::message::Message;
+use super::panicked::panicked;
+use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL, Withdrawn};
-use crate::name::Name;
 use crate::partition::{Cursor, Key};
-use crate::sink::{Mode, Reach};
+use crate::sink::{DurabilityScope, Flush, Flushed, Mode};
 
-/// A batch closes at half of what may be out, so that lanes go on while the barrier runs.
-const CLOSE_OBJECTS: u64 = BATCH_OBJECTS / 2;
-const CLOSE_BYTES: u64 = BATCH_BYTES / 2;
+/// A batch closes at this size, or at half of what the sink's window holds, so that lanes go on during the flush …
+const CLOSE_OBJECTS: u64 = 10_000;
+const CLOSE_BYTES: u64 = 32 << 20;
 /// … or after this long.
 const CLOSE_AGE: Duration = Duration::from_millis(500);
 /// How often the committer looks at flags and due retries.
@@ -39,30 +41,20 @@ const AGAIN_AHEAD: usize = 4;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
 
-/// What lanes and the listing tell the committer.
-pub(crate) enum Message {
-    Complete(Box<Complete>),
-    /// An object that was written with this partition is a failure after all.
-    Withdrawn {
-        partition: u64,
-        withdrawn: Box<Withdrawn>,
-    },
-    /// No lane says anything any more.
-    LanesEnded,
-    /// Move the high-water mark here.
-    Mark(u64),
-    /// The listing is to start over: nothing of the earlier runs counts any more.
-    Reset(std::sync::mpsc::SyncSender<()>),
-}
-
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     keeper: Arc<Keeper>,
     /// Complete, not yet through a barrier.
     pending: Vec<Complete>,
     pending_since: Option<Instant>,
-    /// Through `sync`, but held by the sink for a later one.
+    /// Flushed, but held by the sink for a later flush.
     held: BTreeMap<u64, Complete>,
+    /// Held partitions that settle or defer retries, which the journal knows only after their commit.
+    held_retries: usize,
+    /// Deferred objects in held partitions.
+    held_deferred: u64,
+    /// When the sink was asked last.
+    flushed: Instant,
     /// Failures that are not in the journal yet, each with the number of its object's partition, which may not be either.
     withdrawn: Vec<(u64, Withdrawn)>,
     mark: u64,
@@ -87,6 +79,9 @@ impl Committer {
             pending: Vec::new(),
             pending_since: None,
             held: BTreeMap::new(),
+            held_retries: 0,
+            held_deferred: 0,
+            flushed: Instant::now(),
             withdrawn: Vec::new(),
             mark,
             again_seq: u64::MAX,
@@ -102,19 +97,21 @@ impl Committer {
     /// Runs to the end of the run; says what was committed, and how the session ended. `alive` is dropped when nothing is
     /// left to do but what lanes say as they end.
     pub fn run(mut self, messages: &Receiver<Message>, alive: Sender<()>) -> (Credited, Ending) {
-        self.guarded(|committer| committer.work(messages));
+        let is_sound = self.guarded(|committer| committer.work(messages));
         self.shared.queue.finish();
         drop(alive);
-        self.guarded(|committer| committer.end(messages));
+        self.guarded(|committer| committer.end(messages, is_sound));
         (self.committed, self.ending)
     }
 
-    fn guarded(&mut self, work: impl FnOnce(&mut Committer) -> Result<()>) {
+    /// Whether `work` went well. Else the run ends with its error, unless it has one already.
+    fn guarded(&mut self, work: impl FnOnce(&mut Committer) -> Result<()>) -> bool {
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self))) {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => self.shared.cancel.fail(error),
-            Err(panic) => self.shared.cancel.fail(super::panicked("the thread that commits", panic.as_ref())),
+            Err(panic) => self.shared.cancel.fail(panicked("the thread that commits", panic.as_ref())),
         }
+        false
     }
 
     fn work(&mut self, messages: &Receiver<Message>) -> Result<()> {
@@ -129,8 +126,8 @@ impl Committer {
             if self.shared.cancel.is_raised() {
                 return Ok(());
             }
-            if self.should_close() {
-                self.barrier(false)?;
+            if let Some(reason) = self.should_flush() {
+                self.flush(reason)?;
             }
             self.withdraw()?;
             self.hand_out_due()?;
@@ -139,22 +136,25 @@ impl Committer {
                 self.shared.queue.gather(GATHER);
             }
             if self.is_over() {
-                return self.barrier(true);
+                return self.flush(Flush::Last);
             }
         }
     }
 
     /// Takes what lanes say as they end, which is the last that is known of what they wrote.
-    fn end(&mut self, messages: &Receiver<Message>) -> Result<()> {
+    fn end(&mut self, messages: &Receiver<Message>, is_sound: bool) -> Result<()> {
         while let Ok(message) = messages.recv() {
             match message {
-                Message::Withdrawn { .. } => self.receive(message)?,
+                Message::Withdrawn { .. } | Message::Complete(_) => self.receive(message)?,
                 Message::LanesEnded => break,
                 _ => {}
             }
         }
+        if is_sound {
+            self.flush_at_stop()?;
+        }
         self.withdraw()?;
-        if self.lists && !self.shared.cancel.is_raised() && self.shared.source.is_whole() {
+        if self.lists && !self.shared.cancel.is_raised() && self.shared.whole.load(Relaxed) {
             self.keeper.write(|journal| journal.complete(now_ms() / 1000))?;
         }
         Ok(())
@@ -189,57 +189,123 @@ impl Committer {
         Ok(())
     }
 
-    fn should_close(&self) -> bool {
-        let Some(since) = self.pending_since else { return false };
-        let objects: u64 = self.pending.iter().map(|complete| complete.objects).sum();
-        let bytes: u64 = self.pending.iter().map(|complete| complete.bytes).sum();
-        objects >= self.shared.batch.unwrap_or(CLOSE_OBJECTS)
-            || bytes >= CLOSE_BYTES
-            || since.elapsed() >= CLOSE_AGE
-            || self.shared.queue.wants_commit()
+    fn should_flush(&self) -> Option<Flush> {
+        let is_starving = self.shared.queue.is_starving() || self.waits_for_held();
+        let reason = if is_starving { Flush::Starving } else { Flush::Due };
+        let is_due = match self.pending_since {
+            Some(since) => {
+                let (objects, bytes) = self
+                    .pending
+                    .iter()
+                    .fold((0, 0), |(objects, bytes), complete| (objects + complete.objects, bytes + complete.bytes));
+                let writing = &self.shared.writing;
+                objects >= self.shared.batch.unwrap_or(CLOSE_OBJECTS.min(writing.window_objects / 2))
+                    || bytes >= CLOSE_BYTES.min(writing.window_bytes / 2)
+                    || since.elapsed() >= CLOSE_AGE
+                    || self.shared.queue.wants_commit()
+            }
+            None => !self.held.is_empty() && (reason == Flush::Starving || self.flushed.elapsed() >= CLOSE_AGE),
+        };
+        is_due.then_some(reason)
+    }
+
+    /// Whether nothing goes on before held partitions are committed: the rest of the run is retries that are in them, or
+    /// too many objects are deferred.
+    fn waits_for_held(&self) -> bool {
+        self.held_retries > 0 && self.shared.queue.is_drained_but(self.held_objects())
+            || !self.held.is_empty() && self.deferred() >= DEFERRED_MAX
+    }
+
+    /// Deferred objects, also those that the journal does not have yet.
+    fn deferred(&self) -> u64 {
+        self.keeper.journal().deferred() + self.held_deferred
+    }
+
+    fn hold(&mut self, complete: Complete) {
+        self.held_retries += usize::from(complete.has_retries());
+        self.held_deferred += complete.deferred();
+        self.held.insert(complete.seq, complete);
+    }
+
+    fn release(&mut self, seq: u64) -> Option<Complete> {
+        let complete = self.held.remove(&seq)?;
+        self.held_retries -= usize::from(complete.has_retries());
+        self.held_deferred -= complete.deferred();
+        Some(complete)
+    }
+
+    /// A run that was stopped: the sink may still keep what it holds. Not if it has a clock: the lease has ended, and what it
+    /// wrote now would look like another program's.
+    fn flush_at_stop(&mut self) -> Result<()> {
+        let within = self.shared.writing.stop_within;
+        let holds = !self.pending.is_empty() || !self.held.is_empty();
+        let (cancel, is_sound) = (&self.shared.cancel, matches!(self.ending, Ending::Sound));
+        if within.is_zero() || !holds || !is_sound || !cancel.is_raised() || !cancel.spares_sink() {
+            return Ok(());
+        }
+        if self.keeper.clock()?.is_some() {
+            return Ok(());
+        }
+        self.flush(Flush::Stop { until: Instant::now() + within })
     }
 
     fn is_over(&self) -> bool {
-        self.pending.is_empty()
-            && self.shared.queue.is_drained_but(self.held_objects())
-            && self.keeper.journal().deferred() == 0
+        self.pending.is_empty() && self.shared.queue.is_drained_but(self.held_objects()) && self.deferred() == 0
     }
 
     fn held_objects(&self) -> u64 {
         self.held.values().map(|complete| complete.objects).sum()
     }
 
-    fn barrier(&mut self, last: bool) -> Result<()> {
+    fn flush(&mut self, reason: Flush) -> Result<()> {
         let mut sealed = Vec::new();
-        for mut complete in self.pending.drain(..) {
+        for mut complete in std::mem::take(&mut self.pending) {
             sealed.append(&mut complete.sealed);
-            self.held.insert(complete.seq, complete);
+            self.hold(complete);
         }
         self.pending_since = None;
-        // What was changed before this moment is durable with the barrier.
+        // What was changed before this moment is durable with the flush.
         let clock = self.keeper.clock()?;
-        let settled = self.shared.sink.sync(sealed, last).inspect_err(|_| self.ending = Ending::BarrierFailed)?;
+        let flushed = self.shared.sink.flush(sealed, reason).map_err(|error| {
+            self.ending = Ending::BarrierFailed;
+            error.of_sink()
+        })?;
+        self.flushed = Instant::now();
+        let Flushed { durable: named, reach, state } = flushed;
         let mut through = Vec::new();
-        for seq in settled.durable {
-            through.extend(self.held.remove(&seq));
+        for seq in named {
+            through.extend(self.release(seq));
         }
-        if last && !self.held.is_empty() {
-            return Err(Error::new(Kind::Internal, "the last sync did not cover all partitions"));
+        if reason == Flush::Last && !self.held.is_empty() {
+            return Err(Error::new(Kind::Internal, "the last flush did not cover all partitions").of_sink());
         }
-        let durable = match settled.reach {
-            Reach::PageCache => Durable::No,
-            Reach::Named => Durable::These,
-            Reach::Everything => Durable::All,
+        let durable = match reach {
+            DurabilityScope::PageCache => Durable::No,
+            DurabilityScope::Named => Durable::These,
+            DurabilityScope::Everything => Durable::All,
         };
-        if through.is_empty() {
+        if through.is_empty() && state.is_empty() {
+            self.shared.deferred.store(self.deferred(), Relaxed);
             return Ok(());
         }
-        self.commit(through, durable, clock.filter(|_| durable != Durable::No))
+        // What is held was written before as well, and is not durable.
+        let covers_all = durable != Durable::No && self.held.is_empty();
+        let commit = Commit { state, ..Commit::default() };
+        let commit = self.commit(commit, through, durable, clock.filter(|_| covers_all))?;
+        if !commit.state.is_empty() {
+            self.shared.sink.publish(&commit.state).map_err(Error::of_sink)?;
+        }
+        Ok(())
     }
 
-    fn commit(&mut self, through: Vec<Complete>, durable: Durable, barrier: Option<i64>) -> Result<()> {
+    fn commit(
+        &mut self,
+        mut commit: Commit,
+        through: Vec<Complete>,
+        durable: Durable,
+        barrier: Option<i64>,
+    ) -> Result<Commit> {
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
-        let mut commit = Commit::default();
         for complete in through {
             self.again.remove(&complete.seq);
             objects += complete.objects;
@@ -275,12 +341,13 @@ impl Committer {
         self.shared.counters.listed.fetch_add(credited.again, Relaxed);
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         let mut journal = self.keeper.journal();
-        self.shared.deferred.store(journal.deferred(), Relaxed);
+        self.shared.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
         self.looked_at_due = None;
         self.shared.queue.committed(objects, listed, bytes, window);
         let totals = journal.totals();
         journal.sample(now_ms(), totals.written, totals.bytes);
-        Ok(())
+        drop(journal);
+        Ok(commit)
     }
 
     /// Writes down failures of objects that are committed; the others wait for the commit of their partition.
@@ -298,8 +365,10 @@ impl Committer {
         if ready.is_empty() {
             return Ok(());
         }
-        let names: Vec<_> =
-            ready.iter().map(|(partition, withdrawn)| (*partition, Name::parse(&withdrawn.failed.name))).collect();
+        let names: Vec<_> = ready
+            .iter()
+            .map(|(partition, withdrawn)| (*partition, self.shared.sink.admit(&withdrawn.failed.name)))
+            .collect();
         let withdrawn = ready.into_iter().map(|(_, withdrawn)| withdrawn).collect();
         let commit = Commit { withdrawn, ..Commit::default() };
         // No barrier has run: nothing is more durable than it was.
@@ -332,7 +401,7 @@ impl Committer {
             let (repeated, rest): (Vec<_>, _) = due
                 .into_iter()
                 .partition(|due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str()));
-            for (due, mode) in [(rest, Mode::Again), (repeated, Mode::Fresh)] {
+            for (due, mode) in [(rest, Mode::Redo), (repeated, Mode::First)] {
                 if !due.is_empty() {
                     self.hand_out(due, mode)?;
                 }
@@ -362,7 +431,7 @@ impl Committer {
         partition.len = Some(locators.len() as u32);
         self.again.insert(self.again_seq);
         self.again_seq -= 1;
-        self.shared.queue.push_again(Open::new(partition, mode, Origin::Retried(due)));
+        self.shared.queue.push_again(InFlightPartition::new(partition, mode, Origin::Retried(due)));
         Ok(())
     }
 }

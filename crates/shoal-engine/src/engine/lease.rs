@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cancel::Cancel;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::session::{Lease, local_clock};
 use crate::sink::Sink;
@@ -51,7 +51,7 @@ impl Keeper {
 
     /// The destination's clock, where it has one.
     pub fn clock(&self) -> Result<Option<i64>> {
-        self.sink.clock()
+        self.sink.clock().map_err(Error::of_sink)
     }
 
     /// Runs a transaction, which extends the lease too.
@@ -70,7 +70,7 @@ impl Keeper {
 
     fn moment(&self) -> Result<Option<Moment>> {
         let local = local_clock();
-        Ok(self.sink.clock()?.map(|clock| Moment { clock, local }))
+        Ok(self.clock()?.map(|clock| Moment { clock, local }))
     }
 
     fn grant(&self, journal: &Journal, moment: Moment) {

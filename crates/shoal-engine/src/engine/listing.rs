@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use super::Shared;
-use super::commit::{DEFERRED_MAX, Message};
+use super::commit::DEFERRED_MAX;
 use super::frontier::Frontier;
-use super::open::{Open, Origin};
+use super::in_flight_partition::{InFlightPartition, Origin};
+use super::message::Message;
+use super::panicked::panicked;
+use super::shared::Shared;
 use crate::error::{Class, Error, Kind, Result};
 use crate::journal::{MARK_ALL, Standing};
 use crate::options::Pass;
@@ -62,7 +64,7 @@ pub(crate) fn run(shared: &Arc<Shared>, known: Known) {
         Ok(Ok(())) if shared.cancel.is_raised() => {}
         Ok(Ok(())) => shared.queue.listed_all(),
         Ok(Err(error)) => shared.cancel.fail(error),
-        Err(panic) => shared.cancel.fail(super::panicked("the listing", panic.as_ref())),
+        Err(panic) => shared.cancel.fail(panicked("the listing", panic.as_ref())),
     }
 }
 
@@ -78,7 +80,7 @@ fn list(shared: &Arc<Shared>, known: Known) -> Result<()> {
 }
 
 fn list_on(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()> {
-    let proven = shared.source.behind() == Behind::Proven;
+    let proven = shared.source.properties().behind == Behind::Proven;
     match list_from(runtime, shared, known) {
         Err(Stopped::Changed) => {}
         Err(Stopped::Error(error)) if error.kind() == Kind::CursorRefused && proven => {}
@@ -144,10 +146,11 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
         }
         hand_over(shared, partition, known.mark);
     }
+    shared.whole.store(pages.listing.is_whole(), Relaxed);
     if shared.cancel.is_raised() {
         return Ok(());
     }
-    if known.had_objects && !lists && shared.source.behind() != Behind::Trusted {
+    if known.had_objects && !lists && shared.source.properties().behind != Behind::Trusted {
         let why = "the source is empty now, but had objects before: it may not be mounted";
         return Err(Error::new(Kind::JournalMismatch, why)
             .hint("check it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
@@ -163,8 +166,8 @@ fn hand_over(shared: &Shared, partition: Partition, mark: u64) {
     if let Some(len) = partition.len {
         shared.counters.listed.fetch_add(u64::from(len), Relaxed);
     }
-    let mode = if partition.seq < mark { Mode::Again } else { Mode::Fresh };
-    if let Some(mark) = shared.queue.push(Open::new(partition, mode, Origin::Listed)) {
+    let mode = if partition.seq < mark { Mode::Redo } else { Mode::First };
+    if let Some(mark) = shared.queue.push(InFlightPartition::new(partition, mode, Origin::Listed)) {
         shared.tell_committer(Message::Mark(mark));
     }
 }

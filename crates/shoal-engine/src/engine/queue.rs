@@ -4,7 +4,7 @@
 //! what lanes have begun is committed by partition):
 //! - partitions listed and waiting (`AHEAD_MAX`, `AHEAD_BYTES_MAX`): the listing waits
 //! - partitions listed and not behind the frontier (`WINDOW_MAX`): the listing waits
-//! - objects handed out and not committed (`BATCH_OBJECTS`, `BATCH_BYTES`): lanes wait, the committer hurries
+//! - objects handed out and not committed (the sink's window): lanes wait, the committer hurries
 //!
 //! Nothing is handed out above the journal's high-water mark: on resume, what lies below it may have left files behind.
 
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::open::{Open, Origin};
+use super::in_flight_partition::{InFlightPartition, Origin};
+use crate::sink::SinkProperties;
 
 /// Listed partitions waiting for a lane: 2.5 s of work at 40,000 objects a second.
 const AHEAD_MAX: usize = 1024;
@@ -22,22 +23,18 @@ const AHEAD_MAX: usize = 1024;
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// Partitions between the frontier and the end of what is listed: 6.5 million objects may overtake a slow one.
 const WINDOW_MAX: usize = 65_536;
-/// What one batch may hold, and so the most that a kill can cost (architecture: "A batch").
-pub(crate) const BATCH_OBJECTS: u64 = 20_000;
-/// The same in bytes.
-pub(crate) const BATCH_BYTES: u64 = 64 << 20;
 /// The mark is asked to move when the listing comes this close to it …
 const MARK_SLACK: u64 = 256;
 /// … and moves this far ahead: one durable write per 100,000 objects.
 const MARK_STEP: u64 = 1024;
 
 struct State {
-    ready: VecDeque<Arc<Open>>,
+    ready: VecDeque<Arc<InFlightPartition>>,
     ready_bytes: usize,
     /// Objects tried again go first: they have waited longest.
-    again: VecDeque<Arc<Open>>,
+    again: VecDeque<Arc<InFlightPartition>>,
     /// Handed out and not complete.
-    open: Vec<Arc<Open>>,
+    open: Vec<Arc<InFlightPartition>>,
     /// Objects and bytes handed out and not committed.
     out_objects: u64,
     out_bytes: u64,
@@ -57,6 +54,7 @@ struct State {
 /// Shared by the listing, the lanes and the committer.
 pub(crate) struct Queue {
     state: Mutex<State>,
+    writing: SinkProperties,
     /// The listing waits here.
     room: Condvar,
     /// The committer waits here while complete partitions gather.
@@ -66,8 +64,8 @@ pub(crate) struct Queue {
 }
 
 /// What a lane gets.
-pub(crate) enum Handout {
-    Partition(Arc<Open>),
+pub(crate) enum Dequeued {
+    Partition(Arc<InFlightPartition>),
     /// Nothing now; a wake-up comes.
     Wait,
     /// Nothing any more.
@@ -75,7 +73,7 @@ pub(crate) enum Handout {
 }
 
 impl Queue {
-    pub fn new(lanes: usize, mark: u64) -> Queue {
+    pub fn new(lanes: usize, mark: u64, writing: SinkProperties) -> Queue {
         let state = State {
             ready: VecDeque::new(),
             ready_bytes: 0,
@@ -94,6 +92,7 @@ impl Queue {
         };
         Queue {
             state: Mutex::new(state),
+            writing,
             room: Condvar::new(),
             quiet: Condvar::new(),
             lanes: (0..lanes).map(|_| Notify::new()).collect(),
@@ -115,7 +114,7 @@ impl Queue {
     }
 
     /// Adds a listed partition; the mark that should be written soon, if the old one comes close.
-    pub fn push(&self, open: Open) -> Option<u64> {
+    pub fn push(&self, open: InFlightPartition) -> Option<u64> {
         let mut state = self.state();
         let seq = open.partition.seq;
         state.ready_bytes += open.partition.payload.len();
@@ -131,7 +130,7 @@ impl Queue {
     }
 
     /// Adds objects to try again.
-    pub fn push_again(&self, open: Open) {
+    pub fn push_again(&self, open: InFlightPartition) {
         self.state().again.push_back(Arc::new(open));
         self.wake_lanes();
     }
@@ -151,23 +150,24 @@ impl Queue {
 
     /// A partition for a lane: one tried again, the next listed one, or a share of one in work. `idle`: the lane has
     /// nothing at all to do, so that it may pass the batch's bound in bytes and may share.
-    pub fn take(&self, idle: bool) -> Handout {
+    pub fn take(&self, idle: bool) -> Dequeued {
         let mut state = self.state();
         let handout = self.take_from(&mut state, idle);
-        state.waiting |= matches!(handout, Handout::Wait);
+        state.waiting |= matches!(handout, Dequeued::Wait);
         handout
     }
 
-    fn take_from(&self, state: &mut State, idle: bool) -> Handout {
+    fn take_from(&self, state: &mut State, idle: bool) -> Dequeued {
         if state.finished {
-            return Handout::Finished;
+            return Dequeued::Finished;
         }
         if let Some(open) = state.again.pop_front() {
             return Self::hand_out(state, open);
         }
         if let Some(next) = state.ready.front() {
+            let SinkProperties { window_objects, window_bytes, .. } = self.writing;
             let batch_full = state.out_objects > 0
-                && (state.out_objects + next.len() > BATCH_OBJECTS || state.out_bytes >= BATCH_BYTES && !idle);
+                && (state.out_objects + next.len() > window_objects || state.out_bytes >= window_bytes && !idle);
             if next.partition.seq >= state.mark {
                 return self.share(state, idle);
             }
@@ -184,26 +184,28 @@ impl Queue {
                 return Self::hand_out(state, open);
             }
         }
+        // The listing waits too: nothing comes before something is committed.
+        state.starving |= state.ready.is_empty() && state.window >= WINDOW_MAX;
         self.share(state, idle)
     }
 
-    fn hand_out(state: &mut State, open: Arc<Open>) -> Handout {
+    fn hand_out(state: &mut State, open: Arc<InFlightPartition>) -> Dequeued {
         if !open.join() {
-            return Handout::Wait; // cannot happen: no other lane knows it yet
+            return Dequeued::Wait; // cannot happen: no other lane knows it yet
         }
         state.out_objects += open.len();
         if matches!(open.origin, Origin::Listed) {
             state.out_listed += open.len();
         }
         state.open.push(open.clone());
-        Handout::Partition(open)
+        Dequeued::Partition(open)
     }
 
-    fn share(&self, state: &State, idle: bool) -> Handout {
+    fn share(&self, state: &State, idle: bool) -> Dequeued {
         let fullest = state.open.iter().filter(|open| open.untaken() > 0).max_by_key(|open| open.untaken());
         match fullest {
-            Some(open) if idle && open.join() => Handout::Partition(open.clone()),
-            _ => Handout::Wait,
+            Some(open) if idle && self.writing.shares && open.join() => Dequeued::Partition(open.clone()),
+            _ => Dequeued::Wait,
         }
     }
 
@@ -215,7 +217,7 @@ impl Queue {
     }
 
     /// A partition is complete and on its way to the committer.
-    pub fn completed(&self, open: &Arc<Open>, bytes: u64) {
+    pub fn completed(&self, open: &Arc<InFlightPartition>, bytes: u64) {
         let mut state = self.state();
         state.open.retain(|other| !Arc::ptr_eq(other, open));
         state.out_bytes += bytes;
@@ -272,6 +274,11 @@ impl Queue {
     /// Whether the batch should close although it is small: nothing else can be handed out, or nothing else is there.
     pub fn wants_commit(&self) -> bool {
         wants_commit(&self.state())
+    }
+
+    /// Whether nothing can be handed out before something is committed.
+    pub fn is_starving(&self) -> bool {
+        self.state().starving
     }
 
     /// Nothing will come any more: lanes end, the listing stops waiting.

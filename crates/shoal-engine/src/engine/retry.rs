@@ -25,7 +25,7 @@ const THROTTLE_COST: i64 = 5;
 /// AWS gives 1 back; 2 keeps a host going at which a tenth of all first tries fail, and pauses it at a seventh.
 const REFUND: i64 = 2;
 /// First wait between two probes of a paused host; doubles up to `PROBE_MAX`, so recovery is seen within seconds.
-const PROBE_MIN: Duration = Duration::from_millis(250);
+pub(crate) const PROBE_MIN: Duration = Duration::from_millis(250);
 const PROBE_MAX: Duration = Duration::from_secs(2);
 /// A retry further away than this leaves its partition, which can then be committed.
 pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
@@ -69,6 +69,8 @@ struct Host {
 
 /// The retry rules of one run and the state of its hosts.
 pub(crate) struct Retry {
+    /// For messages: "the server", "the destination".
+    what: &'static str,
     max_retries: u32,
     timeout: Duration,
     /// Some host is paused or cools down: the slow path of `gate`.
@@ -85,8 +87,9 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    pub fn new(max_retries: u32, timeout: Duration) -> Retry {
+    pub fn new(what: &'static str, max_retries: u32, timeout: Duration) -> Retry {
         Retry {
+            what,
             max_retries,
             timeout,
             gated: AtomicBool::new(false),
@@ -133,6 +136,11 @@ impl Retry {
             state.cool_until.is_some_and(|until| now < until)
                 || state.paused_since.is_some() && (state.probing || now < state.next_probe)
         })
+    }
+
+    /// Whether `host` is paused, also if a probe may ask it now.
+    pub fn is_paused(&self, host: HostId) -> bool {
+        self.hosts().get(&host).is_some_and(|state| state.paused_since.is_some())
     }
 
     /// A request to `host` was answered well.
@@ -260,7 +268,8 @@ impl Retry {
                 .filter(|away| *away > patience);
             if let Some(away) = away {
                 let why = format!(
-                    "no successful answer from the server for {:.0} s; the last one: {last}",
+                    "no successful answer from {} for {:.0} s; the last one: {last}",
+                    self.what,
                     away.as_secs_f64()
                 );
                 return Some(Error::new(Kind::Unreachable, why).hint(hint));
@@ -268,7 +277,8 @@ impl Retry {
             let wait =
                 host.cool_until.map(|until| until.saturating_duration_since(now)).filter(|wait| *wait > patience);
             if let Some(wait) = wait {
-                let why = format!("the server asks to wait {:.0} s, longer than allowed; {last}", wait.as_secs_f64());
+                let why =
+                    format!("{} asks to wait {:.0} s, longer than allowed; {last}", self.what, wait.as_secs_f64());
                 return Some(Error::new(Kind::Unreachable, why).hint(hint));
             }
         }
@@ -361,7 +371,7 @@ mod tests {
     const HOST: HostId = HostId(0);
 
     fn retry() -> Retry {
-        Retry::new(10, Duration::from_secs(180))
+        Retry::new("the server", 10, Duration::from_secs(180))
     }
 
     fn error(kind: Kind) -> Error {
@@ -421,7 +431,7 @@ mod tests {
 
     #[test]
     fn when_only_broken_objects_are_left_probes_use_up_their_tries() {
-        let retry = Retry::new(3, Duration::from_secs(180));
+        let retry = Retry::new("the server", 3, Duration::from_secs(180));
         for _ in 0..40 {
             retry.failed(&error(Kind::ShortBody), 1, Duration::ZERO, false);
         }

@@ -7,11 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::commit::{Committer, Message};
+use super::commit::Committer;
 use super::concurrency::{Concurrency, Sample};
 use super::lease::Keeper;
 use super::listing::Known;
-use super::{Shared, lane, listing};
+use super::message::Message;
+use super::shared::Shared;
+use super::{lane, listing};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Credited, Ending, Standing};
 use crate::options::Resume;
@@ -60,7 +62,7 @@ impl Threads {
             shared.queue.listed_all();
             return Ok(threads);
         }
-        let compare = shared.options.resume == Resume::Relist || shared.source.behind() == Behind::Names;
+        let compare = shared.options.resume == Resume::Relist || shared.source.properties().behind == Behind::Names;
         let (known, listing) = (Known::new(standing, compare), shared.clone());
         match spawn(shared, "shoal-list", move || listing::run(&listing, known)) {
             Ok(thread) => threads.listing = Some(thread),
@@ -114,8 +116,10 @@ impl Threads {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            if let Some(error) = shared.retry.unreachable(Instant::now()) {
-                shared.cancel.fail(error);
+            for retry in [&shared.retry, &shared.sink_retry] {
+                if let Some(error) = retry.unreachable(Instant::now()) {
+                    shared.cancel.fail(error);
+                }
             }
             let sums = shared.counters.sums();
             let now = Instant::now();
@@ -126,11 +130,11 @@ impl Threads {
                 settled: sums.written + sums.skipped + sums.failed,
                 beats: sums.beats,
                 in_flight: sums.in_flight as usize,
-                throttled: shared.retry.throttled(),
-                late: shared.retry.silent() + shared.source.late_connections(),
+                throttled: shared.retry.throttled() + shared.sink_retry.throttled(),
+                late: shared.retry.silent() + shared.sink_retry.silent() + shared.source.late_connections(),
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.source.depth(),
-                paused: shared.retry.is_gated(),
+                paused: shared.retry.is_gated() || shared.sink_retry.is_gated(),
                 others_suffer: others_suffer.as_mut().is_some_and(|suffer| suffer(now)),
             };
             concurrency.look(sample, processor_time);
@@ -208,7 +212,7 @@ fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, beg
         deferred: shared.deferred.load(Relaxed),
         retry_in: shared.retry_in(),
         committed: shared.counters.committed.load(Relaxed),
-        paused: shared.retry.is_gated(),
+        paused: shared.retry.is_gated() || shared.sink_retry.is_gated(),
         elapsed: began.elapsed(),
     }
 }

@@ -78,21 +78,21 @@ pub(crate) struct Look {
 
 /// Which directory on which mount of which file system: renames work within one mount only, and syncfs covers one device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct DirectoryId {
     device: (u32, u32),
     /// 0 before Linux 5.8. Then a bind mount is detected when the rename fails.
     mount: u64,
     inode: u64,
 }
 
-impl Place {
+impl DirectoryId {
     /// Whether a rename from one to the other is possible.
-    pub(crate) fn is_on_mount_of(&self, other: &Place) -> bool {
+    pub(crate) fn is_on_mount_of(&self, other: &DirectoryId) -> bool {
         (self.device, self.mount) == (other.device, other.mount)
     }
 
     /// Whether they are the same directory.
-    pub(crate) fn is(&self, other: &Place) -> bool {
+    pub(crate) fn is(&self, other: &DirectoryId) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
@@ -152,7 +152,7 @@ impl Dir {
     }
 
     /// What this directory itself is, and which one.
-    pub(crate) fn place(&self) -> Result<(Look, Place)> {
+    pub(crate) fn place(&self) -> Result<(Look, DirectoryId)> {
         let wanted = LOOKED_AT | StatxFlags::MNT_ID | StatxFlags::INO;
         let found = rustix::fs::statx(&self.0, c"", AtFlags::EMPTY_PATH, wanted)?;
         let mount = match found.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
@@ -160,7 +160,7 @@ impl Dir {
             false => 0,
         };
         let device = (found.stx_dev_major, found.stx_dev_minor);
-        Ok((look(&found), Place { device, mount, inode: found.stx_ino }))
+        Ok((look(&found), DirectoryId { device, mount, inode: found.stx_ino }))
     }
 
     /// Moves a file to a name that nothing has; `EEXIST` otherwise. Returns whether that was atomic: some file systems

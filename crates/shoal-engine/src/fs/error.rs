@@ -1,6 +1,6 @@
 //! From `errno` to [`Error`]: what was attempted, on which path, why it failed, and what to do next.
 //!
-//! Here: [`Trouble`], a failed system call, and the one table that makes it an error. Not here: which errors are retried
+//! Here: [`FsError`], a failed system call, and the one table that makes it an error. Not here: which errors are retried
 //! (the crate's `error.rs` decides by kind).
 
 use std::os::fd::BorrowedFd;
@@ -15,62 +15,62 @@ use crate::error::{Class, Error, Kind};
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Operation {
     /// Opening a directory.
     Open,
     /// Making a directory.
-    MakeDirectory,
+    Mkdir,
     /// Creating a file.
     Create,
     /// Reading what has a name, or its file system.
-    Look,
+    Stat,
     /// Writing bytes.
     Write,
     /// Setting the time of its last change.
-    SetTime,
+    Utimens,
     /// Closing a file.
     Close,
     /// Making a file or directory durable.
-    Sync,
+    Fsync,
     /// Giving a temporary file its final name.
     Rename,
 }
 
-impl Doing {
+impl Operation {
     /// Names what a failed call was for.
-    pub(crate) fn failed(self) -> impl Fn(Errno) -> Trouble {
-        move |errno| Trouble { doing: self, errno }
+    pub(crate) fn failed(self) -> impl Fn(Errno) -> FsError {
+        move |errno| FsError { operation: self, errno }
     }
 
     fn words(self) -> &'static str {
         match self {
-            Doing::Open => "cannot open",
-            Doing::MakeDirectory => "cannot create the directory",
-            Doing::Create => "cannot create",
-            Doing::Look => "cannot look at",
-            Doing::Write => "cannot write",
-            Doing::SetTime => "cannot set the modification time of",
-            Doing::Close => "cannot finish writing",
-            Doing::Sync => "cannot make durable",
-            Doing::Rename => "cannot put in place",
+            Operation::Open => "cannot open",
+            Operation::Mkdir => "cannot create the directory",
+            Operation::Create => "cannot create",
+            Operation::Stat => "cannot look at",
+            Operation::Write => "cannot write",
+            Operation::Utimens => "cannot set the modification time of",
+            Operation::Close => "cannot finish writing",
+            Operation::Fsync => "cannot make durable",
+            Operation::Rename => "cannot put in place",
         }
     }
 
     fn adds_a_name(self) -> bool {
-        matches!(self, Doing::MakeDirectory | Doing::Create | Doing::Rename)
+        matches!(self, Operation::Mkdir | Operation::Create | Operation::Rename)
     }
 }
 
 /// A failed system call, without the path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct FsError {
     /// What the call was for.
-    pub doing: Doing,
+    pub operation: Operation,
     /// What it returned.
     pub errno: Errno,
 }
 
-impl Trouble {
+impl FsError {
     /// The error for `path`, on the same file system as `nearby`. `need`: bytes that were to be written.
     pub(crate) fn at(self, path: &Path, nearby: BorrowedFd<'_>, need: u64) -> Error {
         let shown = escape(path.as_os_str().as_bytes());
@@ -78,7 +78,7 @@ impl Trouble {
             Errno::NOSPC | Errno::DQUOT | Errno::MLINK => self.full(nearby, need),
             _ => (self.words(), self.advice()),
         };
-        let error = Error::new(self.kind(), format!("{} \"{shown}\": {why}", self.doing.words()))
+        let error = Error::new(self.kind(), format!("{} \"{shown}\": {why}", self.operation.words()))
             .errno(Some(self.errno.raw_os_error()));
         match hint {
             Some(hint) => error.hint(hint),
@@ -106,7 +106,7 @@ impl Trouble {
             Errno::NAMETOOLONG => Kind::NameTooLong,
             Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => Kind::NameConflict,
             // How vfat, NTFS and case-folding directories reject a name that other file systems allow.
-            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => Kind::Denied,
+            Errno::INVAL | Errno::ILSEQ if self.operation.adds_a_name() => Kind::Denied,
             _ => Kind::DestinationFailed,
         }
     }
@@ -125,7 +125,7 @@ impl Trouble {
             Errno::LOOP => "a symbolic link has this name".into(),
             Errno::XDEV => "it is on another file system".into(),
             Errno::NOENT => "its directory no longer exists".into(),
-            Errno::INVAL | Errno::ILSEQ if self.doing.adds_a_name() => "the file system does not allow this \
+            Errno::INVAL | Errno::ILSEQ if self.operation.adds_a_name() => "the file system does not allow this \
             name"
                 .into(),
             errno => plain(errno),
@@ -160,7 +160,7 @@ impl Trouble {
             _ if free.inodes == Some(0) => {
                 format!("no inodes left, though {} bytes are free{needed}", free.bytes)
             }
-            _ if self.doing.adds_a_name() => {
+            _ if self.operation.adds_a_name() => {
                 let inodes = match free.inodes {
                     Some(count) => format!(" and {count} inodes"),
                     None => String::new(),
@@ -207,9 +207,9 @@ mod tests {
 
     use super::*;
 
-    fn error(doing: Doing, errno: Errno) -> Error {
+    fn error(operation: Operation, errno: Errno) -> Error {
         let nearby = super::super::dir::Dir::root(Path::new("/")).unwrap();
-        Trouble { doing, errno }.at(Path::new("/there/x\x1b"), nearby.as_fd(), 100)
+        FsError { operation, errno }.at(Path::new("/there/x\x1b"), nearby.as_fd(), 100)
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             (Errno::LOOP, Kind::NameConflict),
             (Errno::XDEV, Kind::NameConflict),
         ] {
-            let error = error(Doing::Create, errno);
+            let error = error(Operation::Create, errno);
             assert_eq!(error.kind(), kind, "{error}");
             assert_eq!(error.os_error(), Some(errno.raw_os_error()));
             assert!(error.why().starts_with("cannot create \"/there/x\\x1b\": "), "{error}");
@@ -240,18 +240,18 @@ mod tests {
 
     #[test]
     fn a_refused_name_is_the_objects_fault_but_a_refused_write_is_not() {
-        assert_eq!(error(Doing::Create, Errno::INVAL).kind(), Kind::Denied);
-        assert_eq!(error(Doing::Write, Errno::INVAL).kind(), Kind::DestinationFailed);
+        assert_eq!(error(Operation::Create, Errno::INVAL).kind(), Kind::Denied);
+        assert_eq!(error(Operation::Write, Errno::INVAL).kind(), Kind::DestinationFailed);
     }
 
     #[test]
     fn at_the_start_no_object_is_to_blame() {
         let nearby = super::super::dir::Dir::root(Path::new("/")).unwrap();
         for errno in [Errno::ACCESS, Errno::NOTDIR, Errno::MFILE, Errno::IO, Errno::NOSPC] {
-            let trouble = Trouble { doing: Doing::Create, errno };
+            let failed = FsError { operation: Operation::Create, errno };
             for error in [
-                trouble.at_start(Path::new("/there"), nearby.as_fd()),
-                trouble.of_run(Path::new("/there"), nearby.as_fd()),
+                failed.at_start(Path::new("/there"), nearby.as_fd()),
+                failed.of_run(Path::new("/there"), nearby.as_fd()),
             ] {
                 assert_eq!(error.class(), Class::Run, "{error}");
                 assert_eq!(error.os_error(), Some(errno.raw_os_error()));

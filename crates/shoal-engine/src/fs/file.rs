@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::error::{Doing, Trouble};
+use super::error::{FsError, Operation};
 use super::read::read;
 
 /// How often EAGAIN is retried, and the pause in between: 2 s in all. No regular file should return it, but some user-space
@@ -19,19 +19,19 @@ const PAUSE: Duration = Duration::from_millis(1);
 const COPY_BLOCK: usize = 128 << 10;
 
 /// Writes all of it.
-pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Trouble> {
+pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), FsError> {
     let mut tries = 0;
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
             // A write that writes nothing would do so again.
-            Ok(0) => return Err(Doing::Write.failed()(Errno::IO)),
+            Ok(0) => return Err(Operation::Write.failed()(Errno::IO)),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if tries < TRIES => {
                 tries += 1;
                 std::thread::sleep(PAUSE);
             }
-            Err(errno) => return Err(Doing::Write.failed()(errno)),
+            Err(errno) => return Err(Operation::Write.failed()(errno)),
         }
     }
     Ok(())
@@ -43,18 +43,18 @@ pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) {
 }
 
 /// Sets the modification time and not the access time. Call it after the last write, which would set it again.
-pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(), Trouble> {
+pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(), FsError> {
     let last_modification = timespec(time);
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Operation::Utimens.failed())
 }
 
 /// Sets the change time of a file to now, and nothing else.
-pub(crate) fn stir(file: BorrowedFd<'_>) -> Result<(), Trouble> {
-    let found = rustix::fs::fstat(file).map_err(Doing::Look.failed())?;
+pub(crate) fn stir(file: BorrowedFd<'_>) -> Result<(), FsError> {
+    let found = rustix::fs::fstat(file).map_err(Operation::Stat.failed())?;
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let last_modification = Timespec { tv_sec: found.st_mtime, tv_nsec: found.st_mtime_nsec as _ };
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Doing::SetTime.failed())
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Operation::Utimens.failed())
 }
 
 /// Sets the times of a file to the present time of its file system, and returns that, in nanoseconds since 1970.
@@ -89,17 +89,17 @@ fn timespec(time: SystemTime) -> Timespec {
 
 /// Makes a file's bytes durable. Never called twice for one file: after a failure the second call would succeed
 /// although the bytes are lost.
-pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), Trouble> {
+pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), FsError> {
     loop {
         match rustix::fs::fsync(file) {
             Err(Errno::INTR) => {} // nothing is lost: the call only did not wait
-            result => return result.map_err(Doing::Sync.failed()),
+            result => return result.map_err(Operation::Fsync.failed()),
         }
     }
 }
 
 /// Closes the file and returns the result: network and user-space file systems report a failed write only here.
-pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
+pub(crate) fn close(file: OwnedFd) -> Result<(), FsError> {
     // SAFETY: `into_raw_fd` releases the fd, so this call is its only owner and nothing uses it afterwards. Linux frees the
     // number whatever `close` returns, so it must not be closed again.
     if unsafe { libc::close(file.into_raw_fd()) } == 0 {
@@ -108,12 +108,12 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), Trouble> {
     let errno = std::io::Error::last_os_error().raw_os_error();
     match errno.map_or(Errno::IO, Errno::from_raw_os_error) {
         Errno::INTR => Ok(()), // freed as well; the sync reports whether writes failed
-        errno => Err(Doing::Close.failed()(errno)),
+        errno => Err(Operation::Close.failed()(errno)),
     }
 }
 
 /// Writes the bytes, sets the time if there is one, makes the file durable if wanted, and closes it.
-pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, durable: bool) -> Result<(), Trouble> {
+pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, durable: bool) -> Result<(), FsError> {
     write_all(file.as_fd(), bytes)?;
     if let Some(modified) = modified {
         set_modified(file.as_fd(), modified)?;
@@ -125,10 +125,10 @@ pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, du
 }
 
 /// Appends all of `from` to `to`.
-pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Trouble> {
+pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), FsError> {
     let mut block = vec![0; COPY_BLOCK];
     loop {
-        match read(from, &mut block).map_err(Doing::Write.failed())? {
+        match read(from, &mut block).map_err(Operation::Write.failed())? {
             0 => return Ok(()),
             length => write_all(to, &block[..length])?,
         }

@@ -1,6 +1,6 @@
 //! For a run with `nice`: a lower priority for its threads, and whether other processes wait for what it uses.
 //!
-//! Not here: which threads call this, and what follows (`engine/mod.rs`, `engine/concurrency/`).
+//! Not here: which threads call this, and what follows (`engine/run.rs`, `engine/concurrency/`).
 
 use std::io;
 use std::path::{Path, PathBuf};

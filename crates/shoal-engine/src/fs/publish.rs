@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::dir::{Access, Dir, resolved};
-use super::error::{Doing, Trouble};
+use super::error::{FsError, Operation};
 use super::random::random;
 use super::{file, sync};
 use crate::display::escape;
@@ -40,7 +40,7 @@ pub struct Unpublished {
     /// Its name, if it has one already. It is removed when this is dropped.
     hidden: Option<Vec<u8>>,
     /// The first failure.
-    trouble: Option<Trouble>,
+    failed: Option<FsError>,
 }
 
 /// Lets `fill` write a file, and then moves it to `path`. An existing file stays until then, and the new one gets its
@@ -61,14 +61,14 @@ pub fn publish<T, E>(
     let target = resolved(path);
     let (mut unpublished, name, mode) = begin(path, &target).map_err(Failed::File)?;
     let filled = fill(&mut unpublished);
-    let told = |trouble: Trouble, unpublished: &Unpublished| Failed::File(told(trouble, path, &unpublished.directory));
-    if let Some(trouble) = unpublished.trouble {
-        return Err(told(trouble, &unpublished));
+    let told = |failed: FsError, unpublished: &Unpublished| Failed::File(told(failed, path, &unpublished.directory));
+    if let Some(failed) = unpublished.failed {
+        return Err(told(failed, &unpublished));
     }
     let filled = filled.map_err(Failed::Filling)?;
     match unpublished.put_in_place(name.as_bytes(), mode, durable) {
         Ok(()) => Ok(filled),
-        Err(trouble) => Err(told(trouble, &unpublished)),
+        Err(failed) => Err(told(failed, &unpublished)),
     }
 }
 
@@ -95,19 +95,19 @@ fn begin<'a>(path: &Path, target: &'a Path) -> Result<(Unpublished, &'a OsStr, O
     };
     let (file, hidden) = match create(&directory, name.as_bytes()) {
         Ok(created) => created,
-        Err(trouble) => return Err(told(trouble, path, &directory)),
+        Err(failed) => return Err(told(failed, path, &directory)),
     };
-    Ok((Unpublished { directory, file: Some(file), hidden, trouble: None }, name, mode))
+    Ok((Unpublished { directory, file: Some(file), hidden, failed: None }, name, mode))
 }
 
 /// Creates a file without a name, which the kernel removes if the process dies; or with a hidden name, if the file system
 /// does not support that.
-fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<Vec<u8>>), Trouble> {
+fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<Vec<u8>>), FsError> {
     match directory.nameless(Access::Usual) {
         // It gets its name through /proc, which a sandbox may lack.
         Ok(file) if Dir::root(Path::new("/proc/self/fd")).is_ok() => return Ok((file, None)),
         Ok(_) | Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS) => {}
-        Err(errno) => return Err(Doing::Create.failed()(errno)),
+        Err(errno) => return Err(Operation::Create.failed()(errno)),
     }
     let mut turn = 1;
     loop {
@@ -115,7 +115,7 @@ fn create(directory: &Dir, name: &[u8]) -> std::result::Result<(OwnedFd, Option<
         match directory.create(&hidden, Access::Usual) {
             Ok(file) => return Ok((file, Some(hidden))),
             Err(Errno::EXIST) if turn < TRIES => turn += 1,
-            Err(errno) => return Err(Doing::Create.failed()(errno)),
+            Err(errno) => return Err(Operation::Create.failed()(errno)),
         }
     }
 }
@@ -134,8 +134,8 @@ fn hidden(name: &[u8]) -> Vec<u8> {
 }
 
 /// The error. Unlike a run, this file cannot be resumed, so the hint is another one.
-fn told(trouble: Trouble, path: &Path, directory: &Dir) -> Error {
-    let error = trouble.at(path, directory.as_fd(), 0);
+fn told(failed: FsError, path: &Path, directory: &Dir) -> Error {
+    let error = failed.at(path, directory.as_fd(), 0);
     match error.kind() {
         Kind::DestinationFull => {
             let told = Error::new(error.kind(), error.why()).errno(error.os_error());
@@ -146,8 +146,8 @@ fn told(trouble: Trouble, path: &Path, directory: &Dir) -> Error {
 }
 
 impl Unpublished {
-    fn put_in_place(&mut self, name: &[u8], mode: Option<u32>, durable: bool) -> std::result::Result<(), Trouble> {
-        let Some(file) = self.file.take() else { return Err(Doing::Write.failed()(Errno::BADF)) };
+    fn put_in_place(&mut self, name: &[u8], mode: Option<u32>, durable: bool) -> std::result::Result<(), FsError> {
+        let Some(file) = self.file.take() else { return Err(Operation::Write.failed()(Errno::BADF)) };
         if let Some(mode) = mode {
             file::set_mode(file.as_fd(), mode);
         }
@@ -158,26 +158,26 @@ impl Unpublished {
             Some(hidden) => hidden,
             None => {
                 let hidden = hidden(name);
-                self.directory.name(file.as_fd(), &hidden).map_err(Doing::Rename.failed())?;
+                self.directory.name(file.as_fd(), &hidden).map_err(Operation::Rename.failed())?;
                 hidden
             }
         };
         let hidden = &*self.hidden.insert(hidden);
         file::close(file)?;
-        self.directory.rename_over(hidden, &self.directory, name).map_err(Doing::Rename.failed())?;
+        self.directory.rename_over(hidden, &self.directory, name).map_err(Operation::Rename.failed())?;
         self.hidden = None;
         if durable { sync::sync_directory(&self.directory) } else { Ok(()) }
     }
 
     /// Uses the file, and keeps the first failure.
-    fn with<T>(&mut self, act: impl FnOnce(&OwnedFd) -> std::result::Result<T, Trouble>) -> io::Result<T> {
+    fn with<T>(&mut self, act: impl FnOnce(&OwnedFd) -> std::result::Result<T, FsError>) -> io::Result<T> {
         let result = match &self.file {
             Some(file) => act(file),
-            None => Err(Doing::Write.failed()(Errno::BADF)),
+            None => Err(Operation::Write.failed()(Errno::BADF)),
         };
-        result.map_err(|trouble| {
-            self.trouble.get_or_insert(trouble);
-            io::Error::from(trouble.errno)
+        result.map_err(|failed| {
+            self.failed.get_or_insert(failed);
+            io::Error::from(failed.errno)
         })
     }
 }
@@ -200,7 +200,7 @@ impl Seek for Unpublished {
             SeekFrom::End(by) => rustix::fs::SeekFrom::End(by),
             SeekFrom::Current(by) => rustix::fs::SeekFrom::Current(by),
         };
-        self.with(|file| rustix::fs::seek(file, to).map_err(Doing::Write.failed()))
+        self.with(|file| rustix::fs::seek(file, to).map_err(Operation::Write.failed()))
     }
 }
 

@@ -6,8 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use super::error::{Doing, Trouble};
-pub(crate) use super::space::free;
+use super::error::{FsError, Operation};
 
 /// What makes files durable on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub(crate) struct FileSystem {
 }
 
 /// The file system of an open file.
-pub(crate) fn file_system(file: impl AsFd) -> Result<FileSystem, Trouble> {
-    let found = rustix::fs::fstatfs(file).map_err(Doing::Look.failed())?;
+pub(crate) fn file_system(file: impl AsFd) -> Result<FileSystem, FsError> {
+    let found = rustix::fs::fstatfs(file).map_err(Operation::Stat.failed())?;
     // The field's width differs between architectures; every magic number fits in 32 bits.
     Ok(by_magic(found.f_type as u32))
 }
@@ -66,16 +65,16 @@ fn by_magic(magic: u32) -> FileSystem {
 /// Makes everything on the file system durable. `kept` must have been opened before the first write: a later fd does not
 /// get the error of an earlier write (measured: 0 although the files were gone). Never retried: the second call succeeds
 /// although the bytes are lost.
-pub(crate) fn syncfs(kept: impl AsFd) -> Result<(), Trouble> {
-    rustix::fs::syncfs(kept).map_err(Doing::Sync.failed())
+pub(crate) fn syncfs(kept: impl AsFd) -> Result<(), FsError> {
+    rustix::fs::syncfs(kept).map_err(Operation::Fsync.failed())
 }
 
 /// Makes the names in a directory durable.
-pub(crate) fn sync_directory(directory: impl AsFd) -> Result<(), Trouble> {
+pub(crate) fn sync_directory(directory: impl AsFd) -> Result<(), FsError> {
     match rustix::fs::fsync(directory) {
         // Some file systems cannot sync a directory. There is no better call.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-        result => result.map_err(Doing::Sync.failed()),
+        result => result.map_err(Operation::Fsync.failed()),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::partition::{Cursor, Key};
 use crate::report::{Settled, Skipped, Skips};
+use crate::sink_state::StateRow;
 
 /// Which bytes are durable before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,8 @@ pub struct Commit {
     pub withdrawn: Vec<Withdrawn>,
     /// How far the frontier moves.
     pub fold: Option<Fold>,
+    /// What the destination's sink remembers from now on.
+    pub state: Vec<StateRow>,
 }
 
 /// What a commit has added to the counts. An object that failed in two partitions counts in both.

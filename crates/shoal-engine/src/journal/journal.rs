@@ -22,6 +22,8 @@ pub struct Journal {
     pub(super) _lock: Option<Lock>,
     pub(super) files: Option<Files>,
     pub(super) run: i64,
+    /// Where its objects go, if the journal is elsewhere; it may hold runs to several destinations. Else empty.
+    pub(super) destination: String,
     /// The source of the run is archives.
     pub(super) of_archives: bool,
     pub(super) progress: Progress,

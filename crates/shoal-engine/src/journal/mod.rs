@@ -38,6 +38,7 @@ mod session;
 mod skipped;
 mod stage;
 mod standing;
+mod state;
 mod status;
 mod store;
 

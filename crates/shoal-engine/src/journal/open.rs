@@ -84,6 +84,7 @@ impl Journal {
             _lock: lock,
             files,
             run: 0,
+            destination: key.destination(),
             of_archives: is_of_archives(&key.source),
             progress: Progress::default(),
             window: BTreeMap::new(),

@@ -49,3 +49,10 @@ pub struct RunKey {
     /// Values of the source that must not be stored (those of query parameters). The journal stores a hash of them.
     pub secrets: Vec<u8>,
 }
+
+impl RunKey {
+    /// The destination, if the journal is elsewhere; else empty.
+    pub(super) fn destination(&self) -> String {
+        self.options.iter().find(|(name, _)| name == DESTINATION).map(|(_, place)| place.clone()).unwrap_or_default()
+    }
+}

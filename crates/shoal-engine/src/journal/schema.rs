@@ -11,7 +11,7 @@ use super::error::JournalError;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 4;
+pub(super) const FORMAT: i64 = 5;
 /// "Shoa": marks an SQLite file as a journal.
 const APPLICATION: i64 = 0x5368_6f61;
 /// Page cache of a connection, in KiB (which SQLite wants negative). It bounds the memory of a journal of any size.
@@ -37,8 +37,10 @@ const BUSY: Duration = Duration::from_secs(1);
 /// - `failure`: `due_ms` null = failed for good, else deferred.
 /// - `skipped` has the names of the first objects that were skipped although no option excluded them. In `progress` and
 ///   `done`, the column with this name has the counts by reason, as JSON.
+/// - `state` has what the destination's sink remembers of the files that it publishes. It belongs to no run. `destination` is empty if
+///   the journal lies in it.
 /// - `sample` has the rate history.
-const TABLES: [(&str, &str); 11] = [
+const TABLES: [(&str, &str); 12] = [
     (
         "run",
         "CREATE TABLE run (id INTEGER PRIMARY KEY, source TEXT, options TEXT, salt BLOB, \
@@ -73,6 +75,11 @@ const TABLES: [(&str, &str); 11] = [
         "CREATE TABLE skipped (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, name BLOB, reason TEXT, sum INTEGER)",
     ),
     ("skipped_seq", "CREATE INDEX skipped_seq ON skipped (run, seq)"),
+    (
+        "state",
+        "CREATE TABLE state (destination TEXT, key BLOB, value BLOB, sum INTEGER, PRIMARY KEY (destination, key)) \
+         WITHOUT ROWID",
+    ),
     ("sample", "CREATE TABLE sample (run INTEGER, at_ms INTEGER, objects INTEGER, bytes INTEGER, sum INTEGER)"),
 ];
 

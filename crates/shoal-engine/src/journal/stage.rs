@@ -14,6 +14,7 @@ use super::rate::Rate;
 use super::rows::{Entry, Fault, Progress};
 use super::skipped::Names;
 use super::standing::{MARK_ALL, Standing};
+use super::state;
 use crate::error::{Error, Kind, Result};
 use crate::options::Pass;
 use crate::partition::Key;
@@ -58,6 +59,7 @@ impl Journal {
         }
         let asks = !commit.retried.is_empty()
             || !commit.withdrawn.is_empty()
+            || !commit.state.is_empty()
             || commit.done.iter().any(|done| !done.failures.is_empty());
         let staged = match self.made().is_some() || asks {
             true => self.write(|journal, connection| journal.stage(Some(connection), commit, durable))?,
@@ -176,6 +178,9 @@ impl Journal {
                 self.withdraw(rows, &mut staged, withdrawn)?;
             }
             staged.left_out = rows.names.count();
+            if !commit.state.is_empty() {
+                state::write(rows.connection, &self.destination, &commit.state)?;
+            }
         }
         if let Some(fold) = &commit.fold {
             self.fold(&mut staged, fold)?;

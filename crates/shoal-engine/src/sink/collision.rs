@@ -69,7 +69,7 @@ impl Rules {
             (Whose::Other, _) => Decision::Exists,
             (Whose::This, twice) if is_left(sessions, twice, times, mode) => Decision::Replace,
             (Whose::This, _) => Decision::Second,
-            (Whose::Earlier(_), Twice::Reissued) if mode != Mode::Fresh => Decision::Replace,
+            (Whose::Earlier(_), Twice::Reissued) if mode != Mode::First => Decision::Replace,
             (Whose::Earlier(_), Twice::SameObject) => Decision::Replace,
             (Whose::Earlier(_), _) if found == Found::Not => Decision::Replace,
             (Whose::Earlier(_), _) if found == Found::ByThis => Decision::Second,
@@ -105,7 +105,7 @@ impl Rules {
 /// Whether a file of this session is what a process has left of this very id: one that died over it, or one of an earlier
 /// session that has not noticed yet that its run is dead.
 fn is_left(sessions: &Sessions, twice: Twice, times: Times, mode: Mode) -> bool {
-    let late = mode == Mode::Again && sessions.may_be_earlier(times.born);
+    let late = mode == Mode::Redo && sessions.may_be_earlier(times.born);
     twice == Twice::Reissued && (mode == Mode::Reissued || late)
 }
 
@@ -163,7 +163,7 @@ fn is_whole(session: &Interval, times: Times, mode: Mode, timed: bool, begins: &
         // the bytes tell, as they do without times.
         true => !session.holds(times.written) || is_time_set(times),
         // Of what a barrier has covered, nothing was in the writing any more when the session ended.
-        false => mode == Mode::Fresh || session.is_durable(times.changed),
+        false => mode == Mode::First || session.is_durable(times.changed),
     };
     (ended || !begins()) && session.may_be_safe(times.changed)
 }
@@ -206,28 +206,28 @@ mod tests {
     #[test]
     fn every_row_of_the_table_has_its_answer() {
         use Decision::{Exists, Replace, Second};
-        use Mode::{Again, Fresh};
+        use Mode::{First, Redo};
         use Twice::{Conflict, Reissued, Repeated, SameObject};
         let run = sessions(EARLIER);
         let (of_this, whole, torn, foreign) = (file(310, 310), file(120, 7), file(120, 120), file(250, 250));
         let unknown = Times { born: None, ..of_this };
         for (times, twice, mode, never, always) in [
-            (foreign, SameObject, Fresh, Exists, Replace),
-            (foreign, Reissued, Again, Exists, Replace),
-            (unknown, Repeated, Again, Exists, Replace),
-            (of_this, SameObject, Again, Second, Second),
-            (of_this, Repeated, Fresh, Second, Second),
-            (of_this, Reissued, Fresh, Second, Second),
-            (of_this, Reissued, Again, Second, Second),
+            (foreign, SameObject, First, Exists, Replace),
+            (foreign, Reissued, Redo, Exists, Replace),
+            (unknown, Repeated, Redo, Exists, Replace),
+            (of_this, SameObject, Redo, Second, Second),
+            (of_this, Repeated, First, Second, Second),
+            (of_this, Reissued, First, Second, Second),
+            (of_this, Reissued, Redo, Second, Second),
             (of_this, Reissued, Mode::Reissued, Replace, Replace),
             (foreign, Reissued, Mode::Reissued, Exists, Replace),
-            (whole, SameObject, Fresh, Replace, Replace),
-            (torn, SameObject, Again, Replace, Replace),
-            (whole, Repeated, Again, Second, Replace),
-            (torn, Repeated, Fresh, Replace, Replace),
-            (whole, Conflict, Fresh, Second, Replace),
-            (torn, Conflict, Again, Replace, Replace),
-            (whole, Reissued, Again, Replace, Replace),
+            (whole, SameObject, First, Replace, Replace),
+            (torn, SameObject, Redo, Replace, Replace),
+            (whole, Repeated, Redo, Second, Replace),
+            (torn, Repeated, First, Replace, Replace),
+            (whole, Conflict, First, Second, Replace),
+            (torn, Conflict, Redo, Replace, Replace),
+            (whole, Reissued, Redo, Replace, Replace),
         ] {
             for (overwrite, wanted) in [(Overwrite::Never, never), (Overwrite::Always, always)] {
                 let rules = Rules { twice, overwrite };
@@ -238,42 +238,42 @@ mod tests {
         let rules = Rules { twice: Conflict, overwrite: Overwrite::Never };
         let late = file(160, 160); // no barrier has covered it
         for (timed, torn) in [(false, late), (true, late), (true, torn)] {
-            let decided = |begins| rules.decide(&run, torn, Again, timed, &move || begins);
+            let decided = |begins| rules.decide(&run, torn, Redo, timed, &move || begins);
             assert_eq!(decided(false), Second, "whole, unless it is the beginning of this object");
             assert_eq!(decided(true), Replace, "… which a kill may have left");
         }
-        assert_eq!(rules.decide(&run, torn, Again, false, &|| true), Second, "not in the writing any more at its end");
+        assert_eq!(rules.decide(&run, torn, Redo, false, &|| true), Second, "not in the writing any more at its end");
         let lease = Lease::unbounded();
         lease.saw(100_000_000_000);
         let long = Interval { low: 0, seen: 90_000_000_000, high: 95_000_000_000, ..EARLIER };
         let long = Sessions::new(vec![long], Arc::new(lease));
         for (written, wanted) in [(40_123_456_789, Second), (49_999_999_999, Replace), (49_000_000_000, Replace)] {
             let young = Times { born: Some(50_000_000_000), changed: 50_000_000_000, written };
-            assert_eq!(rules.decide(&long, young, Again, true, &|| true), wanted, "its time was set to {written}");
+            assert_eq!(rules.decide(&long, young, Redo, true, &|| true), wanted, "its time was set to {written}");
         }
-        assert_eq!(rules.decide(&run, torn, Fresh, false, &|| true), Second, "never handed out before");
+        assert_eq!(rules.decide(&run, torn, First, false, &|| true), Second, "never handed out before");
         let lease = Lease::unbounded();
         lease.saw(300);
         let killed = Interval { low: 110, barrier: None, sound: false, ..EARLIER };
         let overlapping = Sessions::new(vec![EARLIER, killed], Arc::new(lease));
-        assert_eq!(rules.decide(&overlapping, whole, Again, true, &|| true), Second, "the first may have committed it");
+        assert_eq!(rules.decide(&overlapping, whole, Redo, true, &|| true), Second, "the first may have committed it");
         let lease = Lease::unbounded();
         lease.saw(110);
         let set_back = Sessions::new(vec![EARLIER], Arc::new(lease));
         for (twice, wanted) in [(Conflict, Second), (Repeated, Second), (SameObject, Replace)] {
             let rules = Rules { twice, overwrite: Overwrite::Never };
-            assert_eq!(rules.decide(&set_back, torn, Again, true, &|| true), wanted, "of either session");
+            assert_eq!(rules.decide(&set_back, torn, Redo, true, &|| true), wanted, "of either session");
         }
         let lease = Lease::unbounded();
         lease.saw(195);
         let overlapping = Sessions::new(vec![EARLIER], Arc::new(lease));
         for (born, wanted) in [(196, Replace), (201, Second)] {
             let rules = Rules { twice: Reissued, overwrite: Overwrite::Never };
-            assert_eq!(rules.decide(&overlapping, file(born, born), Again, false, &|| true), wanted, "born {born}");
+            assert_eq!(rules.decide(&overlapping, file(born, born), Redo, false, &|| true), wanted, "born {born}");
         }
         let rebooted = sessions(Interval { same_boot: false, ..EARLIER });
-        assert_eq!(rules.decide(&rebooted, file(160, 7), Fresh, true, &|| true), Replace, "after the last barrier");
-        assert_eq!(rules.decide(&rebooted, file(140, 7), Fresh, true, &|| true), Second, "before it");
+        assert_eq!(rules.decide(&rebooted, file(160, 7), First, true, &|| true), Replace, "after the last barrier");
+        assert_eq!(rules.decide(&rebooted, file(140, 7), First, true, &|| true), Second, "before it");
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
             (&unsound, file(310, 310), SameBytes::Present),
         ] {
             let rules = |twice| Rules { twice, overwrite: Overwrite::Never };
-            assert_eq!(same_bytes(run, rules(Twice::SameObject), times, Mode::Again), wanted, "{times:?}");
+            assert_eq!(same_bytes(run, rules(Twice::SameObject), times, Mode::Redo), wanted, "{times:?}");
             assert_eq!(
                 is_done(run, rules(Twice::SameObject), times, Some(99), false),
                 wanted == SameBytes::Kept,
@@ -299,7 +299,7 @@ mod tests {
             assert!(!is_done(run, rules(Twice::SameObject), times, Some(100), false), "its source was changed since");
         }
         let volatile =
-            |twice| same_bytes(&volatile, Rules { twice, overwrite: Overwrite::Never }, file(180, 180), Mode::Again);
+            |twice| same_bytes(&volatile, Rules { twice, overwrite: Overwrite::Never }, file(180, 180), Mode::Redo);
         assert_eq!(volatile(Twice::Reissued), SameBytes::Rewrite, "a second id of this name must not replace it");
         let second = 1_000_000_000;
         let late = |time: i64| 3 * second + time;
@@ -328,14 +328,14 @@ mod tests {
         let rebooted = sessions(Interval { same_boot: false, ..superseded });
         for (times, safe) in [(file(140, 7), true), (file(150, 7), false), (file(160, 7), false)] {
             assert_eq!(is_done(&rebooted, rules(Twice::SameObject), times, Some(99), false), safe, "{times:?}");
-            let kept = same_bytes(&rebooted, rules(Twice::SameObject), times, Mode::Fresh);
+            let kept = same_bytes(&rebooted, rules(Twice::SameObject), times, Mode::First);
             assert_eq!(kept, if safe { SameBytes::Kept } else { SameBytes::Rewrite }, "{times:?}");
-            let found = same_bytes(&rebooted, rules(Twice::Repeated), times, Mode::Fresh);
+            let found = same_bytes(&rebooted, rules(Twice::Repeated), times, Mode::First);
             assert_eq!(found, if safe { SameBytes::Found } else { SameBytes::Rewrite }, "{times:?}");
         }
         let later = sessions(superseded);
         for twice in [Twice::SameObject, Twice::Repeated, Twice::Conflict] {
-            let other_bytes = rules(twice).decide(&later, file(140, 7), Mode::Fresh, true, &|| true);
+            let other_bytes = rules(twice).decide(&later, file(140, 7), Mode::First, true, &|| true);
             assert_eq!(other_bytes, Decision::Replace, "what an update finds changed: {twice:?}");
         }
     }

@@ -1,14 +1,18 @@
 //! `DigestSink`: passes on each object's checksum instead of its bytes. For manifests: the lanes compute the hashes.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Mode, ObjectWriter, Place, Put, Sealed, Settled, Sink, Start, Started, Writer};
+use super::{
+    Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
+    SinkState, Start, Started, StateRow, Wake, Writer,
+};
 use crate::error::{Error, Kind, Result};
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
@@ -83,9 +87,13 @@ impl DigestSink {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Sink for DigestSink {
     fn identity(&self) -> String {
         format!("{} of {}", self.checksum.as_str(), self.inner.identity())
+    }
+    fn properties(&self) -> SinkProperties {
+        SinkProperties { blocks: true, ..self.inner.properties() } // hashing keeps a core busy
     }
     fn journal_dir(&self) -> Option<PathBuf> {
         self.inner.journal_dir()
@@ -93,104 +101,116 @@ impl Sink for DigestSink {
     fn has_begun(&self) -> bool {
         self.inner.has_begun()
     }
-    fn start(&self, start: &Start) -> Result<Started> {
-        self.inner.start(start)
+    fn admit(&self, raw: &[u8]) -> Result<ObjectKey> {
+        self.inner.admit(raw)
+    }
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
+        self.inner.start(start, state)
     }
     fn clock(&self) -> Result<Option<i64>> {
         self.inner.clock()
     }
-    fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
-        let inner = Rc::new(std::cell::RefCell::new(self.inner.writer(lane)?));
-        Ok(Box::new(DigestWriter { inner, checksum: self.checksum, index: 0 }))
+    fn writer(&self, lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(DigestWriter { inner: self.inner.writer(lane, wake)?, checksum: self.checksum }))
     }
-    fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled> {
-        self.inner.sync(sealed, last)
+    fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
+        self.inner.flush(sealed, reason)
     }
-    fn blocks(&self) -> bool {
-        true // hashing keeps a core busy
+    fn publish(&self, state: &[StateRow]) -> Result<()> {
+        self.inner.publish(state)
     }
-    fn has_room(&self, place: Place) -> bool {
-        self.inner.has_room(place)
-    }
-    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        self.inner.wake_with(waker);
-    }
-    fn withdraw(&self, seq: u64, name: &Name) {
-        self.inner.withdraw(seq, name);
+    fn withdraw(&self, seq: u64, key: &ObjectKey) {
+        self.inner.withdraw(seq, key);
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()
     }
 }
 
-type Inner = Rc<std::cell::RefCell<Box<dyn Writer>>>;
-
 struct DigestWriter {
+    inner: Box<dyn Writer>,
+    checksum: Checksum,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Writer for DigestWriter {
+    fn open(&mut self, partition: &Partition, mode: Mode, modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        let inner = Rc::new(RefCell::new(self.inner.open(partition, mode, modes)?));
+        Ok(Box::new(DigestPartition { inner, checksum: self.checksum }))
+    }
+    fn has_room(&mut self, place: Place) -> bool {
+        self.inner.has_room(place)
+    }
+}
+
+/// Shared with the objects that are being written in pieces.
+type Inner = Rc<RefCell<Box<dyn PartitionWriter>>>;
+
+struct DigestPartition {
     inner: Inner,
     checksum: Checksum,
-    index: u32,
 }
 
-impl Writer for DigestWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
-        self.inner.borrow_mut().open(slot, partition, mode, modes)
-    }
-
-    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
-        self.inner.borrow_mut().directory(slot, name)
-    }
-
-    // Not forwarded: `has`. What is there is digests, which say nothing of bytes that were not read.
-
-    fn expect(&mut self, slot: u32, index: u32, _size: Option<u64>) -> Result<bool> {
-        self.index = index;
-        self.inner.borrow_mut().expect(slot, index, Some(0))
-    }
-
-    fn left_out(&mut self, slot: u32, index: u32) {
-        self.inner.borrow_mut().left_out(slot, index);
-    }
-
-    fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+#[deny(clippy::missing_trait_methods)]
+impl PartitionWriter for DigestPartition {
+    fn put(&mut self, index: u32, key: &ObjectKey, _meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
         let mut hasher = Hasher::new(self.checksum);
         hasher.update(payload.bytes()?);
-        hand_on(&self.inner, slot, self.index, name, payload.size(), hasher)
+        pass_on(&self.inner, index, key, payload.size(), hasher)
     }
 
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        Ok(Box::new(Pieces {
-            inner: self.inner.clone(),
-            slot,
-            index: self.index,
-            name: name.clone(),
-            wanted: meta.size,
-            size: 0,
-            hasher: Hasher::new(self.checksum),
-        }))
+    fn put_in_place(
+        &mut self,
+        _index: u32,
+        _key: &ObjectKey,
+        _read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Option<u64>> {
+        Ok(None) // the bytes are hashed, not kept
     }
 
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        self.inner.borrow_mut().seal(slot)
+    fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let (inner, key, hasher) = (self.inner.clone(), key.clone(), Hasher::new(self.checksum));
+        Ok(Some(Box::new(Pieces { inner, index, key, wanted: meta.size, size: 0, hasher })))
     }
 
-    fn discard(&mut self, slot: u32) {
-        self.inner.borrow_mut().discard(slot);
+    fn completed(&mut self) -> Option<Completed> {
+        // Of a write that failed, the inner sink has the checksum. The object must be fetched again.
+        self.inner.borrow_mut().completed().map(|completed| Completed { bytes: None, ..completed })
+    }
+
+    fn skip(&mut self, index: u32) {
+        self.inner.borrow_mut().skip(index);
+    }
+
+    fn has(&mut self, _key: &ObjectKey, _meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        Ok(None) // the destination has checksums, which say nothing of bytes that were not read
+    }
+
+    fn kept(&mut self, _key: &ObjectKey) -> Result<Option<ObjectMeta>> {
+        Ok(None)
+    }
+
+    fn directory(&mut self, key: &ObjectKey) -> Result<()> {
+        self.inner.borrow_mut().directory(key)
+    }
+
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        let unfinished = || Error::new(Kind::Internal, "a partition was sealed while an object was being written");
+        let inner = Rc::into_inner(self.inner).ok_or_else(unfinished)?;
+        inner.into_inner().seal()
     }
 }
 
-fn hand_on(inner: &Inner, slot: u32, index: u32, name: &Name, size: u64, hasher: Hasher) -> Result<Put> {
+fn pass_on(inner: &Inner, index: u32, key: &ObjectKey, size: u64, hasher: Hasher) -> Result<Put> {
     let line = [&size.to_le_bytes()[..], &hasher.finish()].concat();
     let meta = ObjectMeta { size: Some(line.len() as u64), ..ObjectMeta::default() };
-    let mut inner = inner.borrow_mut();
-    inner.expect(slot, index, meta.size)?;
-    inner.put(slot, name, &meta, Payload::Owned(line))
+    inner.borrow_mut().put(index, key, &meta, &mut Payload::Owned(line))
 }
 
 struct Pieces {
     inner: Inner,
-    slot: u32,
     index: u32,
-    name: Name,
+    key: ObjectKey,
     wanted: Option<u64>,
     size: u64,
     hasher: Hasher,
@@ -204,13 +224,13 @@ impl ObjectWriter for Pieces {
     }
 
     fn finish(self: Box<Self>) -> Result<Put> {
-        let Pieces { inner, slot, index, name, wanted, size, hasher } = *self;
+        let Pieces { inner, index, key, wanted, size, hasher } = *self;
         match wanted {
             Some(wanted) if wanted != size => {
                 let why = format!("{size} bytes arrived, expected {wanted}");
-                Err(Error::new(Kind::ShortBody, why).on(&name.to_string()))
+                Err(Error::new(Kind::ShortBody, why).on(&key.to_string()))
             }
-            _ => hand_on(&inner, slot, index, &name, size, hasher),
+            _ => pass_on(&inner, index, &key, size, hasher),
         }
     }
 }

@@ -4,15 +4,18 @@
 //! first. Nothing is durable, and it has no journal.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::collision::{Decision, Rules, SameBytes, Times, same_bytes};
-use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
+use super::{
+    Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState, Start, Started,
+    Wake, Writer,
+};
 use crate::error::{Error, Kind, Result};
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::options::Overwrite;
 use crate::partition::Partition;
@@ -62,26 +65,26 @@ impl MemorySink {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, name: &Name, mode: Mode, bytes: Vec<u8>) -> Result<Put> {
+    fn insert(&self, key: &ObjectKey, mode: Mode, bytes: Vec<u8>) -> Result<Put> {
         let mut store = self.store();
         let unstarted = || Error::new(Kind::Internal, "a memory sink was written to before start");
         let (sessions, rules) = store.started.as_ref().ok_or_else(unstarted)?;
-        if let Some(there) = store.objects.get(name.as_bytes()) {
+        if let Some(there) = store.objects.get(key.as_bytes()) {
             let times = Times { born: Some(there.born), changed: there.born, written: there.born };
             let same = (there.bytes == bytes).then(|| same_bytes(sessions, *rules, times, mode));
             match (same, rules.decide(sessions, times, mode, false, &|| true)) {
                 (Some(SameBytes::Kept | SameBytes::Found), _) => return Ok(Put::Kept),
                 (Some(SameBytes::Present), _) => return Ok(Put::Duplicate),
                 (Some(SameBytes::Rewrite), _) | (None, Decision::Replace) => {}
-                (None, Decision::Second) => return Err(rules.second().on(&name.to_string())),
+                (None, Decision::Second) => return Err(rules.second().on(&key.to_string())),
                 (None, Decision::Exists) => {
                     let why = "an object that shoal did not write has this name";
-                    return Err(Error::new(Kind::Exists, why).on(&name.to_string()));
+                    return Err(Error::new(Kind::Exists, why).on(&key.to_string()));
                 }
             }
         }
         let born = store.clock;
-        store.objects.insert(name.as_bytes().to_vec(), Stored { born, bytes });
+        store.objects.insert(key.as_bytes().to_vec(), Stored { born, bytes });
         Ok(Put::Written)
     }
 }
@@ -95,16 +98,16 @@ impl Sink for MemorySink {
         None
     }
 
-    fn withdraw(&self, _: u64, name: &Name) {
+    fn withdraw(&self, _: u64, key: &ObjectKey) {
         let mut store = self.store();
         let is_one = store.started.as_ref().is_some_and(|(_, rules)| rules.twice == Twice::SameObject);
-        let is_ours = store.objects.get(name.as_bytes()).is_some_and(|stored| stored.born != STRANGER);
+        let is_ours = store.objects.get(key.as_bytes()).is_some_and(|stored| stored.born != STRANGER);
         if is_one && is_ours {
-            store.objects.remove(name.as_bytes());
+            store.objects.remove(key.as_bytes());
         }
     }
 
-    fn start(&self, start: &Start) -> Result<Started> {
+    fn start(&self, start: &Start, _state: &dyn SinkState) -> Result<Started> {
         let mut store = self.store();
         store.clock += 1;
         start.lease.saw(store.clock);
@@ -122,76 +125,57 @@ impl Sink for MemorySink {
         Ok(Some(self.store().clock))
     }
 
-    fn blocks(&self) -> bool {
-        false
+    fn properties(&self) -> SinkProperties {
+        SinkProperties { blocks: false, ..SinkProperties::default() }
     }
 
-    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(MemoryWriter { sink: self.clone(), slots: HashMap::new() }))
+    fn writer(&self, _lane: usize, _wake: Wake) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(MemoryWriter(self.clone())))
     }
 
-    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
-        let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
-        durable.sort_unstable();
-        durable.dedup();
-        Ok(Settled { durable, reach: Reach::default() })
+    fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
+        Ok(Flushed::all(&sealed))
     }
 }
 
-struct Slot {
-    seq: u64,
-    mode: Mode,
-    objects: u64,
-    bytes: u64,
-}
-
-struct MemoryWriter {
-    sink: MemorySink,
-    slots: HashMap<u32, Rc<RefCell<Slot>>>,
-}
-
-impl MemoryWriter {
-    fn slot(&self, slot: u32) -> Result<Rc<RefCell<Slot>>> {
-        let unopened = || Error::new(Kind::Internal, format!("slot {slot} is not open"));
-        self.slots.get(&slot).cloned().ok_or_else(unopened)
-    }
-}
+struct MemoryWriter(MemorySink);
 
 impl Writer for MemoryWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, _modes: Modes) -> Result<()> {
-        let fresh = Slot { seq: partition.seq, mode, objects: 0, bytes: 0 };
-        match self.slots.insert(slot, Rc::new(RefCell::new(fresh))) {
-            None => Ok(()),
-            Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
-        }
+    fn open(&mut self, partition: &Partition, mode: Mode, _modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        let tally = Rc::new(RefCell::new((0, 0)));
+        Ok(Box::new(MemoryPartition { sink: self.0.clone(), seq: partition.seq, mode, tally }))
+    }
+}
+
+struct MemoryPartition {
+    sink: MemorySink,
+    seq: u64,
+    mode: Mode,
+    /// Objects written, and their bytes.
+    tally: Rc<RefCell<(u64, u64)>>,
+}
+
+impl PartitionWriter for MemoryPartition {
+    fn put(&mut self, _index: u32, key: &ObjectKey, _meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
+        store(&self.sink, self.mode, &self.tally, key, payload.take()?)
     }
 
-    fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
-        let slot = self.slot(slot)?;
-        store(&self.sink, &slot, name, payload.into_vec()?)
+    fn begin(&mut self, _index: u32, key: &ObjectKey, _meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let (sink, tally, key) = (self.sink.clone(), self.tally.clone(), key.clone());
+        Ok(Some(Box::new(Pieces { sink, mode: self.mode, tally, key, bytes: Vec::new() })))
     }
 
-    fn begin(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let slot = self.slot(slot)?;
-        Ok(Box::new(Pieces { sink: self.sink.clone(), slot, name: name.clone(), bytes: Vec::new() }))
-    }
-
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        let closed = self.slot(slot)?;
-        self.slots.remove(&slot);
-        let closed = closed.borrow();
-        Ok(Sealed { seq: closed.seq, objects: closed.objects, bytes: closed.bytes, held: None })
-    }
-
-    fn discard(&mut self, slot: u32) {
-        self.slots.remove(&slot);
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        let (objects, bytes) = *self.tally.borrow();
+        Ok(Sealed { seq: self.seq, objects, bytes, sync_token: None })
     }
 }
 
 struct Pieces {
     sink: MemorySink,
-    slot: Rc<RefCell<Slot>>,
-    name: Name,
+    mode: Mode,
+    tally: Rc<RefCell<(u64, u64)>>,
+    key: ObjectKey,
     bytes: Vec<u8>,
 }
 
@@ -202,17 +186,17 @@ impl ObjectWriter for Pieces {
     }
 
     fn finish(self: Box<Self>) -> Result<Put> {
-        store(&self.sink, &self.slot, &self.name, self.bytes)
+        store(&self.sink, self.mode, &self.tally, &self.key, self.bytes)
     }
 }
 
-fn store(sink: &MemorySink, slot: &RefCell<Slot>, name: &Name, bytes: Vec<u8>) -> Result<Put> {
-    let mut slot = slot.borrow_mut();
+fn store(sink: &MemorySink, mode: Mode, tally: &RefCell<(u64, u64)>, key: &ObjectKey, bytes: Vec<u8>) -> Result<Put> {
     let length = bytes.len() as u64;
-    let put = sink.insert(name, slot.mode, bytes)?;
+    let put = sink.insert(key, mode, bytes)?;
     if put == Put::Written {
-        slot.objects += 1;
-        slot.bytes += length;
+        let (objects, bytes) = &mut *tally.borrow_mut();
+        *objects += 1;
+        *bytes += length;
     }
     Ok(put)
 }

@@ -3,16 +3,18 @@
 //! It does not store names, so it does not detect duplicates. It has no journal unless the user passes a path for one.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
-use crate::error::{Error, Kind, Result};
-use crate::name::Name;
+use super::{
+    Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState, Start, Started,
+    Wake, Writer,
+};
+use crate::error::Result;
+use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
@@ -61,7 +63,7 @@ impl Sink for NullSink {
         None
     }
 
-    fn start(&self, _start: &Start) -> Result<Started> {
+    fn start(&self, _start: &Start, _state: &dyn SinkState) -> Result<Started> {
         Ok(Started {
             durability: "none: nothing is kept".into(),
             publish: match self.hashing {
@@ -72,31 +74,40 @@ impl Sink for NullSink {
         })
     }
 
-    fn blocks(&self) -> bool {
-        false
+    fn properties(&self) -> SinkProperties {
+        SinkProperties { blocks: false, ..SinkProperties::default() }
     }
 
-    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(NullWriter { sink: self.clone(), slots: HashMap::new() }))
+    fn writer(&self, _lane: usize, _wake: Wake) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(NullWriter(self.clone())))
     }
 
-    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
-        let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
-        durable.sort_unstable();
-        durable.dedup();
-        Ok(Settled { durable, reach: Reach::default() })
+    fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
+        Ok(Flushed::all(&sealed))
     }
 }
 
-struct Slot {
+struct NullWriter(NullSink);
+
+impl Writer for NullWriter {
+    fn open(&mut self, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        Ok(Box::new(NullPartition { sink: self.0.clone(), seq: partition.seq, tally: Rc::default() }))
+    }
+}
+
+/// Adds to the sink's totals when it is sealed: nothing is shared with other lanes for each object.
+struct NullPartition {
+    sink: NullSink,
     seq: u64,
-    /// Added to the sink's when the slot is sealed: nothing is shared with other lanes for each object.
-    tally: RefCell<NullTotals>,
+    tally: Rc<Tally>,
 }
 
-impl Slot {
+#[derive(Default)]
+struct Tally(RefCell<NullTotals>);
+
+impl Tally {
     fn count(&self, bytes: u64, hash: u64) -> Put {
-        let mut tally = self.tally.borrow_mut();
+        let mut tally = self.0.borrow_mut();
         tally.objects += 1;
         tally.bytes += bytes;
         tally.hash = tally.hash.wrapping_add(hash);
@@ -104,63 +115,37 @@ impl Slot {
     }
 }
 
-struct NullWriter {
-    sink: NullSink,
-    slots: HashMap<u32, Rc<Slot>>,
-}
-
-impl NullWriter {
-    fn slot(&self, slot: u32) -> Result<&Rc<Slot>> {
-        let unopened = || Error::new(Kind::Internal, format!("slot {slot} is not open"));
-        self.slots.get(&slot).ok_or_else(unopened)
-    }
-}
-
-impl Writer for NullWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<()> {
-        let fresh = Slot { seq: partition.seq, tally: RefCell::default() };
-        match self.slots.insert(slot, Rc::new(fresh)) {
-            None => Ok(()),
-            Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
-        }
-    }
-
-    fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+impl PartitionWriter for NullPartition {
+    fn put(&mut self, _index: u32, key: &ObjectKey, _meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
         let bytes = payload.bytes()?;
         let hash = match self.sink.hashing {
             false => 0,
             true => {
-                let mut hasher = begin_hash(name);
+                let mut hasher = begin_hash(key);
                 hasher.update(bytes);
                 hasher.digest()
             }
         };
-        Ok(self.slot(slot)?.count(bytes.len() as u64, hash))
+        Ok(self.tally.count(bytes.len() as u64, hash))
     }
 
-    fn begin(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let hasher = self.sink.hashing.then(|| Box::new(begin_hash(name)));
-        Ok(Box::new(Pieces { slot: self.slot(slot)?.clone(), hasher, bytes: 0 }))
+    fn begin(&mut self, _index: u32, key: &ObjectKey, _meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let hasher = self.sink.hashing.then(|| Box::new(begin_hash(key)));
+        Ok(Some(Box::new(Pieces { tally: self.tally.clone(), hasher, bytes: 0 })))
     }
 
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        let closed = self.slot(slot)?.clone();
-        self.slots.remove(&slot);
-        let tally = *closed.tally.borrow();
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        let tally = *self.tally.0.borrow();
         let mut totals = self.sink.totals.lock().unwrap_or_else(PoisonError::into_inner);
         totals.objects += tally.objects;
         totals.bytes += tally.bytes;
         totals.hash = totals.hash.wrapping_add(tally.hash);
-        Ok(Sealed { seq: closed.seq, objects: tally.objects, bytes: tally.bytes, held: None })
-    }
-
-    fn discard(&mut self, slot: u32) {
-        self.slots.remove(&slot);
+        Ok(Sealed { seq: self.seq, objects: tally.objects, bytes: tally.bytes, sync_token: None })
     }
 }
 
 struct Pieces {
-    slot: Rc<Slot>,
+    tally: Rc<Tally>,
     hasher: Option<Box<Xxh3>>,
     bytes: u64,
 }
@@ -175,14 +160,50 @@ impl ObjectWriter for Pieces {
     }
 
     fn finish(self: Box<Self>) -> Result<Put> {
-        Ok(self.slot.count(self.bytes, self.hasher.map_or(0, |hasher| hasher.digest())))
+        Ok(self.tally.count(self.bytes, self.hasher.map_or(0, |hasher| hasher.digest())))
+    }
+}
+
+/// A dry run: admits the keys that a sink admits, and writes nothing.
+pub(crate) struct DryRun {
+    sink: Arc<dyn Sink>,
+    null: NullSink,
+}
+
+impl DryRun {
+    pub fn new(sink: Arc<dyn Sink>) -> DryRun {
+        DryRun { sink, null: NullSink::new() }
+    }
+}
+
+impl Sink for DryRun {
+    fn identity(&self) -> String {
+        self.sink.identity()
+    }
+    fn properties(&self) -> SinkProperties {
+        self.null.properties()
+    }
+    fn journal_dir(&self) -> Option<PathBuf> {
+        None
+    }
+    fn admit(&self, raw: &[u8]) -> Result<ObjectKey> {
+        self.sink.admit(raw)
+    }
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
+        self.null.start(start, state)
+    }
+    fn writer(&self, lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        self.null.writer(lane, wake)
+    }
+    fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
+        self.null.flush(sealed, reason)
     }
 }
 
 /// The name's length goes first, so that `ab` with the bytes `c` differs from `a` with `bc`.
-fn begin_hash(name: &Name) -> Xxh3 {
+fn begin_hash(key: &ObjectKey) -> Xxh3 {
     let mut hasher = Xxh3::new();
-    hasher.update(&(name.as_bytes().len() as u64).to_le_bytes());
-    hasher.update(name.as_bytes());
+    hasher.update(&(key.as_bytes().len() as u64).to_le_bytes());
+    hasher.update(key.as_bytes());
     hasher
 }

@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::{BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, Take, locators};
+use super::{
+    BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, SourceProperties, Take, locators,
+};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload, Put};
 use crate::partition::{Cursor, Partition};
@@ -194,6 +196,11 @@ impl Source for Ids {
         self.identity.clone()
     }
 
+    fn properties(&self) -> SourceProperties {
+        // One lane: it only keeps account.
+        SourceProperties { twice: Twice::Reissued, lanes_max: Some(1), ..SourceProperties::default() }
+    }
+
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         let at = match &after {
             None => 0,
@@ -211,14 +218,6 @@ impl Source for Ids {
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(locators::partition(b"", locators))
-    }
-
-    fn twice(&self) -> Twice {
-        Twice::Reissued
-    }
-
-    fn lanes_max(&self) -> Option<usize> {
-        Some(1) // it only keeps account
     }
 
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use super::{
-    Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, Take, Written, locators,
+    Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties, Take,
+    Written, locators,
 };
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -156,6 +157,11 @@ impl Source for MemorySource {
         self.identity.clone()
     }
 
+    fn properties(&self) -> SourceProperties {
+        let has_times = self.times.is_some();
+        SourceProperties { twice: self.twice, has_times, behind: self.behind, ..SourceProperties::default() }
+    }
+
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         let first = self.partitions().iter().position(|p| after.as_ref().is_none_or(|after| p.after == *after));
         if after.is_some() && first.is_none() && !self.pages.is_empty() {
@@ -168,18 +174,6 @@ impl Source for MemorySource {
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(locators::partition(b"", locators))
-    }
-
-    fn twice(&self) -> Twice {
-        self.twice
-    }
-
-    fn behind(&self) -> Behind {
-        self.behind
-    }
-
-    fn has_times(&self) -> bool {
-        self.times.is_some()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
@@ -276,7 +270,7 @@ impl MemorySource {
                 (None, _) => {}
             },
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
-            Answer::GivenBack => lane.given_back(job),
+            Answer::GivenBack => lane.requeued(job),
             Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None).await,
             Answer::Broken(kind) => self.in_pieces(lane, job, &meta, data, 1, Some(kind)).await,
             Answer::Panic => panic!("as scripted"),

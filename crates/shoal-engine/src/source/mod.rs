@@ -6,7 +6,7 @@
 //!   each time, as long as the listed content is the same. A listing has its own connections and runs on its own
 //!   thread. After an error of class `Retry` the engine may call `next` again, which continues at the same place.
 //! - A **fetcher** belongs to one lane and never leaves its thread. `run` takes jobs from the lane until told to stop
-//!   and answers **each job exactly once**: `whole`, `finished`, `failed` or `given_back`. `run` returns only on
+//!   and answers **each job exactly once**: `whole`, `finished`, `failed` or `requeued`. `run` returns only on
 //!   `Take::Stop` or with an error of class `Run`. The engine cancels a run by dropping this future, which must not
 //!   block.
 //! - A fetcher passes objects whole only up to [`WHOLE_MAX`] bytes. Larger objects go through `begin`, piece by piece.
@@ -24,6 +24,7 @@ pub(crate) mod tar;
 mod turn;
 pub(crate) mod zip;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -31,7 +32,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload, Storage};
 use crate::partition::{Cursor, Partition};
 use crate::report::{Reason, Settled};
@@ -55,25 +56,51 @@ pub enum Behind {
     Proven,
 }
 
-/// Where objects come from.
+/// What a source is like. The same for the whole run; the default is that of a service in a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceProperties {
+    /// A fetch waits for a network (many in flight per lane), or else blocks its thread (one per lane).
+    pub is_network: bool,
+    /// Its objects are passed only once, as items of an iterator: a later session cannot fetch one that has failed.
+    pub once: bool,
+    /// How to treat an object whose name is that of a file which the same run has written.
+    pub twice: Twice,
+    /// Copies of its objects usually keep their times.
+    pub has_times: bool,
+    /// How a resumed listing checks that the part before its cursor is still what was committed.
+    pub behind: Behind,
+    /// The largest useful number of lanes, if the source knows it. With one, objects are taken in the order of the
+    /// listing.
+    pub lanes_max: Option<usize>,
+}
+
+impl Default for SourceProperties {
+    fn default() -> SourceProperties {
+        SourceProperties {
+            is_network: true,
+            once: false,
+            twice: Twice::SameObject,
+            has_times: false,
+            behind: Behind::Trusted,
+            lanes_max: None,
+        }
+    }
+}
+
+/// Where objects come from: a description. What a run learns and where it is, the run keeps.
 pub trait Source: Send + Sync {
     /// Identifies the source when a run resumes; without secrets. It is shown to the user and stored in the journal.
     fn identity(&self) -> String;
+    /// What it is like.
+    fn properties(&self) -> SourceProperties {
+        SourceProperties::default()
+    }
     /// Starts a listing at its beginning or at the cursor of an earlier partition.
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
     /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
     /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
-    /// The largest useful number of objects in flight over all lanes, if the source knows it.
-    fn in_flight_max(&self) -> Option<usize> {
-        None
-    }
-    /// The largest useful number of lanes, if the source knows it. With one, objects are taken in the order of the
-    /// listing.
-    fn lanes_max(&self) -> Option<usize> {
-        None
-    }
     /// How many objects one connection may have in flight, as far as is known by now (pipelining).
     fn depth(&self) -> usize {
         1
@@ -91,35 +118,9 @@ pub trait Source: Send + Sync {
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Whether the listing that has ended was complete. If it was interrupted, its objects are committed, but the run
-    /// is not complete and continues there the next time.
-    fn is_whole(&self) -> bool {
-        true
-    }
-    /// How to treat an object whose name is that of a file which the same run has written.
-    fn twice(&self) -> Twice {
-        Twice::SameObject
-    }
-    /// Whether copies of its objects usually keep their times.
-    fn has_times(&self) -> bool {
-        false
-    }
-    /// How a resumed listing checks that the part before its cursor is still what was committed.
-    fn behind(&self) -> Behind {
-        Behind::Trusted
-    }
-    /// Whether a later session can fetch an object that has failed. Items are passed only once, so a failed item stays
-    /// failed.
-    fn gives_again(&self) -> bool {
-        true
-    }
     /// Values that identify the source, but must not be stored or shown (those of query parameters).
     fn secrets(&self) -> Vec<u8> {
         Vec::new()
-    }
-    /// Whether a fetch waits for a network (many in flight per lane) or blocks its thread (one per lane).
-    fn is_network(&self) -> bool {
-        true
     }
     /// What the platform says of the medium that its files are on. A hint for the number of workers to start with; asked
     /// seldom, as it costs some system calls.
@@ -143,6 +144,11 @@ pub trait Source: Send + Sync {
 pub trait Listing: Send {
     /// Returns the next partition, or `None` at the end.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>>;
+    /// Whether the listing that has ended was complete. If it was interrupted, its objects are committed, but the run
+    /// is not complete and continues there the next time.
+    fn is_whole(&self) -> bool {
+        true
+    }
 }
 
 /// Fetches objects for one lane.
@@ -263,8 +269,8 @@ pub struct Job {
     pub(crate) tried: bool,
     pub(crate) doubted: bool,
     pub(crate) again: bool,
-    /// The validated name.
-    pub name: Name,
+    /// What the sink calls it.
+    pub name: ObjectKey,
 }
 
 impl Job {
@@ -298,7 +304,27 @@ pub struct Written {
     pub(crate) counted: u64,
     pub(crate) entries: Rc<dyn Entries>,
     pub(crate) index: u32,
-    pub(crate) was: Settled,
+    pub(crate) was: Was,
+}
+
+/// What became of an object when it was written.
+pub(crate) enum Was {
+    /// This.
+    Settled(Settled),
+    /// The sink tells later.
+    Later(Rc<RefCell<Later>>),
+}
+
+/// A write that the sink has under way, as the engine and what may withdraw it know it.
+pub(crate) enum Later {
+    /// Not known yet.
+    Pending,
+    /// Not known yet; but its source has withdrawn it.
+    Withdrawn(Error),
+    /// Written or skipped.
+    Settled(Settled),
+    /// Failed: there is nothing to withdraw.
+    Failed,
 }
 
 /// What `Lane::take` answers.
@@ -367,7 +393,7 @@ pub trait Lane {
     /// Answers a job whose object could not be fetched.
     fn failed(&self, job: Job, error: Error);
     /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
-    fn given_back(&self, job: Job);
+    fn requeued(&self, job: Job);
     /// How long this lane has been busy writing, since its start. Network deadlines do not count this time.
     fn stalled(&self) -> Duration;
     /// Counts received bytes that did not become an object (broken bodies, comparisons), for the report.
@@ -401,7 +427,7 @@ impl Body {
     /// Appends a piece. After an error: stop reading and call `Lane::finished` with it.
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let before = std::time::Instant::now();
-        let result = self.writer.write(piece);
+        let result = self.writer.write(piece).map_err(Error::of_sink);
         self.lane.wrote(piece.len(), before.elapsed());
         self.bytes += piece.len() as u64;
         result

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Behind, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source};
+use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
 use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
-use crate::session::Twice;
 
 /// Part `index` of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +53,13 @@ impl Shard {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for Shard {
     fn identity(&self) -> String {
         format!("{} part {} of {}", self.inner.identity(), self.part.index, self.part.count)
+    }
+    fn properties(&self) -> SourceProperties {
+        self.inner.properties()
     }
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         self.inner.list(after)
@@ -66,9 +69,6 @@ impl Source for Shard {
     }
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(OfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
-    }
-    fn in_flight_max(&self) -> Option<usize> {
-        self.inner.in_flight_max()
     }
     fn depth(&self) -> usize {
         self.inner.depth()
@@ -82,20 +82,8 @@ impl Source for Shard {
     fn remarks(&self) -> Vec<String> {
         self.inner.remarks()
     }
-    fn twice(&self) -> Twice {
-        self.inner.twice()
-    }
-    fn has_times(&self) -> bool {
-        self.inner.has_times()
-    }
-    fn behind(&self) -> Behind {
-        self.inner.behind()
-    }
     fn secrets(&self) -> Vec<u8> {
         self.inner.secrets()
-    }
-    fn is_network(&self) -> bool {
-        self.inner.is_network()
     }
     fn storage(&self) -> Storage {
         self.inner.storage()
@@ -105,9 +93,6 @@ impl Source for Shard {
     }
     fn root_mode(&self) -> Option<u32> {
         self.inner.root_mode()
-    }
-    fn is_whole(&self) -> bool {
-        self.inner.is_whole()
     }
 }
 

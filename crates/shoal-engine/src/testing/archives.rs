@@ -182,7 +182,15 @@ fn in_memory(bytes: &[u8]) -> ArchiveFile {
 fn unpack(unpacker: &mut dyn Unpacker, archive: &Arc<Archive>, number: u32, name: Name) -> Outcome {
     let member = &archive.plan.members[number as usize];
     let desk = Desk::default();
-    let job = Job { slot: 0, index: 0, entries: Rc::new(Nothing), tried: false, doubted: false, again: false, name };
+    let job = Job {
+        slot: 0,
+        index: 0,
+        entries: Rc::new(Nothing),
+        tried: false,
+        doubted: false,
+        again: false,
+        name: name.into(),
+    };
     finish(unpacker.fetch(&desk, job, archive, number));
     let mut answers = desk.answers.into_inner();
     assert_eq!(answers.len(), 1, "a job is answered exactly once");
@@ -233,8 +241,8 @@ impl Lane for Desk {
         Limits { in_flight: 1, depth: 1, is_ending: false }
     }
 
-    fn whole(&self, _: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {
-        let data = payload.into_vec().expect("bytes");
+    fn whole(&self, _: Job, meta: &ObjectMeta, mut payload: Payload<'_>) -> Option<Written> {
+        let data = payload.take().expect("bytes");
         assert!(data.len() <= WHOLE_MAX, "too large to be handed over whole");
         assert_eq!(meta.size, Some(data.len() as u64));
         self.answers.borrow_mut().push(Ok(data));
@@ -261,7 +269,7 @@ impl Lane for Desk {
         self.answers.borrow_mut().push(Err(error.kind()));
     }
 
-    fn given_back(&self, _: Job) {
+    fn requeued(&self, _: Job) {
         panic!("nothing stops this lane");
     }
 

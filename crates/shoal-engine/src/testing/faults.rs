@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::{Error, Kind, Result};
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Settled, Sink, Start, Started, Writer};
+use crate::sink::{
+    Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
+    SinkState, Start, Started, StateRow, Wake, Writer,
+};
 
 /// Counts operations; the chosen one fails, and every one after it.
 #[derive(Clone)]
@@ -36,7 +39,7 @@ fn failed() -> Error {
     Error::new(Kind::DestinationFailed, "failed on purpose")
 }
 
-/// A sink whose n-th operation (put, directory, piece, finish, seal, sync) fails with an error that ends the run. Its
+/// A sink whose n-th operation (put, directory, piece, finish, seal, flush, publish) fails with an error that ends the run. Its
 /// clock cannot be read any more then.
 pub struct FailingSink {
     inner: Arc<dyn Sink>,
@@ -50,9 +53,13 @@ impl FailingSink {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Sink for FailingSink {
     fn identity(&self) -> String {
         self.inner.identity()
+    }
+    fn properties(&self) -> SinkProperties {
+        self.inner.properties()
     }
     fn journal_dir(&self) -> Option<PathBuf> {
         self.inner.journal_dir()
@@ -60,8 +67,11 @@ impl Sink for FailingSink {
     fn has_begun(&self) -> bool {
         self.inner.has_begun()
     }
-    fn start(&self, start: &Start) -> Result<Started> {
-        self.inner.start(start)
+    fn admit(&self, raw: &[u8]) -> Result<ObjectKey> {
+        self.inner.admit(raw)
+    }
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
+        self.inner.start(start, state)
     }
     fn clock(&self) -> Result<Option<i64>> {
         match self.fuse.left.load(Relaxed) {
@@ -69,23 +79,17 @@ impl Sink for FailingSink {
             _ => self.inner.clock(),
         }
     }
-    fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(FailingWriter { inner: self.inner.writer(lane)?, fuse: self.fuse.clone() }))
+    fn writer(&self, lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(FailingWriter { inner: self.inner.writer(lane, wake)?, fuse: self.fuse.clone() }))
     }
-    fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled> {
-        self.fuse.run(|| self.inner.sync(sealed, last))
+    fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
+        self.fuse.run(|| self.inner.flush(sealed, reason))
     }
-    fn blocks(&self) -> bool {
-        self.inner.blocks()
+    fn publish(&self, state: &[StateRow]) -> Result<()> {
+        self.fuse.run(|| self.inner.publish(state))
     }
-    fn has_room(&self, place: Place) -> bool {
-        self.inner.has_room(place)
-    }
-    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        self.inner.wake_with(waker);
-    }
-    fn withdraw(&self, seq: u64, name: &Name) {
-        self.inner.withdraw(seq, name);
+    fn withdraw(&self, seq: u64, key: &ObjectKey) {
+        self.inner.withdraw(seq, key);
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()
@@ -97,34 +101,56 @@ struct FailingWriter {
     fuse: Fuse,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Writer for FailingWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
-        self.inner.open(slot, partition, mode, modes)
+    fn open(&mut self, partition: &Partition, mode: Mode, modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        Ok(Box::new(FailingPartition { inner: self.inner.open(partition, mode, modes)?, fuse: self.fuse.clone() }))
     }
-    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
-        self.fuse.run(|| self.inner.put(slot, name, meta, payload))
+    fn has_room(&mut self, place: Place) -> bool {
+        self.inner.has_room(place)
     }
-    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
-        self.inner.has(slot, name, meta)
+}
+
+struct FailingPartition {
+    inner: Box<dyn PartitionWriter>,
+    fuse: Fuse,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl PartitionWriter for FailingPartition {
+    fn put(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
+        self.fuse.run(|| self.inner.put(index, key, meta, payload))
     }
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let inner = self.fuse.run(|| self.inner.begin(slot, name, meta))?;
-        Ok(Box::new(FailingObject { inner, fuse: self.fuse.clone() }))
+    fn put_in_place(
+        &mut self,
+        _index: u32,
+        _key: &ObjectKey,
+        _read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Option<u64>> {
+        Ok(None) // through `put`, which counts
     }
-    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
-        self.fuse.run(|| self.inner.directory(slot, name))
+    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        self.inner.has(key, meta)
     }
-    fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
-        self.inner.expect(slot, index, size)
+    fn kept(&mut self, key: &ObjectKey) -> Result<Option<ObjectMeta>> {
+        self.inner.kept(key)
     }
-    fn left_out(&mut self, slot: u32, index: u32) {
-        self.inner.left_out(slot, index);
+    fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let begun = self.fuse.run(|| self.inner.begin(index, key, meta))?;
+        Ok(begun.map(|inner| Box::new(FailingObject { inner, fuse: self.fuse.clone() }) as Box<dyn ObjectWriter>))
     }
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        self.fuse.run(|| self.inner.seal(slot))
+    fn completed(&mut self) -> Option<Completed> {
+        self.inner.completed()
     }
-    fn discard(&mut self, slot: u32) {
-        self.inner.discard(slot);
+    fn directory(&mut self, key: &ObjectKey) -> Result<()> {
+        self.fuse.run(|| self.inner.directory(key))
+    }
+    fn skip(&mut self, index: u32) {
+        self.inner.skip(index);
+    }
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        let FailingPartition { inner, fuse } = *self;
+        fuse.run(|| inner.seal())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The journal's promises: what was committed is there after any end of the process, and nothing else is.
 //!
 //! Here: fixtures, resume, partitions done again, options. Elsewhere: `sessions.rs`, `deferred.rs`, `files.rs` (places, links, locks, full
-//! disks), `damage.rs` (cut and flipped bytes), `learnt.rs`, `skipped.rs`, `status.rs`, `model.rs` (random operations against a
+//! disks), `damage.rs` (cut and flipped bytes), `learnt.rs`, `skipped.rs`, `state.rs`, `status.rs`, `model.rs` (random operations against a
 //! dictionary).
 
 mod damage;
@@ -11,6 +11,7 @@ mod learnt;
 mod model;
 mod sessions;
 mod skipped;
+mod state;
 mod status;
 #[path = "../support/mod.rs"]
 mod support;

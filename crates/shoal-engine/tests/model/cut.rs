@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use shoal_engine::error::{Error, Result};
 use shoal_engine::options::{Durability, Layout};
-use shoal_engine::sink::{Mode, ObjectWriter, Put, Reach, Sealed, Settled, Sink, Start, Started, Writer};
-use shoal_engine::{Kind, Modes, Name, ObjectMeta, Partition, Payload};
+use shoal_engine::sink::{
+    DurabilityScope, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState,
+    Start, Started, Wake, Writer,
+};
+use shoal_engine::{Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload};
 
 /// How a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +49,6 @@ type Files = Vec<(PathBuf, Vec<u8>)>;
 struct State {
     left: u64,
     cut: bool,
-    /// Of open slots, by lane: the partition.
-    open: HashMap<(usize, u32), u64>,
     /// Names of the objects that were taken, by partition.
     taken: HashMap<u64, Vec<Vec<u8>>>,
     /// Files made since the last barrier began.
@@ -163,16 +164,15 @@ impl Cutter {
         Err(cut_off())
     }
 
-    fn took(&self, lane: usize, slot: u32, name: &Name, put: Put) {
+    fn took(&self, seq: u64, name: &ObjectKey, put: Put) {
         let mut state = self.state.lock().unwrap();
-        let Some(seq) = state.open.get(&(lane, slot)).copied() else { return };
         state.taken.entry(seq).or_default().push(name.as_bytes().to_vec());
         if put == Put::Written {
             state.since.push(self.destination.join(self.place(seq, name)));
         }
     }
 
-    fn place(&self, seq: u64, name: &Name) -> String {
+    fn place(&self, seq: u64, name: &ObjectKey) -> String {
         let name = std::str::from_utf8(name.as_bytes()).unwrap();
         match self.plan.layout {
             Layout::Names => name.to_owned(),
@@ -225,8 +225,8 @@ impl Sink for Cutting {
         self.inner.journal_dir()
     }
     /// Stands for a file system with a barrier where `batch` is asked for, wherever it really lies.
-    fn start(&self, start: &Start) -> Result<Started> {
-        let started = self.inner.start(start)?;
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
+        let started = self.inner.start(start, state)?;
         Ok(Started { volatile: self.cutter.plan.durability == Durability::None, ..started })
     }
     fn clock(&self) -> Result<Option<i64>> {
@@ -236,18 +236,18 @@ impl Sink for Cutting {
             _ => self.cutter.run(None, || self.inner.clock()),
         }
     }
-    fn writer(&self, lane: usize) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(CuttingWriter { inner: self.inner.writer(lane)?, lane, cutter: self.cutter.clone() }))
+    fn writer(&self, lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(CuttingWriter { inner: self.inner.writer(lane, wake)?, cutter: self.cutter.clone() }))
     }
-    fn sync(&self, sealed: Vec<Sealed>, last: bool) -> Result<Settled> {
+    fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
         let Plan { durability, how, seed, .. } = self.cutter.plan;
         let covered = std::mem::take(&mut self.cutter.state.lock().unwrap().since);
-        let result = self.cutter.run(None, || self.inner.sync(sealed, last));
+        let result = self.cutter.run(None, || self.inner.flush(sealed, reason));
         let mut state = self.cutter.state.lock().unwrap();
         let mut random = fastrand::Rng::with_seed(seed ^ 1);
         match &result {
             // The restart comes after the run has ended in order.
-            Ok(_) if durability == Durability::None && last && how == How::Power => {
+            Ok(_) if durability == Durability::None && reason == Flush::Last && how == How::Power => {
                 let all = [std::mem::take(&mut state.since), covered].concat();
                 state.torn += lose(&all, &mut random);
             }
@@ -268,14 +268,14 @@ impl Sink for Cutting {
             state.passed.extend(names);
         }
         let reach = match durability {
-            Durability::None => Reach::PageCache,
-            Durability::Batch => Reach::Everything,
+            Durability::None => DurabilityScope::PageCache,
+            Durability::Batch => DurabilityScope::Everything,
             Durability::File => settled.reach,
         };
-        Ok(Settled { reach, ..settled })
+        Ok(Flushed { reach, ..settled })
     }
-    fn blocks(&self) -> bool {
-        self.inner.blocks()
+    fn properties(&self) -> SinkProperties {
+        self.inner.properties()
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()
@@ -284,49 +284,55 @@ impl Sink for Cutting {
 
 struct CuttingWriter {
     inner: Box<dyn Writer>,
-    lane: usize,
     cutter: Cutter,
 }
 
 impl Writer for CuttingWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
-        self.cutter.state.lock().unwrap().open.insert((self.lane, slot), partition.seq);
-        self.inner.open(slot, partition, mode, modes)
+    fn open(&mut self, partition: &Partition, mode: Mode, modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        let inner = self.inner.open(partition, mode, modes)?;
+        Ok(Box::new(CuttingPartition { inner, seq: partition.seq, cutter: self.cutter.clone() }))
     }
-    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+}
+
+struct CuttingPartition {
+    inner: Box<dyn PartitionWriter>,
+    seq: u64,
+    cutter: Cutter,
+}
+
+impl PartitionWriter for CuttingPartition {
+    fn put(&mut self, index: u32, name: &ObjectKey, meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
         let names = self.cutter.plan.layout == Layout::Names;
         let path = names.then(|| self.cutter.destination.join(self.cutter.place(0, name)));
-        let put = self.cutter.run(path, || self.inner.put(slot, name, meta, payload))?;
-        self.cutter.took(self.lane, slot, name, put);
+        let put = self.cutter.run(path, || self.inner.put(index, name, meta, payload))?;
+        self.cutter.took(self.seq, name, put);
         Ok(put)
     }
-    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
-        let has = self.inner.has(slot, name, meta)?;
+    fn has(&mut self, name: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        let has = self.inner.has(name, meta)?;
         if has.is_some() {
-            self.cutter.took(self.lane, slot, name, Put::Kept);
+            self.cutter.took(self.seq, name, Put::Kept);
         }
         Ok(has)
     }
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let inner = self.cutter.run(None, || self.inner.begin(slot, name, meta))?;
-        Ok(Box::new(CuttingObject { inner, lane: self.lane, slot, name: name.clone(), cutter: self.cutter.clone() }))
+    fn begin(&mut self, index: u32, name: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let inner = self.cutter.run(None, || self.inner.begin(index, name, meta))?;
+        let (seq, name, cutter) = (self.seq, name.clone(), self.cutter.clone());
+        Ok(inner.map(|inner| Box::new(CuttingObject { inner, seq, name, cutter }) as Box<dyn ObjectWriter>))
     }
-    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
-        self.cutter.run(None, || self.inner.directory(slot, name))
+    fn directory(&mut self, name: &ObjectKey) -> Result<()> {
+        self.cutter.run(None, || self.inner.directory(name))
     }
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        self.cutter.run(None, || self.inner.seal(slot))
-    }
-    fn discard(&mut self, slot: u32) {
-        self.inner.discard(slot);
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        let CuttingPartition { inner, cutter, .. } = *self;
+        cutter.run(None, || inner.seal())
     }
 }
 
 struct CuttingObject {
     inner: Box<dyn ObjectWriter>,
-    lane: usize,
-    slot: u32,
-    name: Name,
+    seq: u64,
+    name: ObjectKey,
     cutter: Cutter,
 }
 
@@ -335,9 +341,9 @@ impl ObjectWriter for CuttingObject {
         self.cutter.run(None, || self.inner.write(piece))
     }
     fn finish(self: Box<Self>) -> Result<Put> {
-        let CuttingObject { inner, lane, slot, name, cutter } = *self;
+        let CuttingObject { inner, seq, name, cutter } = *self;
         let put = cutter.run(None, || inner.finish())?;
-        cutter.took(lane, slot, &name, put);
+        cutter.took(seq, &name, put);
         Ok(put)
     }
 }

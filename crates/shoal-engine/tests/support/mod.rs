@@ -11,14 +11,15 @@ use std::sync::Arc;
 use shoal_engine::options::{Durability, Overwrite};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
-use shoal_engine::sink::{Mode, ObjectWriter, Put, Sealed, Sink, Start, Started, Writer};
-use shoal_engine::{Cursor, Key, Name, ObjectMeta, Partition, Payload, Result};
+use shoal_engine::sink::{Flush, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, Start, Started, Writer};
+use shoal_engine::{Cursor, Key, Name, ObjectKey, ObjectMeta, Partition, Payload, Result};
 
 /// A run over a directory, with one writer and one open partition. Dropped, it has ended in order.
 pub struct Run {
     pub sink: DirSink,
     pub started: Started,
-    pub writer: Box<dyn Writer>,
+    pub writer: Box<dyn PartitionWriter>,
+    lane: Box<dyn Writer>,
     seq: u64,
 }
 
@@ -30,7 +31,7 @@ impl Drop for Run {
 
 impl Run {
     pub fn new(path: &Path) -> Run {
-        Run::with(path, DirOptions::default(), &[], Mode::Fresh).unwrap()
+        Run::with(path, DirOptions::default(), &[], Mode::First).unwrap()
     }
 
     /// A session of a run that has had these earlier ones.
@@ -43,10 +44,10 @@ impl Run {
     }
 
     pub fn into(sink: DirSink, start: &Start, mode: Mode) -> Result<Run> {
-        let started = sink.start(start)?;
-        let mut writer = sink.writer(0)?;
-        writer.open(0, &partition(0), mode, Box::new(()))?;
-        Ok(Run { sink, started, writer, seq: 0 })
+        let started = sink.start(start, &())?;
+        let mut lane = sink.writer(0, Arc::new(|| {}))?;
+        let writer = lane.open(&partition(0), mode, Box::new(()))?;
+        Ok(Run { sink, started, writer, lane, seq: 0 })
     }
 
     /// Ends the session, and says what the journal knows of it.
@@ -66,11 +67,12 @@ impl Run {
 
     pub fn put(&mut self, name: &str, bytes: &[u8]) -> Result<Put> {
         let meta = ObjectMeta { size: Some(bytes.len() as u64), ..ObjectMeta::default() };
-        self.writer.put(0, &Name::parse(name.as_bytes()).unwrap(), &meta, Payload::Borrowed(bytes))
+        self.writer.put(0, &key(name), &meta, &mut Payload::Borrowed(bytes))
     }
 
     pub fn begin(&mut self, name: &str) -> Result<Box<dyn ObjectWriter>> {
-        self.writer.begin(0, &Name::parse(name.as_bytes()).unwrap(), &ObjectMeta::default())
+        let name = key(name);
+        Ok(self.writer.begin(0, &name, &ObjectMeta::default())?.expect("a directory has room"))
     }
 
     /// Writes an object in pieces.
@@ -84,17 +86,26 @@ impl Run {
 
     /// Seals the open partition and opens the next.
     pub fn seal(&mut self) -> Sealed {
-        let sealed = self.writer.seal(0).unwrap();
-        self.seq += 1;
-        self.writer.open(0, &partition(self.seq), Mode::Fresh, Box::new(())).unwrap();
-        sealed
+        self.reopen(self.seq + 1).seal().unwrap()
+    }
+
+    /// Opens another partition; the writer of the one before.
+    pub fn reopen(&mut self, seq: u64) -> Box<dyn PartitionWriter> {
+        self.seq = seq;
+        let opened = self.lane.open(&partition(seq), Mode::First, Box::new(())).unwrap();
+        std::mem::replace(&mut self.writer, opened)
     }
 
     /// Seals and syncs.
     pub fn commit(&mut self) -> Result<Vec<u64>> {
         let sealed = self.seal();
-        Ok(self.sink.sync(vec![sealed], false)?.durable)
+        Ok(self.sink.flush(vec![sealed], Flush::Due)?.durable)
     }
+}
+
+/// A name, as a key.
+pub fn key(name: &str) -> ObjectKey {
+    Name::parse(name.as_bytes()).unwrap().into()
 }
 
 /// A session in which every file that is there may have been written.

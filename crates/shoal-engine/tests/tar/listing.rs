@@ -53,7 +53,7 @@ fn a_listing_goes_on_behind_archives_that_are_the_same() {
     let (temp, all, cursors) = listed();
     let source = source(temp.path());
     let part: Arc<dyn Source> = Arc::new(Shard::new(source.clone(), Part::new(0, 2).unwrap()));
-    assert_eq!((source.behind(), part.behind()), (Behind::Proven, Behind::Proven));
+    assert_eq!((source.properties().behind, part.properties().behind), (Behind::Proven, Behind::Proven));
     // The last of all went, and one came that ranks behind all others.
     std::fs::remove_file(temp.path().join("9.tar")).unwrap();
     std::fs::write(temp.path().join("0.tar"), b"small").unwrap();

@@ -189,7 +189,8 @@ fn urls_and_null() {
     let expected = several(temp.path());
     let url = format!("zip:{}/*.zip", temp.path().to_str().unwrap());
     let source = source_from_url(&url, &SourceOptions::default()).unwrap();
-    assert!(source.identity().starts_with("zip:") && !source.is_network() && source.twice() == Twice::Repeated);
+    assert!(source.identity().starts_with("zip:") && !source.properties().is_network);
+    assert_eq!(source.properties().twice, Twice::Repeated);
     let outcome = Transfer::new(source, Arc::new(NullSink::new()), TransferOptions::default())
         .run(&mut |_| ControlFlow::Continue(()));
     assert_eq!(outcome.report.run.written, expected.len() as u64);

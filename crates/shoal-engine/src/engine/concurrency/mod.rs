@@ -75,8 +75,6 @@ pub(crate) struct Setup {
     pub files_max: usize,
     /// In flight that the memory budget allows.
     pub memory_max: usize,
-    /// In flight that make sense, if the source knows.
-    pub source_max: Option<usize>,
     /// What an earlier session of the run has found.
     pub learnt: Option<usize>,
     /// What the source's files are on.
@@ -126,7 +124,7 @@ pub(crate) struct Concurrency {
 
 impl Concurrency {
     pub fn new(setup: Setup, began: Instant) -> Concurrency {
-        let Setup { workers, reach, lanes, files_max, memory_max, source_max, learnt, storage, writes } = setup;
+        let Setup { workers, reach, lanes, files_max, memory_max, learnt, storage, writes } = setup;
         let auto = match (reach, storage) {
             (Reach::Network, _) => START,
             (Reach::Blocking { cores }, Storage::Remote) => cores.max(START_REMOTE),
@@ -142,13 +140,8 @@ impl Concurrency {
         // A lane has descriptors of its own (its event loop, a directory) besides the object it reads.
         let files_max = if reach == Reach::Network { files_max } else { files_max / FILES_OF_A_LANE };
         let mut limited = None;
-        let limits = [
-            (Some(files_max), "the open-file limit"),
-            (Some(memory_max), "the memory budget"),
-            (source_max, "the source"),
-        ];
-        for (limit, why) in limits {
-            if let Some(limit) = limit.filter(|&limit| limit < ceiling) {
+        for (limit, why) in [(files_max, "the open-file limit"), (memory_max, "the memory budget")] {
+            if limit < ceiling {
                 (ceiling, limited) = (limit.max(1), Some(why));
             }
         }

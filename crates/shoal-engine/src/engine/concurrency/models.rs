@@ -41,7 +41,6 @@ impl Medium {
                 lanes: cores * 16,
                 files_max: usize::MAX,
                 memory_max: usize::MAX,
-                source_max: None,
                 learnt: None,
                 storage: Storage::Other,
                 writes: false,

@@ -6,6 +6,7 @@
 
 mod settle;
 mod take;
+mod writes;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -17,16 +18,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Shared;
-use super::open::Open;
+use self::writes::Writes;
+use super::in_flight_partition::InFlightPartition;
+use super::lane_partition::LanePartition;
+use super::panicked::panicked;
 use super::progress::{LaneCounters, add};
-use super::queue::Handout;
+use super::queue::Dequeued;
 use super::retry::HOLD_MAX;
-use super::slot::Slot;
+use super::shared::Shared;
 use crate::error::{Class, Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::options::Pass;
-use crate::sink::Writer;
+use crate::sink::{PartitionWriter, Put, Writer};
 use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
@@ -45,8 +48,10 @@ const OPEN_TRIES: u32 = 5;
 pub(crate) struct LaneState {
     shared: Arc<Shared>,
     index: usize,
+    slots: RefCell<Vec<Option<LanePartition>>>,
+    /// What writes the objects of each slot. Apart from the slots, which are borrowed for other things meanwhile.
+    partitions: RefCell<Vec<Option<Box<dyn PartitionWriter>>>>,
     writer: RefCell<Box<dyn Writer>>,
-    slots: RefCell<Vec<Option<Slot>>>,
     /// Numbers of the slots in use, oldest first: objects are taken from the oldest, so that partitions are complete in
     /// about the order in which they were handed out and the frontier moves.
     order: RefCell<Vec<u32>>,
@@ -54,6 +59,10 @@ pub(crate) struct LaneState {
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
     probe: Cell<Option<(u32, u32)>>,
+    /// The object that asks a destination which is paused.
+    sink_probe: Cell<Option<(u32, u32)>>,
+    /// The next object that is taken will be it.
+    asks_sink: Cell<bool>,
     in_flight: Cell<usize>,
     last_limit: Cell<usize>,
     rate_until: Cell<Option<Instant>>,
@@ -63,6 +72,8 @@ pub(crate) struct LaneState {
     hungry: Notify,
     /// Objects that wait for the sink to have room wait here.
     room: Notify,
+    /// Writes that the sink has under way, or that wait for another try.
+    writes: Writes,
 }
 
 /// Runs lane `index` to its end. Errors stop the whole run.
@@ -71,7 +82,7 @@ pub(crate) fn run(shared: &Arc<Shared>, index: usize) {
     match std::panic::catch_unwind(body) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => shared.cancel.fail(error),
-        Err(panic) => shared.cancel.fail(super::panicked("a worker thread", panic.as_ref())),
+        Err(panic) => shared.cancel.fail(panicked("a worker thread", panic.as_ref())),
     }
 }
 
@@ -83,12 +94,16 @@ impl LaneState {
         let state = Rc::new(LaneState {
             shared: shared.clone(),
             index,
-            writer: RefCell::new(shared.sink.writer(index)?),
             slots: RefCell::default(),
+            partitions: RefCell::default(),
+            writer: RefCell::new(shared.sink.writer(index, shared.wake(index)).map_err(Error::of_sink)?),
+            writes: Writes::default(),
             order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
             probe: Cell::new(None),
+            sink_probe: Cell::new(None),
+            asks_sink: Cell::new(false),
             in_flight: Cell::new(0),
             last_limit: Cell::new(0),
             rate_until: Cell::new(None),
@@ -119,12 +134,12 @@ impl LaneState {
             let changed = self.shared.queue.changed(self.index);
             if self.untaken() < self.low_water() || self.shared.queue.is_finished() {
                 match self.shared.queue.take(self.is_idle()) {
-                    Handout::Partition(open) => match self.open(fetcher, open).await {
+                    Dequeued::Partition(open) => match self.open(fetcher, open).await {
                         Ok(()) => continue,
                         Err(error) => return error,
                     },
-                    Handout::Wait => {}
-                    Handout::Finished => {
+                    Dequeued::Wait => {}
+                    Dequeued::Finished => {
                         self.ended.set(true);
                         self.jobs.notify_waiters();
                         std::future::pending::<()>().await;
@@ -135,6 +150,7 @@ impl LaneState {
                 () = changed => {}
                 () = self.hungry.notified() => {}
                 () = self.shared.room[self.index].notified() => {
+                    self.collect_writes();
                     self.room.notify_waiters();
                     self.jobs.notify_waiters();
                 }
@@ -142,7 +158,7 @@ impl LaneState {
         }
     }
 
-    async fn open(&self, fetcher: &dyn Fetcher, open: Arc<Open>) -> Result<()> {
+    async fn open(&self, fetcher: &dyn Fetcher, open: Arc<InFlightPartition>) -> Result<()> {
         let mut tries = 0;
         let entries = loop {
             match fetcher.open(&open.partition).await {
@@ -159,20 +175,22 @@ impl LaneState {
             self.shared.counters.listed.fetch_add(u64::from(entries.len()), Relaxed);
         }
         let directories = Box::new(entries.clone());
-        let number = self.add_slot(Slot::new(open.clone(), entries));
-        self.writer.borrow_mut().open(number, &open.partition, open.mode, directories)?;
+        let writer = self.writer.borrow_mut().open(&open.partition, open.mode, directories).map_err(Error::of_sink)?;
+        let number = self.add_slot(LanePartition::new(open.clone(), entries), writer);
         self.close_if_settled(number);
         self.jobs.notify_waiters();
         Ok(())
     }
 
-    fn add_slot(&self, slot: Slot) -> u32 {
-        let mut slots = self.slots.borrow_mut();
+    fn add_slot(&self, slot: LanePartition, writer: Box<dyn PartitionWriter>) -> u32 {
+        let (mut slots, mut partitions) = (self.slots.borrow_mut(), self.partitions.borrow_mut());
         let free = slots.iter().position(Option::is_none).unwrap_or_else(|| {
             slots.push(None);
+            partitions.push(None);
             slots.len() - 1
         });
         slots[free] = Some(slot);
+        partitions[free] = Some(writer);
         self.order.borrow_mut().push(free as u32);
         free as u32
     }
@@ -189,9 +207,14 @@ impl LaneState {
                 || !self.again.borrow().is_empty()
                 || self.rate_until.get().is_some()
                 || self.shared.retry.is_gated()
+                || self.shared.sink_retry.is_gated()
                 || self.last_limit.replace(limit) != limit
                 || self.in_flight.get() == 0
             {
+                self.jobs.notify_waiters();
+            }
+            if self.write_due() | self.collect_writes() {
+                self.room.notify_waiters();
                 self.jobs.notify_waiters();
             }
             if self.is_idle() {
@@ -222,7 +245,7 @@ impl LaneState {
         }
     }
 
-    fn is_left_to_this_lane(&self, slot: &Slot) -> bool {
+    fn is_left_to_this_lane(&self, slot: &LanePartition) -> bool {
         // In a stream, the lane that is furthest finishes first.
         slot.waiting > 0
             || slot.open.untaken() == 0
@@ -249,16 +272,25 @@ impl LaneState {
         &self.shared.counters.lanes[self.index]
     }
 
+    /// Drops what is not sealed: it is not committed.
     fn discard(&self) {
-        let slots = std::mem::take(&mut *self.slots.borrow_mut());
-        for (number, _) in slots.iter().enumerate().filter(|(_, slot)| slot.is_some()) {
-            self.writer.borrow_mut().discard(number as u32);
+        self.slots.borrow_mut().clear();
+        self.partitions.borrow_mut().clear();
+    }
+
+    /// Calls the writer of a slot.
+    fn partition<T>(&self, slot: u32, call: impl FnOnce(&mut dyn PartitionWriter) -> Result<T>) -> Result<T> {
+        let mut partitions = self.partitions.borrow_mut();
+        match partitions.get_mut(slot as usize) {
+            Some(Some(writer)) => call(&mut **writer).map_err(Error::of_sink),
+            _ => Err(Error::new(Kind::Internal, "an object was written after its partition was closed")),
         }
     }
 
-    fn timed<T>(&self, write: impl FnOnce(&mut Box<dyn Writer>) -> T) -> T {
+    /// The same, for what may take time: network deadlines do not count it.
+    fn timed<T>(&self, slot: u32, call: impl FnOnce(&mut dyn PartitionWriter) -> Result<T>) -> Result<T> {
         let before = coarse_now();
-        let result = write(&mut self.writer.borrow_mut());
+        let result = self.partition(slot, call);
         self.stalled.set(self.stalled.get() + coarse_now().saturating_sub(before));
         result
     }
@@ -307,10 +339,12 @@ impl Lane for Handle {
 
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
         // Not timed: the time is the reading's.
-        let result = self.0.writer.borrow_mut().put_in_place(job.slot, &job.name, &mut |space| read(&job, space));
+        let result = self
+            .0
+            .partition(job.slot, |writer| writer.put_in_place(job.index, &job.name, &mut |space| read(&job, space)));
         let (bytes, result) = match result {
             Ok(None) => return Some(job),
-            Ok(Some(bytes)) => (bytes, Ok(crate::sink::Put::Written)),
+            Ok(Some(bytes)) => (bytes, Ok(Put::Written)),
             Err(error) => (0, Err(error)),
         };
         self.0.spend(bytes);
@@ -322,10 +356,10 @@ impl Lane for Handle {
         if self.0.shared.pass == Pass::Restart {
             return Some(job);
         }
-        let there = self.0.timed(|writer| writer.has(job.slot, &job.name, &mut || meta(&job)));
+        let there = self.0.timed(job.slot, |writer| writer.has(&job.name, &mut || meta(&job)));
         match there {
             Ok(None) => return Some(job),
-            Ok(Some(size)) => self.0.stored(job, Ok(crate::sink::Put::Kept), size, false),
+            Ok(Some(size)) => self.0.stored(job, Ok(Put::Kept), size, false),
             Err(error) => self.0.stored(job, Err(error), 0, false),
         };
         None
@@ -340,28 +374,28 @@ impl Lane for Handle {
             return None;
         }
         // Without an answer it is fetched, and what is wrong there is found when it is written.
-        self.0.timed(|writer| writer.kept(job.slot, &job.name)).ok().flatten()
+        self.0.timed(job.slot, |writer| writer.kept(&job.name)).ok().flatten()
     }
 
-    fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written> {
+    fn whole(&self, job: Job, meta: &ObjectMeta, mut payload: Payload<'_>) -> Option<Written> {
         let bytes = payload.size();
-        let result = self.0.timed(|writer| {
-            writer.expect(job.slot, job.index, Some(bytes))?;
-            writer.put(job.slot, &job.name, meta, payload)
-        });
+        let result = self.0.timed(job.slot, |writer| writer.put(job.index, &job.name, meta, &mut payload));
         self.0.spend(bytes);
-        self.0.stored(job, result, bytes, meta.unverified)
+        match result {
+            Ok(Put::Later) => self.0.write_later(job, meta, bytes),
+            Err(error) if writes::is_retried(&error) => match payload.take() {
+                Ok(kept) if kept.len() as u64 == bytes => self.0.write_again(job, meta, kept, error),
+                _ => self.0.stored(job, Err(error), bytes, meta.unverified),
+            },
+            result => self.0.stored(job, result, bytes, meta.unverified),
+        }
     }
 
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>> {
         Box::pin(async move {
             loop {
                 let room = self.0.room.notified(); // made before the sink is asked, so that no wake-up is missed
-                let begun = self.0.timed(|writer| match writer.expect(job.slot, job.index, meta.size)? {
-                    true => writer.begin(job.slot, &job.name, meta).map(Some),
-                    false => Ok(None),
-                });
-                match begun? {
+                match self.0.timed(job.slot, |writer| writer.begin(job.index, &job.name, meta))? {
                     Some(writer) => return Ok(Body::new(writer, self.0.clone(), meta.clone())),
                     None => room.await,
                 }
@@ -374,9 +408,12 @@ impl Lane for Handle {
         match result {
             Ok(()) => {
                 let before = Instant::now();
-                let put = writer.finish();
+                let put = writer.finish().map_err(Error::of_sink);
                 self.0.stalled.set(self.0.stalled.get() + before.elapsed());
-                self.0.stored(job, put, bytes, meta.unverified)
+                match put {
+                    Ok(Put::Later) => self.0.write_later(job, &meta, bytes),
+                    put => self.0.stored(job, put, bytes, meta.unverified),
+                }
             }
             Err(error) => {
                 drop(writer);
@@ -396,11 +433,11 @@ impl Lane for Handle {
         self.0.fail(job, error, probe);
     }
 
-    fn given_back(&self, job: Job) {
+    fn requeued(&self, job: Job) {
         if self.0.take_probe(&job) {
             self.0.shared.retry.unprobed(job.entry().host);
         }
-        self.0.give_back(job);
+        self.0.requeue(job);
     }
 
     fn stalled(&self) -> Duration {

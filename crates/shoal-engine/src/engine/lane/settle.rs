@@ -5,21 +5,25 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::super::commit::Message;
-use super::super::open::Origin;
+use super::super::in_flight_partition::Origin;
+use super::super::lane_partition::{LanePartition, failed};
+use super::super::message::Message;
 use super::super::progress::{add, sub};
 use super::super::retry::{HOLD_MAX, Verdict};
-use super::super::slot::{Slot, failed};
+use super::writes::DESTINATION;
 use super::{FILES_WAIT, LaneState};
-use crate::error::{Class, Error, HostId, Kind, Result};
+use crate::error::{Class, Error, Kind, Result, Side};
 use crate::journal::{Settled, Withdrawn};
 use crate::options::Pass;
 use crate::report::Reason;
 use crate::sink::Put;
-use crate::source::{Job, WHOLE_MAX, Written};
+use crate::source::{Job, Later, WHOLE_MAX, Was, Written};
 
 impl LaneState {
-    pub(super) fn settle(&self, job: &Job, outcome: impl FnOnce(&mut Slot)) {
+    pub(super) fn settle(&self, job: &Job, outcome: impl FnOnce(&mut LanePartition)) {
+        if self.take_sink_probe(job) {
+            self.shared.sink_retry.unprobed(DESTINATION); // it never came to the destination, or failed there for itself
+        }
         self.in_flight.set(self.in_flight.get() - 1);
         sub(&self.counters().in_flight, 1);
         self.shared.budget.release(WHOLE_MAX as u64);
@@ -30,24 +34,28 @@ impl LaneState {
         self.close_if_settled(job.slot);
     }
 
-    fn leave_out(&self, job: &Job) {
-        self.writer.borrow_mut().left_out(job.slot, job.index);
+    /// Tells the sink that an entry is not written with this partition.
+    pub(super) fn skip_in_sink(&self, slot: u32, index: u32) {
+        if let Some(Some(writer)) = self.partitions.borrow_mut().get_mut(slot as usize) {
+            writer.skip(index);
+        }
     }
 
     pub(super) fn close_if_settled(&self, number: u32) {
         let slot = {
             let mut slots = self.slots.borrow_mut();
-            let settled = slots[number as usize].as_ref().is_some_and(Slot::is_settled);
+            let settled = slots[number as usize].as_ref().is_some_and(LanePartition::is_settled);
             if !settled {
                 return;
             }
             self.order.borrow_mut().retain(|other| *other != number);
             slots[number as usize].take()
         };
-        let Some(slot) = slot else { return };
-        let sealed = match self.writer.borrow_mut().seal(number) {
+        let writer = self.partitions.borrow_mut()[number as usize].take();
+        let (Some(slot), Some(writer)) = (slot, writer) else { return };
+        let sealed = match writer.seal() {
             Ok(sealed) => sealed,
-            Err(error) => return self.shared.cancel.fail(error),
+            Err(error) => return self.shared.cancel.fail(error.of_sink()),
         };
         if let Some(complete) = slot.open.leave(slot.tally, sealed) {
             self.shared.queue.completed(&slot.open, complete.bytes);
@@ -60,41 +68,62 @@ impl LaneState {
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) -> Option<Written> {
         let probe = self.take_probe(&job);
         match result {
-            Ok(Put::Duplicate) => {
-                self.shared.retry.succeeded(job.entry().host, probe);
-                self.skip(&job, Reason::Duplicate);
-                None
-            }
-            Ok(Put::Kept) if self.shared.pass == Pass::Update => {
-                self.shared.retry.succeeded(job.entry().host, probe);
-                let numbers = self.numbers(&job);
-                self.skip(&job, Reason::Unchanged);
-                written(job, numbers, Settled::Skipped(Reason::Unchanged))
-            }
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
-                let (counters, kept) = (self.counters(), put == Put::Kept);
-                add(&counters.kept, u64::from(kept));
-                add(&counters.written, 1);
-                add(&counters.bytes, bytes);
-                add(&counters.unverified, u64::from(unverified));
+                self.shared.sink_retry.succeeded(DESTINATION, self.take_sink_probe(&job));
                 let numbers = self.numbers(&job);
-                self.settle(&job, |slot| slot.written(job.index, bytes, kept));
-                written(job, numbers, Settled::Written { bytes, kept })
+                let was = self.settle_written(&job, put, bytes, unverified);
+                // A duplicate is another object's, which its own source may withdraw.
+                (put != Put::Duplicate).then(|| written(job, numbers, Was::Settled(was))).flatten()
             }
             Err(error) => {
-                if probe {
+                let is_of_sink = error.side() == Side::Sink;
+                if probe && !is_of_sink {
                     self.shared.retry.unprobed(job.entry().host);
                 }
-                self.fail(job, error, false);
+                self.fail(job, error, probe && is_of_sink);
                 None
             }
         }
     }
 
+    /// Counts an object that is written, or was there.
+    pub(super) fn settle_written(&self, job: &Job, put: Put, bytes: u64, unverified: bool) -> Settled {
+        let skipped = match put {
+            Put::Duplicate => Some(Reason::Duplicate),
+            Put::Kept if self.shared.pass == Pass::Update => Some(Reason::Unchanged),
+            _ => None,
+        };
+        if let Some(reason) = skipped {
+            self.skip(job, reason);
+            return Settled::Skipped(reason);
+        }
+        let (counters, kept) = (self.counters(), put == Put::Kept);
+        add(&counters.kept, u64::from(kept));
+        add(&counters.written, 1);
+        add(&counters.bytes, bytes);
+        add(&counters.unverified, u64::from(unverified));
+        self.settle(job, |slot| slot.written(job.index, bytes, kept));
+        Settled::Written { bytes, kept }
+    }
+
     /// What was written is a failure after all. The committer counts it so, once what it was written with is committed.
     pub(super) fn withdraw(&self, written: Written, error: Error) {
         let Written { partition, counted, entries, index, was } = written;
+        let was = match was {
+            Was::Settled(was) => was,
+            Was::Later(later) => {
+                let was = std::mem::replace(&mut *later.borrow_mut(), Later::Failed);
+                match was {
+                    Later::Settled(Settled::Skipped(Reason::Duplicate)) | Later::Failed => return,
+                    Later::Settled(was) => was,
+                    Later::Pending | Later::Withdrawn(_) => {
+                        *later.borrow_mut() = Later::Withdrawn(error);
+                        return;
+                    }
+                }
+            }
+        };
         let (counters, entry) = (self.counters(), entries.get(index));
         match was {
             Settled::Written { bytes, kept } => {
@@ -115,7 +144,11 @@ impl LaneState {
         self.shared.stop_at_failures(&error);
     }
 
-    pub(super) fn fail(&self, job: Job, error: Error, probe: bool) {
+    pub(super) fn fail(&self, job: Job, error: Error, mut probe: bool) {
+        if probe && error.side() == Side::Sink {
+            self.shared.retry.succeeded(job.entry().host, true); // the source has answered
+            probe = false;
+        }
         match error.class() {
             Class::Run => {
                 self.shared.cancel.fail(error);
@@ -124,9 +157,10 @@ impl LaneState {
             Class::Object => {
                 if probe {
                     // A definite answer about this object: the host is back.
-                    self.shared.retry.succeeded(error.host_id(), true);
+                    self.shared.retry.succeeded(job.entry().host, true);
                 }
-                if error.kind() == Kind::Vanished && self.shared.options.ignore_vanished {
+                if error.kind() == Kind::Vanished && error.side() == Side::Source && self.shared.options.ignore_vanished
+                {
                     self.skip(&job, Reason::Vanished);
                 } else {
                     self.give_up(job, error, None);
@@ -140,17 +174,20 @@ impl LaneState {
         if error.kind() == Kind::OutOfFiles {
             self.shared.out_of_files.fetch_add(1, Relaxed);
         }
-        let error = error.host(job.entry().host);
-        let (host, retry) = (error.host_id(), &self.shared.retry);
+        let error = match error.side() {
+            Side::Source => error.host(job.entry().host),
+            Side::Sink => error.host(DESTINATION),
+        };
+        let probe = probe || error.side() == Side::Sink && self.take_sink_probe(&job);
         // The pause that this very failure may start must not count the try.
-        let tried = self.count_try(&job, host);
-        match retry.failed(&error, tried.0, tried.1, probe) {
+        let tried = self.count_try(&job, &error);
+        match self.shared.retry_of(error.side()).failed(&error, tried.0, tried.1, probe) {
             Verdict::Uncharged => {
-                self.uncount_try(&job);
+                self.uncount_try(&job, error.side());
                 if error.kind() == Kind::OutOfFiles {
                     self.hold(job, FILES_WAIT);
                 } else {
-                    self.give_back(job);
+                    self.requeue(job);
                 }
             }
             Verdict::GiveUp => self.give_up(job, error, Some(tried)),
@@ -160,7 +197,7 @@ impl LaneState {
                 if held {
                     self.hold(job, wait);
                 } else {
-                    self.leave_out(&job);
+                    self.skip_in_sink(job.slot, job.index);
                     self.settle(&job, |slot| slot.failed(job.index, &error, Some(tried), Some(wait)));
                 }
             }
@@ -174,7 +211,7 @@ impl LaneState {
     }
 
     /// The partition that an object is written with, and the one that it is counted in.
-    fn numbers(&self, job: &Job) -> Option<(u64, u64)> {
+    pub(super) fn numbers(&self, job: &Job) -> Option<(u64, u64)> {
         self.slots.borrow()[job.slot as usize].as_ref().map(|slot| slot.numbers(job.index))
     }
 
@@ -183,17 +220,17 @@ impl LaneState {
         self.settle(&job, |slot| slot.waiting += 1);
     }
 
-    pub(super) fn uncount_try(&self, job: &Job) {
+    pub(super) fn uncount_try(&self, job: &Job, side: Side) {
         if let Some(slot) = self.slots.borrow_mut()[job.slot as usize].as_mut() {
-            slot.uncount_try(job.index);
+            slot.uncount_try(job.index, side);
         }
     }
 
-    pub(super) fn count_try(&self, job: &Job, host: HostId) -> (u32, Duration) {
-        let paused = self.shared.retry.paused(host);
+    pub(super) fn count_try(&self, job: &Job, error: &Error) -> (u32, Duration) {
+        let paused = self.shared.retry_of(error.side()).paused(error.host_id());
         let mut slots = self.slots.borrow_mut();
         slots[job.slot as usize].as_mut().map_or((1, Duration::ZERO), |slot| {
-            let tried = slot.count_try(job.index, paused);
+            let tried = slot.count_try(job.index, error.side(), paused);
             (tried.count, tried.time(paused))
         })
     }
@@ -204,14 +241,23 @@ impl LaneState {
             self.shared.repeated(&error);
         }
         self.count_failed();
-        self.leave_out(&job);
+        self.skip_in_sink(job.slot, job.index);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));
         self.shared.check_failures(&job.entry(), &error, tried.map_or(1, |tried| tried.0));
     }
 
-    pub(super) fn give_back(&self, job: Job) {
+    pub(super) fn requeue(&self, job: Job) {
         self.again.borrow_mut().push_back((job.slot, job.index));
         self.settle(&job, |slot| slot.waiting += 1);
+    }
+
+    /// Whether this object was fetched to ask a destination that is paused.
+    pub(super) fn take_sink_probe(&self, job: &Job) -> bool {
+        let is_probe = self.sink_probe.get() == Some((job.slot, job.index));
+        if is_probe {
+            self.sink_probe.set(None);
+        }
+        is_probe
     }
 
     pub(super) fn take_probe(&self, job: &Job) -> bool {
@@ -234,7 +280,7 @@ impl LaneState {
 
     fn skip(&self, job: &Job, reason: Reason) {
         self.count_skipped(reason);
-        self.leave_out(job);
+        self.skip_in_sink(job.slot, job.index);
         self.settle(job, |slot| slot.skipped(job.index, reason));
     }
 
@@ -250,7 +296,7 @@ impl LaneState {
 }
 
 /// What a fetcher may withdraw later.
-fn written(job: Job, numbers: Option<(u64, u64)>, was: Settled) -> Option<Written> {
+pub(super) fn written(job: Job, numbers: Option<(u64, u64)>, was: Was) -> Option<Written> {
     let Job { entries, index, .. } = job;
     numbers.map(|(partition, counted)| Written { partition, counted, entries, index, was })
 }

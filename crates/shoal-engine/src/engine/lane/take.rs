@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::super::open::Origin;
+use super::super::in_flight_partition::Origin;
 use super::super::progress::add;
-use super::super::retry::Gate;
+use super::super::retry::{Gate, PROBE_MIN, Verdict};
+use super::writes::DESTINATION;
 use super::{FILES_WAIT, LaneState};
-use crate::error::{Class, Error, HostId, Kind};
-use crate::name::Name;
+use crate::error::{Class, Error, HostId, Kind, Side};
+use crate::key::ObjectKey;
 use crate::report::Reason;
 use crate::sink::Place;
 use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
@@ -23,11 +24,19 @@ impl LaneState {
         if self.ended.get() && self.is_idle() {
             return Take::Stop;
         }
-        if self.in_flight.get() >= self.limit() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
+        if self.in_flight.get() >= self.limit()
+            || self.rate_holds()
+            || self.sink_pauses()
+            || !self.shared.budget.reserve(WHOLE_MAX as u64)
+        {
             return Take::Wait;
         }
+        let asks_sink = self.asks_sink.take();
         match self.next_job() {
             Some(job) => {
+                if asks_sink {
+                    self.sink_probe.set(Some((job.slot, job.index)));
+                }
                 self.in_flight.set(self.in_flight.get() + 1);
                 add(&self.counters().in_flight, 1);
                 if self.untaken() < self.low_water() {
@@ -36,6 +45,9 @@ impl LaneState {
                 Take::Job(job)
             }
             None => {
+                if asks_sink {
+                    self.shared.sink_retry.unprobed(DESTINATION);
+                }
                 self.shared.budget.release(WHOLE_MAX as u64);
                 Take::Wait
             }
@@ -54,7 +66,7 @@ impl LaneState {
 
     fn next_job(&self) -> Option<Job> {
         let fresh = || self.fresh();
-        let waiting = || self.due_retry().or_else(|| self.given_back_before());
+        let waiting = || self.due_retry().or_else(|| self.requeued_before());
         if self.shared.retry.is_gated() {
             // A probe with an object that has not failed yet tells most about its host.
             fresh().or_else(waiting)
@@ -92,7 +104,7 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    fn given_back_before(&self) -> Option<Job> {
+    fn requeued_before(&self) -> Option<Job> {
         let (number, index) = *self.again.borrow().front()?;
         let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
         if gate == Gate::Closed {
@@ -105,10 +117,16 @@ impl LaneState {
     fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots[number as usize].as_mut()?;
+        let name = match self.shared.sink.admit(slot.entries.get(index).name) {
+            Ok(name) => name,
+            Err(error) => {
+                self.shared.cancel.fail(error.into_kind(Kind::Internal).of_sink()); // it was admitted before
+                return None;
+            }
+        };
         slot.waiting -= 1;
         let directory = is_directory(slot.entries.get(index).skip);
         slot.in_flight += u32::from(!directory);
-        let name = Name::parse(slot.entries.get(index).name).ok()?; // parsed well before it became a job
         if directory {
             let host = slot.host(index);
             drop(slots);
@@ -138,7 +156,7 @@ impl LaneState {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.get_mut(number as usize)?.as_mut()?;
             if let Some(index) = slot.open.peek()
-                && !self.shared.sink.has_room(Place { seq: slot.open.partition.seq, index })
+                && !self.writer.borrow_mut().has_room(Place { seq: slot.open.partition.seq, index })
             {
                 return None;
             }
@@ -197,14 +215,19 @@ impl LaneState {
                 Admit::Skip(reason) => {
                     slot.skipped(index, reason);
                     self.count_skipped(reason);
-                    self.writer.borrow_mut().left_out(number, index);
+                    self.skip_in_sink(number, index);
+                }
+                Admit::Refuse(error) if error.class() == Class::Run => {
+                    self.shared.cancel.fail(error.of_sink());
+                    slot.waiting += 1; // stays unfinished
+                    return None;
                 }
                 Admit::Refuse(error) => {
                     let error = error.within(slot.entries.within(index));
                     self.count_failed();
                     self.shared.check_failures(&entry, &error, 1);
                     slot.failed(index, &error, None, None);
-                    self.writer.borrow_mut().left_out(number, index);
+                    self.skip_in_sink(number, index);
                 }
             }
             let settled = slot.is_settled();
@@ -217,8 +240,8 @@ impl LaneState {
     }
 
     /// Has the sink make a directory that nothing else would bring along, and settles the entry that stands for it.
-    fn make_directory(&self, number: u32, index: u32, name: &Name) {
-        let made = self.timed(|writer| writer.directory(number, name));
+    fn make_directory(&self, number: u32, index: u32, name: &ObjectKey) {
+        let made = self.timed(number, |writer| writer.directory(name));
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return };
         match made {
@@ -238,16 +261,39 @@ impl LaneState {
                     slot.waiting += 1; // stays unfinished
                     return;
                 }
-                Class::Retry => {
+                Class::Retry if error.kind() == Kind::OutOfFiles => {
                     slot.waiting += 1;
-                    self.shared.out_of_files.fetch_add(u64::from(error.kind() == Kind::OutOfFiles), Relaxed);
+                    self.shared.out_of_files.fetch_add(1, Relaxed);
                     self.retries.borrow_mut().push(Reverse((Instant::now() + FILES_WAIT, number, index)));
                     return;
+                }
+                Class::Retry => {
+                    let (error, retry) = (error.host(DESTINATION), &self.shared.sink_retry);
+                    let paused = retry.paused(DESTINATION);
+                    let tried = slot.count_try(index, Side::Sink, paused);
+                    let (count, time) = (tried.count, tried.time(paused));
+                    let wait = match retry.failed(&error, count, time, false) {
+                        Verdict::Again(wait) => Some(wait),
+                        Verdict::Uncharged => {
+                            slot.uncount_try(index, Side::Sink);
+                            Some(PROBE_MIN)
+                        }
+                        Verdict::GiveUp => None,
+                    };
+                    if let Some(wait) = wait {
+                        slot.waiting += 1;
+                        self.retries.borrow_mut().push(Reverse((Instant::now() + wait, number, index)));
+                        return;
+                    }
+                    let error = error.within(slot.entries.within(index));
+                    self.count_failed();
+                    slot.failed(index, &error, Some((count, time)), None);
+                    self.shared.check_failures(&slot.entries.get(index), &error, count);
                 }
             },
         }
         drop(slots);
-        self.writer.borrow_mut().left_out(number, index);
+        self.skip_in_sink(number, index);
         self.close_if_settled(number);
     }
 
@@ -265,7 +311,7 @@ impl LaneState {
             Some(skip) if !directory => return Admit::Skip(skip.reason()),
             _ => {}
         }
-        match Name::parse(raw) {
+        match self.shared.sink.admit(raw) {
             Ok(name) if directory => Admit::Make(name),
             Ok(name) => Admit::Fetch(name),
             Err(error) => Admit::Refuse(error),
@@ -283,8 +329,8 @@ fn is_directory(skip: Option<Skip>) -> bool {
 }
 
 enum Admit {
-    Fetch(Name),
-    Make(Name),
+    Fetch(ObjectKey),
+    Make(ObjectKey),
     Skip(Reason),
     Refuse(Error),
 }

@@ -15,10 +15,10 @@ mod writer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Place, Sealed, Settled, Sink, Start, Started, Writer};
+use super::{Flush, Flushed, Place, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
 
 pub use chunk::{Buffer, Chunk};
@@ -100,7 +100,8 @@ struct Shared {
     ready: Condvar,
     /// Lanes that write an object piece by piece wait here.
     room: Condvar,
-    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// One for each lane.
+    wakes: Mutex<Vec<Wake>>,
 }
 
 #[derive(Default)]
@@ -196,10 +197,22 @@ impl Shared {
     fn wake_refused(&self) {
         if self.refused.swap(false, Relaxed) {
             self.room.notify_all();
-            if let Some(wake) = self.waker.get() {
-                wake();
-            }
+            self.wake_lanes();
         }
+    }
+
+    fn wake_lanes(&self) {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
+    }
+
+    /// Whether a lane may fetch an object.
+    fn has_room(&self, place: Place) -> bool {
+        let fits = || self.held.load(Relaxed) < self.ahead.load(Relaxed);
+        if fits() || self.closed.load(Relaxed) {
+            return true; // closed: to be told so by what it brings
+        }
+        self.refused.store(true, Relaxed);
+        fits() || self.is_awaited(place)
     }
 
     /// Waits, as for a slow disk, until `bytes` more may be held.
@@ -229,7 +242,7 @@ impl DeliverSink {
             state: Mutex::default(),
             ready: Condvar::new(),
             room: Condvar::new(),
-            waker: OnceLock::new(),
+            wakes: Mutex::default(),
             options,
         });
         (DeliverSink(shared.clone()), Delivery(shared))
@@ -314,9 +327,7 @@ impl Delivery {
             std::mem::take(&mut state.chunks)
         };
         self.0.release(dropped.iter().map(Chunk::bytes).sum());
-        if let Some(wake) = self.0.waker.get() {
-            wake();
-        }
+        self.0.wake_lanes();
     }
 }
 
@@ -340,7 +351,7 @@ impl Sink for DeliverSink {
         None
     }
 
-    fn start(&self, _start: &Start) -> Result<Started> {
+    fn start(&self, _start: &Start, _state: &dyn SinkState) -> Result<Started> {
         Ok(Started {
             durability: "none: handed to the caller".into(),
             publish: "handed to the caller".into(),
@@ -348,37 +359,23 @@ impl Sink for DeliverSink {
         })
     }
 
-    fn blocks(&self) -> bool {
-        false
+    fn properties(&self) -> SinkProperties {
+        SinkProperties { blocks: false, ..SinkProperties::default() }
     }
 
-    fn has_room(&self, place: Place) -> bool {
-        let fits = || self.0.held.load(Relaxed) < self.0.ahead.load(Relaxed);
-        if fits() || self.0.closed.load(Relaxed) {
-            return true; // closed: to be told so by what it brings
-        }
-        self.0.refused.store(true, Relaxed);
-        fits() || self.0.is_awaited(place)
-    }
-
-    fn wake_with(&self, waker: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.0.waker.set(waker); // one run, one waker
-    }
-
-    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
+    fn writer(&self, _lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        self.0.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
         Ok(Box::new(DeliverWriter::new(self.0.clone())))
     }
 
-    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
-        let mut durable: Vec<u64> = sealed.iter().map(|part| part.seq).collect();
-        durable.sort_unstable();
-        durable.dedup();
+    fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
+        let flushed = Flushed::all(&sealed);
         if self.0.options.ordered {
             let mut state = self.0.state();
             let State { order, chunks, .. } = &mut *state;
-            durable.iter().for_each(|&seq| order.complete(seq, chunks));
+            flushed.durable.iter().for_each(|&seq| order.complete(seq, chunks));
             self.0.ready.notify_one();
         }
-        Ok(Settled { durable, ..Settled::default() })
+        Ok(flushed)
     }
 }

@@ -1,7 +1,6 @@
 //! A lane's part of the delivery: fills a chunk, object after object.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -9,55 +8,36 @@ use std::sync::{Arc, PoisonError};
 use super::chunk::Builder;
 use super::{Chunk, Filling, Shared, State};
 use crate::error::{Error, Kind, Result};
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload, WHOLE_MAX};
 use crate::partition::Partition;
-use crate::sink::{Mode, ObjectWriter, Place, Put, Sealed, Writer};
+use crate::sink::{Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Writer};
 
-pub(super) struct DeliverWriter {
+pub(super) struct DeliverWriter(Rc<Lane>);
+
+/// What the partitions of one lane share.
+struct Lane {
     shared: Arc<Shared>,
     filling: Arc<Filling>,
-    slots: HashMap<u32, Rc<Slot>>,
-    /// What `expect` announced.
-    place: Place,
-    reserved: u64,
     /// An empty chunk, from an object that was not put in its place after all.
-    spare: Option<Builder>,
-}
-
-struct Slot {
-    seq: u64,
-    objects: Cell<u64>,
-    bytes: Cell<u64>,
-}
-
-impl Slot {
-    fn wrote(&self, bytes: u64) -> Put {
-        self.objects.set(self.objects.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes);
-        Put::Written
-    }
+    spare: Cell<Option<Builder>>,
 }
 
 impl DeliverWriter {
     pub fn new(shared: Arc<Shared>) -> DeliverWriter {
         let filling = Arc::new(Filling::default());
         shared.state().lanes.push(filling.clone());
-        let place = Place { seq: 0, index: 0 };
-        DeliverWriter { shared, filling, slots: HashMap::new(), place, reserved: 0, spare: None }
+        DeliverWriter(Rc::new(Lane { shared, filling, spare: Cell::new(None) }))
     }
+}
 
-    fn slot(&self, slot: u32) -> Result<&Rc<Slot>> {
-        let unopened = || Error::new(Kind::Internal, format!("slot {slot} is not open"));
-        self.slots.get(&slot).ok_or_else(unopened)
-    }
-
+impl Lane {
     /// Takes the chunk under way for an object of `size` bytes; one that it does not fit is sent.
-    fn take_filling(&self, size: usize, name: &Name, size_known: bool) -> Option<Builder> {
+    fn take_filling(&self, size: usize, key: &ObjectKey, size_known: bool) -> Option<Builder> {
         // In a statement of its own: the consumer takes this lock while it holds the other one.
         let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
         let filling = filling?;
-        if size_known && filling.free() >= size && filling.takes_name(name.as_bytes()) {
+        if size_known && filling.free() >= size && filling.takes_name(key.as_bytes()) {
             return Some(filling);
         }
         self.shared.send(filling.finish());
@@ -71,9 +51,9 @@ impl DeliverWriter {
         }
     }
 
-    fn check(&self, name: &Name) -> Result<()> {
+    fn check(&self, key: &ObjectKey) -> Result<()> {
         self.shared.check_open()?;
-        if self.shared.options.utf8_names && std::str::from_utf8(name.as_bytes()).is_err() {
+        if self.shared.options.utf8_names && std::str::from_utf8(key.as_bytes()).is_err() {
             return Err(Error::new(Kind::UnsafeName, "its name is not UTF-8, which a column of names requires"));
         }
         Ok(())
@@ -81,59 +61,87 @@ impl DeliverWriter {
 }
 
 impl Writer for DeliverWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<()> {
-        let fresh = Slot { seq: partition.seq, objects: Cell::new(0), bytes: Cell::new(0) };
-        if self.slots.insert(slot, Rc::new(fresh)).is_some() {
-            return Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice")));
-        }
-        self.shared.open.fetch_add(1, Relaxed);
-        if self.shared.options.ordered {
-            let mut state = self.shared.state();
+    fn open(&mut self, partition: &Partition, _mode: Mode, _modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        let lane = self.0.clone();
+        lane.shared.open.fetch_add(1, Relaxed);
+        if lane.shared.options.ordered {
+            let mut state = lane.shared.state();
             let State { order, chunks, .. } = &mut *state;
             order.opened(partition.seq, partition.len, chunks);
         }
-        Ok(())
+        Ok(Box::new(DeliverPartition { lane, seq: partition.seq, tally: Rc::default(), is_open: true }))
     }
 
-    fn expect(&mut self, slot: u32, index: u32, size: Option<u64>) -> Result<bool> {
-        self.place = Place { seq: self.slot(slot)?.seq, index };
-        self.reserved = 0;
-        let Some(size) = size.filter(|&size| size > WHOLE_MAX as u64) else { return Ok(true) };
-        self.shared.check_open()?;
-        let options = &self.shared.options;
-        let first = size.min(options.piece.unwrap_or(u64::MAX));
-        if first > options.memory {
-            return Err(too_large(Some(size), options.memory));
-        }
-        if self.shared.reserve(self.place, first) {
-            self.reserved = first;
-            return Ok(true);
-        }
-        Ok(false)
+    fn has_room(&mut self, place: Place) -> bool {
+        self.0.shared.has_room(place)
+    }
+}
+
+impl Drop for DeliverWriter {
+    /// The lane ends: what it has filled goes to the consumer.
+    fn drop(&mut self) {
+        self.0.send_filling();
+    }
+}
+
+struct DeliverPartition {
+    lane: Rc<Lane>,
+    seq: u64,
+    tally: Rc<Tally>,
+    is_open: bool,
+}
+
+#[derive(Default)]
+struct Tally {
+    objects: Cell<u64>,
+    bytes: Cell<u64>,
+}
+
+impl Tally {
+    fn wrote(&self, bytes: u64) -> Put {
+        self.objects.set(self.objects.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes);
+        Put::Written
+    }
+}
+
+impl DeliverPartition {
+    fn place(&self, index: u32) -> Place {
+        Place { seq: self.seq, index }
     }
 
-    fn left_out(&mut self, slot: u32, index: u32) {
-        if !self.shared.options.ordered {
-            return;
+    /// Reserves room for a large object. Small ones always have room: it was asked for before they were fetched.
+    fn reserve(&self, index: u32, size: Option<u64>) -> Result<Option<u64>> {
+        let Some(size) = size.filter(|&size| size > WHOLE_MAX as u64) else { return Ok(Some(0)) };
+        let shared = &self.lane.shared;
+        let first = size.min(shared.options.piece.unwrap_or(u64::MAX));
+        if first > shared.options.memory {
+            return Err(too_large(Some(size), shared.options.memory));
         }
-        if let Ok(slot) = self.slot(slot) {
-            settle(&self.shared, Place { seq: slot.seq, index }, None);
-        }
+        Ok(shared.reserve(self.place(index), first).then_some(first))
     }
 
-    fn put(&mut self, slot: u32, name: &Name, _meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
-        self.check(name)?;
-        let (bytes, name) = (payload.bytes()?, name.as_bytes());
-        let (shared, options) = (&self.shared, &self.shared.options);
+    fn close(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.lane.shared.open.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl PartitionWriter for DeliverPartition {
+    fn put(&mut self, index: u32, key: &ObjectKey, _meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
+        self.lane.check(key)?;
+        let (bytes, name) = (payload.bytes()?, key.as_bytes());
+        let (shared, options) = (&self.lane.shared, &self.lane.shared.options);
         shared.hold((bytes.len() + name.len()) as u64);
         if options.ordered {
             let mut alone = Builder::new(&shared.pool, bytes.len());
             alone.write(bytes);
             alone.close(name);
-            settle(shared, self.place, Some(vec![alone.finish()]));
+            settle(shared, self.place(index), Some(vec![alone.finish()]));
         } else {
             let full = {
-                let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut filling = self.lane.filling.lock().unwrap_or_else(PoisonError::into_inner);
                 let full = filling.take_if(|builder| builder.free() < bytes.len() || !builder.takes_name(name));
                 let builder = filling.get_or_insert_with(|| Builder::new(&shared.pool, options.bytes.max(bytes.len())));
                 builder.write(bytes);
@@ -143,94 +151,92 @@ impl Writer for DeliverWriter {
             };
             full.into_iter().flatten().for_each(|builder| shared.send(builder.finish()));
         }
-        Ok(self.slot(slot)?.wrote(bytes.len() as u64))
+        Ok(self.tally.wrote(bytes.len() as u64))
     }
 
     fn put_in_place(
         &mut self,
-        slot: u32,
-        name: &Name,
+        _index: u32,
+        key: &ObjectKey,
         read: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Option<u64>> {
-        let options = &self.shared.options;
+        let Lane { shared, filling, spare } = &*self.lane;
+        let options = &shared.options;
         if options.ordered || options.bytes <= WHOLE_MAX {
             return Ok(None);
         }
-        self.check(name)?;
+        self.lane.check(key)?;
         // Out of its place meanwhile: the consumer must not wait for the read. In a statement of its own, as above.
-        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut builder = match filling {
-            Some(builder) if builder.free() > WHOLE_MAX && builder.takes_name(name.as_bytes()) => builder,
+        let taken = filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut builder = match taken {
+            Some(builder) if builder.free() > WHOLE_MAX && builder.takes_name(key.as_bytes()) => builder,
             Some(builder) => {
-                put_back(&self.shared, &self.filling, builder);
+                put_back(shared, filling, builder);
                 return Ok(None);
             }
-            None => self.spare.take().unwrap_or_else(|| Builder::new(&self.shared.pool, options.bytes)),
+            None => spare.take().unwrap_or_else(|| Builder::new(&shared.pool, options.bytes)),
         };
         let complete = read(builder.space());
         let bytes = builder.open_bytes();
         if complete {
-            self.shared.hold(bytes + name.as_bytes().len() as u64);
-            builder.close(name.as_bytes());
+            shared.hold(bytes + key.as_bytes().len() as u64);
+            builder.close(key.as_bytes());
         } else {
             builder.forget();
         }
         match builder.len() {
-            0 => self.spare = Some(builder),
-            _ => put_back(&self.shared, &self.filling, builder),
+            0 => spare.set(Some(builder)),
+            _ => put_back(shared, filling, builder),
         }
         if !complete {
             return Ok(None);
         }
-        self.slot(slot)?.wrote(bytes);
+        self.tally.wrote(bytes);
         Ok(Some(bytes))
     }
 
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let reserved = std::mem::take(&mut self.reserved);
-        let begun = self.check(name).and_then(|()| self.slot(slot).cloned());
-        let slot = begun.inspect_err(|_| self.shared.release(reserved))?;
-        let options = &self.shared.options;
+    fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        self.lane.check(key)?;
+        let Some(reserved) = self.reserve(index, meta.size)? else { return Ok(None) };
+        let Lane { shared, filling, .. } = &*self.lane;
+        let options = &shared.options;
         let size = meta.size.unwrap_or(0).min(options.piece.unwrap_or(u64::MAX)) as usize;
         let alone = options.apart || options.ordered || options.piece.is_some();
         // In the chunk under way, if it fits: written there once, and not copied.
-        let builder = if alone { None } else { self.take_filling(size, name, meta.size.is_some()) };
+        let builder = if alone { None } else { self.lane.take_filling(size, key, meta.size.is_some()) };
         let room = if alone { size } else { size.max(options.bytes) };
-        Ok(Box::new(Pieces {
-            builder: Some(builder.unwrap_or_else(|| Builder::new(&self.shared.pool, room))),
-            shared: self.shared.clone(),
-            filling: (!alone).then(|| self.filling.clone()),
-            slot,
-            name: name.clone(),
-            place: self.place,
+        Ok(Some(Box::new(Pieces {
+            builder: Some(builder.unwrap_or_else(|| Builder::new(&shared.pool, room))),
+            shared: shared.clone(),
+            filling: (!alone).then(|| filling.clone()),
+            tally: self.tally.clone(),
+            key: key.clone(),
+            place: self.place(index),
             reserved,
             sent: 0,
             waiting: Vec::new(),
-        }))
+        })))
     }
 
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        let closed = self.slot(slot)?.clone();
-        self.slots.remove(&slot);
-        self.shared.open.fetch_sub(1, Relaxed);
-        if self.shared.starved.load(Relaxed) {
-            self.send_filling();
+    fn skip(&mut self, index: u32) {
+        if self.lane.shared.options.ordered {
+            settle(&self.lane.shared, self.place(index), None);
         }
-        Ok(Sealed { seq: closed.seq, objects: closed.objects.get(), bytes: closed.bytes.get(), held: None })
     }
 
-    fn discard(&mut self, slot: u32) {
-        if self.slots.remove(&slot).is_some() {
-            self.shared.open.fetch_sub(1, Relaxed);
+    fn seal(mut self: Box<Self>) -> Result<Sealed> {
+        self.close();
+        if self.lane.shared.starved.load(Relaxed) {
+            self.lane.send_filling();
         }
+        let (objects, bytes) = (self.tally.objects.get(), self.tally.bytes.get());
+        Ok(Sealed { seq: self.seq, objects, bytes, sync_token: None })
     }
 }
 
-impl Drop for DeliverWriter {
-    /// The lane ends: what it has filled goes to the consumer.
+impl Drop for DeliverPartition {
     fn drop(&mut self) {
-        self.shared.open.fetch_sub(self.slots.len() as u64, Relaxed);
-        self.send_filling();
+        self.close();
     }
 }
 
@@ -255,8 +261,8 @@ struct Pieces {
     shared: Arc<Shared>,
     /// Where the chunk goes back to, if it is one for several objects.
     filling: Option<Arc<Filling>>,
-    slot: Rc<Slot>,
-    name: Name,
+    tally: Rc<Tally>,
+    key: ObjectKey,
     place: Place,
     /// Held in the budget for what has not been handed on.
     reserved: u64,
@@ -287,13 +293,13 @@ impl Pieces {
 
     fn deliver(&mut self, full: &mut Builder, is_piece: bool) {
         let bytes = full.open_bytes();
-        full.close(self.name.as_bytes());
+        full.close(self.key.as_bytes());
         if is_piece {
             full.starts_at(self.sent);
         }
         self.sent += bytes;
         // What the chunk counts, in place of what was reserved.
-        self.shared.hold(bytes + self.name.as_bytes().len() as u64);
+        self.shared.hold(bytes + self.key.as_bytes().len() as u64);
         self.shared.release(self.reserved);
     }
 
@@ -361,7 +367,7 @@ impl ObjectWriter for Pieces {
                 Some(filling) => put_back(&self.shared, &filling, builder),
             }
         }
-        Ok(self.slot.wrote(bytes))
+        Ok(self.tally.wrote(bytes))
     }
 }
 

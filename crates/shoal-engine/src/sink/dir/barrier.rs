@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::directory::{Directory, open_below};
-use crate::fs::dir::{Dir, Place};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::dir::{Dir, DirectoryId};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::sync::{Barrier, FileSystem, file_system, sync_directory, syncfs};
 use crate::options::Durability;
-use crate::sink::Reach;
+use crate::sink::DurabilityScope;
 
 /// The directories, as paths below the destination, in which a partition has created entries; `""` is the destination.
 /// Paths and not fds, since a batch may touch 20,000 of them. At most as many as a batch has objects.
@@ -42,7 +42,7 @@ pub(super) struct Mounts {
 
 #[derive(Debug)]
 struct Mount {
-    place: Place,
+    place: DirectoryId,
     barrier: Barrier,
     /// Opened before the first write there, for `syncfs`.
     kept: Option<OwnedFd>,
@@ -54,7 +54,7 @@ impl Mounts {
     }
 
     /// The barrier of a directory that is not on the destination's mount.
-    pub fn barrier(&self, dir: &Dir, place: Place, durability: Durability) -> Result<Barrier, Trouble> {
+    pub fn barrier(&self, dir: &Dir, place: DirectoryId, durability: Durability) -> Result<Barrier, FsError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = opened.iter().find(|mount| mount.place.is_on_mount_of(&place)) {
             return Ok(mount.barrier);
@@ -62,7 +62,7 @@ impl Mounts {
         let barrier = barrier(durability, file_system(dir)?);
         // syncfs reports errors since its fd was opened. A duplicate shares that moment with the original.
         let kept = match barrier {
-            Barrier::Syncfs => Some(rustix::io::fcntl_dupfd_cloexec(dir, 0).map_err(Doing::Open.failed())?),
+            Barrier::Syncfs => Some(rustix::io::fcntl_dupfd_cloexec(dir, 0).map_err(Operation::Open.failed())?),
             _ => None,
         };
         opened.push(Mount { place, barrier, kept });
@@ -70,7 +70,7 @@ impl Mounts {
     }
 
     /// Makes everything durable that was written before this call to the mount of `root` and to these mounts.
-    pub fn sync(&self, root: &Directory) -> Result<Reach, Trouble> {
+    pub fn sync(&self, root: &Directory) -> Result<DurabilityScope, FsError> {
         if root.barrier == Barrier::Syncfs {
             syncfs(&root.dir)?;
         }
@@ -82,16 +82,16 @@ impl Mounts {
         let anywhere = |barrier| root.barrier == barrier || opened.iter().any(|mount| mount.barrier == barrier);
         Ok(match root.barrier {
             // Also on a tmpfs, which loses its files in a reboot.
-            _ if anywhere(Barrier::Nothing) => Reach::PageCache,
-            Barrier::Syncfs if alone => Reach::Everything,
-            _ => Reach::Named,
+            _ if anywhere(Barrier::Nothing) => DurabilityScope::PageCache,
+            Barrier::Syncfs if alone => DurabilityScope::Everything,
+            _ => DurabilityScope::Named,
         })
     }
 }
 
 /// Makes the names in the touched directories durable. All of these are in `base`. An object's name is durable only if
 /// the names of the directories above it are durable too. An error has the path of its directory.
-pub(super) fn sync_names(base: &Directory, touched: &Touched) -> Result<(), (Trouble, Vec<u8>)> {
+pub(super) fn sync_names(base: &Directory, touched: &Touched) -> Result<(), (FsError, Vec<u8>)> {
     let mut directories = Touched::new();
     for path in touched {
         let mut rest = base.relative(path);
@@ -104,13 +104,13 @@ pub(super) fn sync_names(base: &Directory, touched: &Touched) -> Result<(), (Tro
             true => sync_directory(&base.dir),
             false => reopen(&base.dir, path).and_then(sync_directory),
         }
-        .map_err(|trouble| (trouble, base.join(path)))?;
+        .map_err(|failed| (failed, base.join(path)))?;
     }
     Ok(())
 }
 
 /// Opens a directory again, for the barrier.
-pub(super) fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, Trouble> {
+pub(super) fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, FsError> {
     let mut tries = 0;
     loop {
         match open_below(base, path) {
@@ -119,7 +119,7 @@ pub(super) fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, Trouble> {
                 tries += 1;
                 std::thread::sleep(OPEN_PAUSE);
             }
-            opened => return opened.map_err(Doing::Sync.failed()),
+            opened => return opened.map_err(Operation::Fsync.failed()),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::open::Opened;
 use super::temp_name::{is_directory_name, is_file_name, random_directory_name};
 use crate::error::Result;
 use crate::fs::dir::Dir;
-use crate::fs::error::Doing;
+use crate::fs::error::Operation;
 
 /// How often a directory is read if it is still not empty: some file systems skip entries while others are removed.
 const READS: u32 = 4;
@@ -29,7 +29,7 @@ pub(super) fn remove_leftovers(opened: &Opened) -> Result<Option<String>> {
         }
         Ok(())
     })
-    .map_err(|errno| Doing::Look.failed()(errno).at_start(&opened.tmp_path(), tmp.as_fd()))?;
+    .map_err(|errno| Operation::Stat.failed()(errno).at_start(&opened.tmp_path(), tmp.as_fd()))?;
     // A directory that cannot be removed (another user's, for example) does no harm.
     let partitions = directories.iter().filter(|name| remove_directory(tmp, name).is_ok()).count();
     Ok(match (files, partitions) {

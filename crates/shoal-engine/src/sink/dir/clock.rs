@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::fs::dir::{Access, Dir, Look};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::session::{Granted, Interval, LEASE};
 
@@ -60,16 +60,16 @@ impl Clock {
     /// result and the files of this session are not. Also waits for the end of the lease of another run that was killed
     /// here, because that run would count files created before as its own.
     pub fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
-        let at = |trouble: Trouble| trouble.at_start(path, shoal.as_fd());
+        let at = |failed: FsError| failed.at_start(path, shoal.as_fd());
         // If a run was killed, or could not record its end, it left the file, and touched it before each of its leases.
         let left = shoal.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
-        let opened = || -> Result<(Clock, Look), Trouble> {
+        let opened = || -> Result<(Clock, Look), FsError> {
             let _ = shoal.remove(NAME);
-            let file = shoal.create(NAME, Access::Bits(0o777)).map_err(Doing::Create.failed())?;
-            let shoal = Dir::from(rustix::io::fcntl_dupfd_cloexec(shoal, 0).map_err(Doing::Open.failed())?);
+            let file = shoal.create(NAME, Access::Bits(0o777)).map_err(Operation::Create.failed())?;
+            let shoal = Dir::from(rustix::io::fcntl_dupfd_cloexec(shoal, 0).map_err(Operation::Open.failed())?);
             let clock = Clock { shoal, file, warp: warp.clone() };
             tell(clock.file.as_fd(), Granted { began: i64::MAX, ends: i64::MAX, from: i64::MAX, until: i64::MIN });
-            let look = clock.shoal.look(NAME).map_err(Doing::Look.failed())?;
+            let look = clock.shoal.look(NAME).map_err(Operation::Stat.failed())?;
             Ok((clock, look))
         };
         let (clock, look) = opened().map_err(at)?;
@@ -96,8 +96,8 @@ impl Clock {
     }
 
     /// The time now.
-    pub fn now(&self) -> Result<i64, Trouble> {
-        file::touch(self.file.as_fd()).map(|now| self.shown(now)).map_err(Doing::Look.failed())
+    pub fn now(&self) -> Result<i64, FsError> {
+        file::touch(self.file.as_fd()).map(|now| self.shown(now)).map_err(Operation::Stat.failed())
     }
 
     /// The time on this clock when the kernel's clock showed `kernel`.

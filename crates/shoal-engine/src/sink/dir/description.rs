@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 
 use super::options::DirOptions;
 use crate::fs::dir::Dir;
-use crate::fs::sync::{Barrier, FileSystem, free};
+use crate::fs::space::free;
+use crate::fs::sync::{Barrier, FileSystem};
 use crate::options::{Durability, Layout};
 
 /// With fewer free inodes, the report has a note: one batch of objects needs 20,000.

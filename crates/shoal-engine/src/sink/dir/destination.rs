@@ -22,14 +22,14 @@ use super::options::DirOptions;
 use super::probe;
 use super::writing::Writing;
 use crate::error::Result;
-use crate::fs::dir::{Dir, Look, Place, has_mounts_below, resolved};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::dir::{Dir, DirectoryId, Look, has_mounts_below, resolved};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::lock::Lock;
 use crate::fs::private::SHOAL_DIR;
 use crate::fs::sync::Barrier;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
-use crate::sink::{Reach, Start, Started};
+use crate::sink::{DurabilityScope, Start, Started};
 
 /// Everything that a session knows of its destination.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub(super) struct Destination {
     pub options: DirOptions,
     /// The destination itself. Opened before the first write and kept open: only such an fd reports failed write-back.
     pub root: Arc<Directory>,
-    place: Place,
+    place: DirectoryId,
     /// Identifies `.shoal`. No object may be written into it, by whatever name.
-    private: Place,
+    private: DirectoryId,
     /// Different names may mean the same file, everywhere on the destination's file system.
     folds: bool,
     mounts: Mounts,
@@ -72,7 +72,7 @@ impl Destination {
         warp: Option<Warp>,
     ) -> Result<(Destination, Started)> {
         let Opened { path, dir, system, shoal, tmp, .. } = &opened;
-        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
+        let at = |failed: FsError| failed.at_start(path, dir.as_fd());
         let barrier = barrier(options.durability, *system);
         let mut notes = Vec::new();
         let (clock, First { now, file_mode, births }) =
@@ -86,7 +86,7 @@ impl Destination {
                         session count as the earlier one's";
             notes.push(note.into());
         }
-        if !births && !probe::publishes_atomically(tmp).map_err(Doing::Rename.failed()).map_err(at)? {
+        if !births && !probe::publishes_atomically(tmp).map_err(Operation::Rename.failed()).map_err(at)? {
             let note = "the destination's file system has no creation times and cannot publish a file atomically: a \
                         kill can leave an empty file, which is then a failure \"exists\"";
             notes.push(note.into());
@@ -102,7 +102,7 @@ impl Destination {
             publish: description::publishing(options.layout, births).into(),
             notes,
         };
-        let folds = probe::folds_names(tmp).map_err(Doing::Create.failed()).map_err(at)?;
+        let folds = probe::folds_names(tmp).map_err(Operation::Create.failed()).map_err(at)?;
         let mounts = Mounts::new(has_mounts_below(&resolved(path)));
         let facts = Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds };
         let destination = Destination {
@@ -117,8 +117,8 @@ impl Destination {
 
     /// Joins a session that another process has started here. It creates, removes and locks nothing, and does not wait.
     pub fn join(opened: Opened, options: DirOptions, joined: Joined) -> Result<Destination> {
-        let at = |trouble: Trouble| trouble.at_start(&opened.path, opened.dir.as_fd());
-        let clock = clock::of_another(&opened.shoal).map_err(Doing::Open.failed()).map_err(at)?;
+        let at = |failed: FsError| failed.at_start(&opened.path, opened.dir.as_fd());
+        let clock = clock::of_another(&opened.shoal).map_err(Operation::Open.failed()).map_err(at)?;
         let lease = Lease::following(move || clock::told(clock.as_fd()));
         lease.saw(joined.began);
         Ok(Destination::new(opened, options, joined, Twice::Reissued, Arc::new(lease)))
@@ -160,7 +160,7 @@ impl Destination {
 
     /// The time on the destination's clock.
     pub fn now(&self) -> Result<Option<i64>> {
-        let at = |trouble: Trouble| trouble.of_run(&self.path_of(SHOAL_DIR.as_bytes()), self.root.dir.as_fd());
+        let at = |failed: FsError| failed.of_run(&self.path_of(SHOAL_DIR.as_bytes()), self.root.dir.as_fd());
         self.clock.as_ref().map(Clock::now).transpose().map_err(at)
     }
 
@@ -171,23 +171,23 @@ impl Destination {
     }
 
     /// Makes all that was written before this call, and the names in the touched directories, durable.
-    pub fn sync(&self, touched: &Touched) -> Result<Reach> {
+    pub fn sync(&self, touched: &Touched) -> Result<DurabilityScope> {
         self.sync_names(&self.root, touched)?;
-        self.mounts.sync(&self.root).map_err(|trouble| trouble.of_run(&self.path, self.root.dir.as_fd()))
+        self.mounts.sync(&self.root).map_err(|failed| failed.of_run(&self.path, self.root.dir.as_fd()))
     }
 
     /// Makes the names in the touched directories, which are all in `base`, durable.
     pub fn sync_names(&self, base: &Directory, touched: &Touched) -> Result<()> {
-        let failed = |(trouble, path): (Trouble, Vec<u8>)| trouble.of_run(&self.path_of(&path), base.dir.as_fd());
+        let failed = |(failed, path): (FsError, Vec<u8>)| failed.of_run(&self.path_of(&path), base.dir.as_fd());
         sync_names(base, touched).map_err(failed)
     }
 
     /// Finds out about a directory that was just opened.
-    pub fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, Trouble> {
-        let (look, place) = dir.place().map_err(Doing::Look.failed())?;
+    pub fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, FsError> {
+        let (look, place) = dir.place().map_err(Operation::Stat.failed())?;
         if place.is(&self.private) {
             // Some file systems find `.shoal` by other names too: in another case, with a dot at the end.
-            return Err(Doing::Open.failed()(Errno::LOOP));
+            return Err(Operation::Open.failed()(Errno::LOOP));
         }
         let on_other_mount = !place.is_on_mount_of(&self.place);
         let (barrier, births) = match on_other_mount {

@@ -13,7 +13,7 @@ use super::destination::Destination;
 use super::directory::Directory;
 use crate::error::Result;
 use crate::fs::dir::Access;
-use crate::fs::error::Doing;
+use crate::fs::error::Operation;
 use crate::name::Name;
 use crate::object::DirectoryModes;
 
@@ -98,21 +98,21 @@ impl DirectoryCache {
             Err(Errno::NOENT) => above
                 .dir
                 .make(component, modes.mode_of(path).map_or(Access::Usual, Access::Bits))
-                .map_err(Doing::MakeDirectory.failed())
-                .and_then(|()| above.dir.open(component).map_err(Doing::Open.failed())),
-            other => other.map_err(Doing::Open.failed()).and_then(|dir| {
+                .map_err(Operation::Mkdir.failed())
+                .and_then(|()| above.dir.open(component).map_err(Operation::Open.failed())),
+            other => other.map_err(Operation::Open.failed()).and_then(|dir| {
                 // Otherwise two directories of the source would become one, and their files could have the same names.
                 let same_spelling = || Ok(!self.destination.folds(above)? || above.dir.has_entry(component)?);
-                match same_spelling().map_err(Doing::Look.failed())? {
+                match same_spelling().map_err(Operation::Stat.failed())? {
                     true => Ok(dir),
-                    false => Err(Doing::Open.failed()(Errno::NOTDIR)),
+                    false => Err(Operation::Open.failed()(Errno::NOTDIR)),
                 }
             }),
         };
         let path = self.base.join(path);
         let mut directory = opened
             .and_then(|dir| self.destination.directory(dir, &path))
-            .map_err(|trouble| self.destination.directory_error(trouble, above, &path, name))?;
+            .map_err(|failed| self.destination.directory_error(failed, above, &path, name))?;
         directory.unpublished = above.unpublished;
         if self.open.len() == self.capacity {
             self.open.pop();

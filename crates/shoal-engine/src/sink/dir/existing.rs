@@ -15,7 +15,7 @@ use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::{Kind, Result};
 use crate::fs::dir::Look;
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::fs::read::step;
 use crate::object::{ObjectMeta, Put};
@@ -118,7 +118,7 @@ impl Target<'_> {
                 SameBytes::Rewrite => return Ok(Existing::Replace),
             };
             if directory.syncs_each_file() {
-                file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, 0))?;
+                file::sync(file.as_fd()).map_err(|failed| self.error(failed, 0))?;
             }
             return Ok(Existing::There(put));
         }
@@ -176,8 +176,8 @@ impl Target<'_> {
             Existing::Found => {}
             existing => return Ok(existing),
         }
-        let at = |trouble: Trouble| self.error(trouble, 0);
-        let file = self.directory.dir.read(self.leaf()).map_err(Doing::Open.failed()).map_err(at)?;
+        let at = |failed: FsError| self.error(failed, 0);
+        let file = self.directory.dir.read(self.leaf()).map_err(Operation::Open.failed()).map_err(at)?;
         file::stir(file.as_fd()).map_err(at)?;
         if self.directory.syncs_each_file() {
             file::sync(file.as_fd()).map_err(at)?;
@@ -211,7 +211,7 @@ impl Target<'_> {
         }
         if each {
             let Ok(file) = directory.dir.read(self.leaf()) else { return Ok(None) };
-            file::sync(file.as_fd()).map_err(|trouble| self.error(trouble, 0))?;
+            file::sync(file.as_fd()).map_err(|failed| self.error(failed, 0))?;
         }
         Ok(Some(size))
     }
@@ -247,13 +247,13 @@ impl Target<'_> {
         match self.directory.dir.look(self.leaf()) {
             Ok(look) => Ok(Some(look)),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.error(Doing::Look.failed()(errno), 0)),
+            Err(errno) => Err(self.error(Operation::Stat.failed()(errno), 0)),
         }
     }
 
     /// Whether the name finds a file that is spelled differently.
     fn is_respelled(self) -> Result<bool> {
-        let failed = |errno| self.error(Doing::Look.failed()(errno), 0);
+        let failed = |errno| self.error(Operation::Stat.failed()(errno), 0);
         let folds = self.destination.folds(self.directory).map_err(failed)?;
         Ok(folds && !self.directory.dir.has_entry(self.leaf()).map_err(failed)?)
     }

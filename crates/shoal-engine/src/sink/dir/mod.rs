@@ -45,7 +45,7 @@ mod withdrawn;
 mod writer;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -58,11 +58,11 @@ use self::open_partition::Held;
 pub use self::options::DirOptions;
 use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;
-use super::{Sealed, Settled, Sink, Start, Started, Writer};
+use super::{Flush, Flushed, Sealed, Sink, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
 pub(crate) use crate::fs::private::SHOAL_DIR;
-use crate::name::Name;
+use crate::key::ObjectKey;
 use crate::options::Layout;
 
 /// A directory as the destination.
@@ -88,7 +88,7 @@ impl DirSink {
     }
 
     /// Returns a sink that writes for the run of another process. That run's own sink is told of its objects as
-    /// [`Payload::Elsewhere`](crate::Payload::Elsewhere). It is neither started nor synced. In mode *again* it replaces
+    /// [`Payload::Elsewhere`](crate::Payload::Elsewhere). It is neither started nor synced. In mode *redo* it replaces
     /// existing files that a session of the run wrote.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Sink for DirSink {
         matches!(writer, Some(Ok(true)))
     }
 
-    fn start(&self, start: &Start) -> Result<Started> {
+    fn start(&self, start: &Start, _state: &dyn SinkState) -> Result<Started> {
         let opened = Opened::create(&self.path)?;
         // First: it may free the room that the session's own files need.
         let removed = cleanup::remove_leftovers(&opened)?;
@@ -164,32 +164,32 @@ impl Sink for DirSink {
         self.destination()?.now()
     }
 
-    fn writer(&self, _lane: usize) -> Result<Box<dyn Writer>> {
+    fn writer(&self, _lane: usize, _wake: Wake) -> Result<Box<dyn Writer>> {
         Ok(Box::new(DirWriter::new(self.destination()?.clone(), self.partitions.clone())))
     }
 
-    fn sync(&self, sealed: Vec<Sealed>, _last: bool) -> Result<Settled> {
-        let (mut durable, mut touched, mut directories) = (BTreeSet::new(), Touched::new(), BTreeMap::new());
+    fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
+        let flushed = Flushed::all(&sealed);
+        if flushed.durable.is_empty() {
+            return Ok(flushed);
+        }
+        let (mut touched, mut directories) = (Touched::new(), BTreeMap::new());
         for part in sealed {
-            durable.insert(part.seq);
-            match part.held.and_then(|held| held.downcast::<Held>().ok()).map(|held| *held) {
+            match part.sync_token.and_then(|token| token.downcast::<Held>().ok()).map(|held| *held) {
                 Some(Held::Touched(more)) => touched.extend(more),
                 Some(Held::Directory(directory)) => drop(directories.insert(part.seq, directory)),
                 None => {}
             }
         }
-        if durable.is_empty() {
-            return Ok(Settled::default());
-        }
         let destination = self.destination()?;
         let replaced = partition_directory::publish(destination, &directories, &mut touched)?;
         let reach = destination.sync(&touched)?;
         partition_directory::delete(destination, &replaced);
-        Ok(Settled { durable: durable.into_iter().collect(), reach })
+        Ok(Flushed { reach, ..flushed })
     }
 
-    fn withdraw(&self, seq: u64, name: &Name) {
-        if let Some(destination) = self.destination.get() {
+    fn withdraw(&self, seq: u64, key: &ObjectKey) {
+        if let (Some(destination), Ok(name)) = (self.destination.get(), key.name()) {
             destination.withdraw(seq, name);
         }
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::{Access, Dir, Place, make_path, resolved};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::dir::{Access, Dir, DirectoryId, make_path, resolved};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file::survive_size_limit;
 use crate::fs::lock::Lock;
 use crate::fs::private::{PrivateDir, SHOAL_DIR};
@@ -27,13 +27,13 @@ pub(super) struct Opened {
     /// The destination.
     pub dir: Dir,
     /// Identifies the destination and its mount.
-    pub place: Place,
+    pub place: DirectoryId,
     /// The destination's file system.
     pub system: FileSystem,
     /// `.shoal`.
     pub shoal: Dir,
     /// Identifies `.shoal`.
-    pub shoal_place: Place,
+    pub shoal_place: DirectoryId,
     /// `.shoal/tmp`.
     pub tmp: Dir,
     /// Keeps other runs out. `None` if the file system has no locks, or if this process has joined a run.
@@ -61,8 +61,9 @@ impl Opened {
             let why = format!("cannot open \"{}\": {errno}", crate::display::escape(path.as_os_str().as_bytes()));
             Error::new(Kind::DestinationFailed, why).errno(Some(errno.raw_os_error()))
         })?;
-        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
-        let open = |parent: &Dir, name: &str| parent.open(name.as_bytes()).map_err(Doing::Open.failed()).map_err(at);
+        let at = |failed: FsError| failed.at_start(path, dir.as_fd());
+        let open =
+            |parent: &Dir, name: &str| parent.open(name.as_bytes()).map_err(Operation::Open.failed()).map_err(at);
         let shoal = open(&dir, SHOAL_DIR)?;
         let tmp = open(&shoal, TMP)?;
         Opened::new(path, dir, shoal, tmp, None)
@@ -74,46 +75,46 @@ impl Opened {
     }
 
     fn new(path: &Path, dir: Dir, shoal: Dir, tmp: Dir, lock: Option<Lock>) -> Result<Opened> {
-        let at = |trouble: Trouble| trouble.at_start(path, dir.as_fd());
-        let (_, place) = dir.place().map_err(Doing::Look.failed()).map_err(at)?;
-        let (_, shoal_place) = shoal.place().map_err(Doing::Look.failed()).map_err(at)?;
+        let at = |failed: FsError| failed.at_start(path, dir.as_fd());
+        let (_, place) = dir.place().map_err(Operation::Stat.failed()).map_err(at)?;
+        let (_, shoal_place) = shoal.place().map_err(Operation::Stat.failed()).map_err(at)?;
         let system = file_system(&dir).map_err(at)?;
         Ok(Opened { path: path.to_owned(), dir, place, system, shoal, shoal_place, tmp, lock })
     }
 }
 
 fn open_or_create(path: &Path) -> Result<Dir> {
-    let failed = |doing: Doing, errno: Errno| {
+    let failed = |operation: Operation, errno: Errno| {
         let nearby = Dir::root(Path::new("/")).map_err(|_| Error::new(Kind::DestinationFailed, "cannot open \"/\""))?;
         // The nearest directory that exists tells how much room there is.
         let nearby = path.ancestors().find_map(|above| Dir::root(above).ok()).unwrap_or(nearby);
-        Err(doing.failed()(errno).at_start(path, nearby.as_fd()))
+        Err(operation.failed()(errno).at_start(path, nearby.as_fd()))
     };
     match Dir::root(path) {
         Ok(dir) => Ok(dir),
         Err(Errno::NOENT) => {
             if let Err(error) = make_path(path) {
                 let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
-                return failed(Doing::MakeDirectory, errno);
+                return failed(Operation::Mkdir, errno);
             }
-            Dir::root(path).or_else(|errno| failed(Doing::Open, errno))
+            Dir::root(path).or_else(|errno| failed(Operation::Open, errno))
         }
-        Err(errno) => failed(Doing::Open, errno),
+        Err(errno) => failed(Operation::Open, errno),
     }
 }
 
 /// Opens or creates one of shoal's own directories, which only its owner may read. `above` is the path of `parent`.
 fn open_or_create_private(parent: &Dir, name: &str, above: &Path) -> Result<Dir> {
     let path = above.join(name);
-    let at = |trouble: Trouble| trouble.at_start(&path, parent.as_fd());
-    parent.make(name.as_bytes(), Access::Owner).map_err(Doing::MakeDirectory.failed()).map_err(at)?;
+    let at = |failed: FsError| failed.at_start(&path, parent.as_fd());
+    parent.make(name.as_bytes(), Access::Owner).map_err(Operation::Mkdir.failed()).map_err(at)?;
     parent.open(name.as_bytes()).map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => {
             let shown = crate::display::escape(path.as_os_str().as_bytes());
             Error::new(Kind::DestinationFailed, format!("\"{shown}\" is a symbolic link or a file, not a directory"))
                 .hint("shoal keeps its own files there and does not follow links: remove it")
         }
-        errno => at(Doing::Open.failed()(errno)),
+        errno => at(Operation::Open.failed()(errno)),
     })
 }
 

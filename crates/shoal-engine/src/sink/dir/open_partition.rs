@@ -119,8 +119,8 @@ impl OpenPartition {
             }
             Location::Names | Location::Retried => (!touched.is_empty()).then_some(Held::Touched(touched)),
         };
-        let held = held.map(|held| Box::new(held) as Box<dyn Any + Send>);
-        Ok(Sealed { seq: self.seq, objects: self.objects, bytes: self.bytes, held })
+        let sync_token = held.map(|held| Box::new(held) as Box<dyn Any + Send>);
+        Ok(Sealed { seq: self.seq, objects: self.objects, bytes: self.bytes, sync_token })
     }
 }
 

@@ -22,7 +22,7 @@ use super::layout::partition_path;
 use super::temp_name::{TempName, random_directory_name};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Access, Dir};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::options::Overwrite;
@@ -57,19 +57,19 @@ impl PartitionDirectory {
     /// Opens the directory for one lane. Creates it for the partition's first object, which is `name`, for errors.
     pub fn enter(&self, cache: &mut DirectoryCache, name: &Name) -> Result<Arc<Directory>> {
         let destination = &self.destination;
-        let failed = |trouble| destination.directory_error(trouble, &destination.root, self.path.as_bytes(), name);
+        let failed = |failed| destination.directory_error(failed, &destination.root, self.path.as_bytes(), name);
         let mut created = self.lock();
         let Created { name: temporary, .. } = match *created {
             Some(created) => created,
             None => {
                 let fresh = Created { name: random_directory_name(), replace: self.may_replace(cache, name)? };
                 let make = destination.tmp.make_new(&fresh.name, Access::Usual);
-                make.map_err(Doing::MakeDirectory.failed()).map_err(failed)?;
+                make.map_err(Operation::Mkdir.failed()).map_err(failed)?;
                 *created.insert(fresh)
             }
         };
         drop(created);
-        let dir = destination.tmp.open(&temporary).map_err(Doing::Open.failed()).map_err(failed)?;
+        let dir = destination.tmp.open(&temporary).map_err(Operation::Open.failed()).map_err(failed)?;
         let inside = Directory::new(dir, self.path.as_bytes(), destination.root.barrier, destination.root.births);
         Ok(Arc::new(Directory { unpublished: true, ..inside }))
     }
@@ -79,17 +79,17 @@ impl PartitionDirectory {
         let (destination, path) = (&self.destination, self.path.as_bytes());
         let (above, leaf) = self.split();
         let above = cache.get(Some(above), name, &())?;
-        let failed = |trouble: Trouble| destination.directory_error(trouble, &above, path, name);
+        let failed = |failed: FsError| destination.directory_error(failed, &above, path, name);
         if above.on_other_mount {
-            return Err(failed(Doing::MakeDirectory.failed()(Errno::XDEV)));
+            return Err(failed(Operation::Mkdir.failed()(Errno::XDEV)));
         }
         let look = match above.dir.look(leaf) {
             Ok(look) => look,
             Err(Errno::NOENT) => return Ok(false),
-            Err(errno) => return Err(failed(Doing::Look.failed()(errno))),
+            Err(errno) => return Err(failed(Operation::Stat.failed()(errno))),
         };
         if !look.kind.is_dir() {
-            return Err(failed(Doing::MakeDirectory.failed()(Errno::NOTDIR)));
+            return Err(failed(Operation::Mkdir.failed()(Errno::NOTDIR)));
         }
         if destination.options.overwrite == Overwrite::Always {
             return Ok(true);
@@ -106,12 +106,12 @@ impl PartitionDirectory {
                     all of it",
                 ))
             }
-            Err(errno) => Err(failed(Doing::Look.failed()(errno))),
+            Err(errno) => Err(failed(Operation::Stat.failed()(errno))),
         }
     }
 
     /// Renames the directory to its final path, in `above`. Returns the name in `.shoal/tmp` of what it replaced.
-    fn publish(&self, above: &Dir) -> Result<Option<TempName>, Trouble> {
+    fn publish(&self, above: &Dir) -> Result<Option<TempName>, FsError> {
         let (tmp, leaf) = (&self.destination.tmp, self.split().1);
         let mut created = self.lock();
         let Some(Created { name, replace }) = *created else { return Ok(None) };
@@ -126,12 +126,12 @@ impl PartitionDirectory {
                     above
                         .rename_over(leaf, tmp, &aside)
                         .and_then(|()| tmp.rename_over(&name, above, leaf))
-                        .map_err(Doing::Rename.failed())?;
+                        .map_err(Operation::Rename.failed())?;
                     replaced = Some(aside);
                 }
-                Err(errno) => return Err(Doing::Rename.failed()(errno)),
+                Err(errno) => return Err(Operation::Rename.failed()(errno)),
             },
-            result => result.map_err(Doing::Rename.failed())?,
+            result => result.map_err(Operation::Rename.failed())?,
         }
         *created = None;
         Ok(replaced)
@@ -184,8 +184,8 @@ pub(super) fn publish(
     let mut open: Option<(&[u8], Dir)> = None;
     for partition in partitions.values().filter(|partition| partition.lock().is_some()) {
         let above = partition.split().0;
-        let at = |trouble: Trouble| {
-            trouble.of_run(&destination.path_of(partition.path.as_bytes()), destination.root.dir.as_fd())
+        let at = |failed: FsError| {
+            failed.of_run(&destination.path_of(partition.path.as_bytes()), destination.root.dir.as_fd())
         };
         let dir = match open.take() {
             Some((path, dir)) if path == above => dir,

@@ -16,7 +16,7 @@ use super::open_partition::{OpenPartition, check_length};
 use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::Result;
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::name::Name;
 use crate::object::ObjectMeta;
@@ -44,12 +44,12 @@ pub(super) fn begin(
 }
 
 fn create(target: Target<'_>, mode: Mode, size: Option<u64>, attributes: Attributes) -> Result<File> {
-    let failed = |trouble: Trouble| target.error(trouble, size.unwrap_or(0));
+    let failed = |failed: FsError| target.error(failed, size.unwrap_or(0));
     if target.directory.unpublished {
         match target.directory.dir.create(target.leaf(), attributes.access()) {
             Ok(file) => return Ok(File::Final(Some(file))),
             Err(Errno::EXIST) => {} // compared when its last piece is written
-            Err(errno) => return Err(failed(Doing::Create.failed()(errno))),
+            Err(errno) => return Err(failed(Operation::Create.failed()(errno))),
         }
     }
     // Rejects an object before it is fetched, if possible. The result may differ when it is published.
@@ -77,13 +77,13 @@ enum File {
 
 /// Gives a sealed temporary file its final name.
 fn publish(target: Target<'_>, temp: &mut TempFile, mode: Mode, attributes: Attributes) -> Result<Put> {
-    let at = |trouble: Trouble| target.error(trouble, 0);
+    let at = |failed: FsError| target.error(failed, 0);
     for _ in 0..TURNS {
         target.wait_for_lease()?;
         match temp.publish(target) {
             Ok(()) => return Ok(Put::Written),
-            Err(trouble) if trouble.errno == Errno::EXIST => {}
-            Err(trouble) => return Err(at(trouble)),
+            Err(failed) if failed.errno == Errno::EXIST => {}
+            Err(failed) => return Err(at(failed)),
         }
         let look = |temp: &TempFile| target.existing(mode, Content::Temporary(temp), attributes);
         let existing = match look(temp)? {
@@ -106,12 +106,12 @@ impl ObjectWriter for Stream {
         let written = match &mut self.file {
             File::Temporary(temp) => temp.write(piece),
             File::Final(Some(file)) => file::write_all(file.as_fd(), piece),
-            File::Final(None) => Err(Doing::Write.failed()(Errno::BADF)),
+            File::Final(None) => Err(Operation::Write.failed()(Errno::BADF)),
         };
-        written.map_err(|trouble| {
+        written.map_err(|failed| {
             let target = Target { destination: &self.destination, directory: &self.directory, name: &self.name };
             let rest = self.meta.size.map_or(0, |size| size.saturating_sub(self.bytes));
-            target.error(trouble, rest.max(piece.len() as u64))
+            target.error(failed, rest.max(piece.len() as u64))
         })?;
         self.bytes += piece.len() as u64;
         Ok(())
@@ -121,7 +121,7 @@ impl ObjectWriter for Stream {
         check_length(&self.name, &self.meta, self.bytes)?;
         let Stream { destination, directory, name, partition, attributes, file, bytes, whole, .. } = &mut *self;
         let target = Target { destination, directory, name };
-        let at = |trouble: Trouble| target.error(trouble, 0);
+        let at = |failed: FsError| target.error(failed, 0);
         let durable = directory.syncs_each_file();
         let put = match file {
             File::Temporary(temp) => {
@@ -130,7 +130,7 @@ impl ObjectWriter for Stream {
                 publish(target, temp, mode, *attributes)?
             }
             File::Final(file) => {
-                let file = file.take().ok_or_else(|| Doing::Write.failed()(Errno::BADF));
+                let file = file.take().ok_or_else(|| Operation::Write.failed()(Errno::BADF));
                 file.and_then(|file| file::fill(file, &[], attributes.modified, durable)).map_err(at)?;
                 Put::Written
             }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::destination::Destination;
 use super::directory::Directory;
 use crate::error::{Error, Kind, Result};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::name::Name;
 
 /// The file of an object.
@@ -37,15 +37,15 @@ impl<'a> Target<'a> {
     }
 
     /// The error of a failed system call. `need` is the number of bytes that were to be written.
-    pub fn error(self, trouble: Trouble, need: u64) -> Error {
+    pub fn error(self, failed: FsError, need: u64) -> Error {
         let Target { destination, directory, name } = self;
         let path = destination.path_of(&directory.join(self.leaf()));
-        let error = match (trouble.doing, trouble.errno) {
+        let error = match (failed.operation, failed.errno) {
             // Nothing can be created in the destination, so every other flat name would fail in the same way.
-            (Doing::Create | Doing::MakeDirectory, Errno::ACCESS) if directory.path.is_empty() => {
-                trouble.of_run(&path, directory.dir.as_fd())
+            (Operation::Create | Operation::Mkdir, Errno::ACCESS) if directory.path.is_empty() => {
+                failed.of_run(&path, directory.dir.as_fd())
             }
-            _ => trouble.at(&path, directory.dir.as_fd(), need),
+            _ => failed.at(&path, directory.dir.as_fd(), need),
         };
         error.on(&name.to_string())
     }
@@ -64,26 +64,26 @@ impl<'a> Target<'a> {
 
 impl Destination {
     /// The error of the object `name` if the directory `path`, which is in `above`, could not be opened or created.
-    pub fn directory_error(&self, trouble: Trouble, above: &Directory, path: &[u8], name: &Name) -> Error {
+    pub fn directory_error(&self, failed: FsError, above: &Directory, path: &[u8], name: &Name) -> Error {
         let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        if matches!(trouble.errno, Errno::NOTDIR | Errno::LOOP) {
+        if matches!(failed.errno, Errno::NOTDIR | Errno::LOOP) {
             let what = match above.dir.look(component) {
                 Ok(look) if look.kind.is_symlink() => "a symbolic link",
-                Ok(look) if look.kind.is_dir() && trouble.errno == Errno::LOOP => {
+                Ok(look) if look.kind.is_dir() && failed.errno == Errno::LOOP => {
                     "shoal's own directory, by another name,"
                 }
                 Ok(look) if look.kind.is_dir() => "a directory that is spelled differently",
                 _ => "a file",
             };
             let why = format!("{what} is where the directory \"{}\" should be", self.shown(path));
-            return Error::new(Kind::NameConflict, why).errno(Some(trouble.errno.raw_os_error())).on(&name.to_string());
+            return Error::new(Kind::NameConflict, why).errno(Some(failed.errno.raw_os_error())).on(&name.to_string());
         }
         let path = self.path_of(path);
-        let error = match trouble.errno {
-            Errno::ACCESS if above.path.is_empty() && trouble.doing == Doing::MakeDirectory => {
-                trouble.of_run(&path, above.dir.as_fd())
+        let error = match failed.errno {
+            Errno::ACCESS if above.path.is_empty() && failed.operation == Operation::Mkdir => {
+                failed.of_run(&path, above.dir.as_fd())
             }
-            _ => trouble.at(&path, above.dir.as_fd(), 0),
+            _ => failed.at(&path, above.dir.as_fd(), 0),
         };
         error.on(&name.to_string())
     }

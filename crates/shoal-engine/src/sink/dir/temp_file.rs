@@ -15,7 +15,7 @@ use super::directory::Directory;
 use super::target::Target;
 use super::temp_name::{TempName, random_file_name};
 use crate::fs::dir::{Access, Dir};
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 
 /// Names tried before giving up; one in 2^64 is taken.
@@ -35,7 +35,7 @@ pub(super) struct TempFile {
 
 impl TempFile {
     /// Creates the temporary file of an object.
-    pub fn create(target: Target<'_>, attributes: Attributes) -> Result<TempFile, Trouble> {
+    pub fn create(target: Target<'_>, attributes: Attributes) -> Result<TempFile, FsError> {
         let beside = target.directory.on_other_mount.then(|| target.directory.clone());
         TempFile::create_in(target.destination.clone(), beside, attributes)
     }
@@ -44,7 +44,7 @@ impl TempFile {
         destination: Arc<Destination>,
         beside: Option<Arc<Directory>>,
         attributes: Attributes,
-    ) -> Result<TempFile, Trouble> {
+    ) -> Result<TempFile, FsError> {
         let mut temp = TempFile { destination, beside, name: None, file: None, attributes, bytes: 0 };
         match temp.beside.as_ref().map(|directory| directory.dir.nameless(Access::Owner)) {
             Some(Ok(file)) => {
@@ -53,7 +53,7 @@ impl TempFile {
             }
             // Not every file system supports files without a name, and their errors differ.
             None | Some(Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::NOSYS)) => {}
-            Some(Err(errno)) => return Err(Doing::Create.failed()(errno)),
+            Some(Err(errno)) => return Err(Operation::Create.failed()(errno)),
         }
         for turn in 1.. {
             let name = random_file_name();
@@ -64,14 +64,14 @@ impl TempFile {
                     break;
                 }
                 Err(Errno::EXIST) if turn < TRIES => {}
-                Err(errno) => return Err(Doing::Create.failed()(errno)),
+                Err(errno) => return Err(Operation::Create.failed()(errno)),
             }
         }
         Ok(temp)
     }
 
     /// Appends bytes.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), FsError> {
         file::write_all(self.file()?, bytes)?;
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -83,7 +83,7 @@ impl TempFile {
     }
 
     /// Ends writing: sets mode and modification time, syncs if `durable`, and closes the file.
-    pub fn seal(&mut self, durable: bool) -> Result<(), Trouble> {
+    pub fn seal(&mut self, durable: bool) -> Result<(), FsError> {
         file::set_mode(self.file()?, self.attributes.mode(self.destination.file_mode));
         if let Some(modified) = self.attributes.modified {
             file::set_modified(self.file()?, modified)?;
@@ -93,7 +93,7 @@ impl TempFile {
         }
         if self.name.is_none() {
             let name = random_file_name();
-            self.dir().name(self.file()?, &name).map_err(Doing::Rename.failed())?;
+            self.dir().name(self.file()?, &name).map_err(Operation::Rename.failed())?;
             self.name = Some(name);
         }
         match self.file.take() {
@@ -103,12 +103,12 @@ impl TempFile {
     }
 
     /// Gives a sealed file its final name. Fails with `EEXIST` if the name is taken.
-    pub fn publish(&mut self, target: Target<'_>) -> Result<(), Trouble> {
+    pub fn publish(&mut self, target: Target<'_>) -> Result<(), FsError> {
         self.rename(target, |from, name| from.rename_new(name, &target.directory.dir, target.leaf()).map(drop))
     }
 
     /// Gives a sealed file its final name, and replaces the file that has it.
-    pub fn replace(&mut self, target: Target<'_>) -> Result<(), Trouble> {
+    pub fn replace(&mut self, target: Target<'_>) -> Result<(), FsError> {
         self.rename(target, |from, name| from.rename_over(name, &target.directory.dir, target.leaf()))
     }
 
@@ -116,8 +116,8 @@ impl TempFile {
         &mut self,
         target: Target<'_>,
         rename: impl Fn(&Dir, &[u8]) -> rustix::io::Result<()>,
-    ) -> Result<(), Trouble> {
-        let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
+    ) -> Result<(), FsError> {
+        let name = self.name.ok_or_else(|| Operation::Rename.failed()(Errno::BADF))?;
         match rename(self.dir(), &name) {
             Ok(()) => {
                 self.name = None;
@@ -128,13 +128,13 @@ impl TempFile {
                 *self = self.copy_beside(target.directory)?;
                 self.rename(target, rename)
             }
-            Err(errno) => Err(Doing::Rename.failed()(errno)),
+            Err(errno) => Err(Operation::Rename.failed()(errno)),
         }
     }
 
-    fn copy_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, Trouble> {
-        let name = self.name.ok_or_else(|| Doing::Rename.failed()(Errno::BADF))?;
-        let from = self.dir().read(&name).map_err(Doing::Open.failed())?;
+    fn copy_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, FsError> {
+        let name = self.name.ok_or_else(|| Operation::Rename.failed()(Errno::BADF))?;
+        let from = self.dir().read(&name).map_err(Operation::Open.failed())?;
         let mut copy = Self::create_in(self.destination.clone(), Some(directory.clone()), self.attributes)?;
         file::copy(from.as_fd(), copy.file()?)?;
         copy.bytes = self.bytes;
@@ -147,9 +147,9 @@ impl TempFile {
         self.dir().read(&self.name?).ok()
     }
 
-    fn file(&self) -> Result<BorrowedFd<'_>, Trouble> {
+    fn file(&self) -> Result<BorrowedFd<'_>, FsError> {
         let file = self.file.as_ref().map(AsFd::as_fd);
-        file.ok_or_else(|| Doing::Write.failed()(Errno::BADF))
+        file.ok_or_else(|| Operation::Write.failed()(Errno::BADF))
     }
 
     fn dir(&self) -> &Dir {

@@ -11,7 +11,7 @@ use super::existing::{Content, Existing, TURNS};
 use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::Result;
-use crate::fs::error::{Doing, Trouble};
+use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::sink::{Mode, Put};
 
@@ -20,15 +20,15 @@ use crate::sink::{Mode, Put};
 pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mode: Mode) -> Result<Put> {
     let Target { destination, directory, name } = target;
     let (leaf, durable) = (target.leaf(), directory.syncs_each_file());
-    let at = |trouble: Trouble| target.error(trouble, bytes.len() as u64);
+    let at = |failed: FsError| target.error(failed, bytes.len() as u64);
     for _ in 0..TURNS {
         target.wait_for_lease()?;
         if !directory.births && !directory.unpublished {
             let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
             match temp.publish(target) {
                 Ok(()) => return Ok(Put::Written),
-                Err(trouble) if trouble.errno == Errno::EXIST => {}
-                Err(trouble) => return Err(at(trouble)),
+                Err(failed) if failed.errno == Errno::EXIST => {}
+                Err(failed) => return Err(at(failed)),
             }
         } else {
             let _writing = destination.writing.as_ref().map(|writing| writing.begin(name));
@@ -36,15 +36,15 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
                 Ok(file) => {
                     return match file::fill(file, bytes, attributes.modified, durable) {
                         Ok(()) => Ok(Put::Written),
-                        Err(trouble) => {
-                            let error = at(trouble); // before the removal, since it tells how much room is left
+                        Err(failed) => {
+                            let error = at(failed); // before the removal, since it tells how much room is left
                             let _ = directory.dir.remove(leaf);
                             Err(error)
                         }
                     };
                 }
                 Err(Errno::EXIST) => {}
-                Err(errno) => return Err(at(Doing::Create.failed()(errno))),
+                Err(errno) => return Err(at(Operation::Create.failed()(errno))),
             }
         }
         let look = || target.existing(mode, Content::Bytes(bytes), attributes);
@@ -64,7 +64,7 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
 }
 
 /// Writes an object to a temporary file.
-fn write_temp_file(target: Target<'_>, bytes: &[u8], attributes: Attributes) -> Result<TempFile, Trouble> {
+fn write_temp_file(target: Target<'_>, bytes: &[u8], attributes: Attributes) -> Result<TempFile, FsError> {
     let mut temp = TempFile::create(target, attributes)?;
     temp.write(bytes)?;
     temp.seal(target.directory.syncs_each_file())?;

@@ -1,9 +1,7 @@
-//! `DirWriter`: a lane's part of the directory sink. It has what the lane's partitions share, which is the directory
-//! cache, and the partitions that are open. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs
+//! `DirWriter`: a lane's part of the directory sink. Its partitions share the directory cache. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs
 //! to one partition (`open_partition.rs`).
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,72 +14,88 @@ use super::open_partition::{OpenPartition, check_length};
 use super::partition_registry::PartitionRegistry;
 use super::target::Target;
 use super::{stream, whole_object};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
+use crate::key::ObjectKey;
 use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::sink::{Mode, ObjectWriter, Put, Sealed, Writer};
+use crate::sink::{Mode, ObjectWriter, PartitionWriter, Put, Sealed, Writer};
 
-/// Writes the objects of one lane.
-pub(super) struct DirWriter {
+/// What the partitions of a lane share.
+struct Lane {
     destination: Arc<Destination>,
     registry: Arc<PartitionRegistry>,
     directories: DirectoryCache,
-    /// By slot. Shared with the objects in pieces that are being written.
-    partitions: HashMap<u32, Rc<RefCell<OpenPartition>>>,
+}
+
+/// Opens partitions for one lane.
+pub(super) struct DirWriter(Rc<RefCell<Lane>>);
+
+/// Writes the objects of a partition. Dropped before it is sealed, it leaves the files that are in place: the journal does
+/// not have them, so they are leftovers for the next run. A partition's directory is removed with the last share of it.
+struct DirPartition {
+    destination: Arc<Destination>,
+    lane: Rc<RefCell<Lane>>,
+    /// Shared with the objects in pieces that are being written.
+    partition: Rc<RefCell<OpenPartition>>,
 }
 
 impl DirWriter {
     pub fn new(destination: Arc<Destination>, registry: Arc<PartitionRegistry>) -> DirWriter {
         let directories = DirectoryCache::of_lane(destination.clone());
-        DirWriter { destination, registry, directories, partitions: HashMap::new() }
-    }
-
-    fn partition(&self, slot: u32) -> Result<Rc<RefCell<OpenPartition>>> {
-        self.partitions.get(&slot).cloned().ok_or_else(|| not_open(slot))
-    }
-
-    /// Runs `write` with the directory `path`. If it fails for a reason that the cached directories may have caused
-    /// (one was removed meanwhile, or they use the last fds), closes them and runs it once more.
-    fn with_directory<T>(
-        &mut self,
-        partition: &Rc<RefCell<OpenPartition>>,
-        path: Option<&[u8]>,
-        name: &Name,
-        mut write: impl FnMut(Target<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mut attempt = |lane: &mut Self| {
-            let directory = &partition.borrow_mut().directory(&mut lane.directories, path, name)?;
-            write(Target { destination: &lane.destination, directory, name })
-        };
-        let result = attempt(self);
-        let from_cache = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-        match &result {
-            Err(error)
-                if error.os_error().is_some_and(|errno| from_cache.contains(&errno))
-                    && (partition.borrow_mut().close_directories() | self.directories.clear()) =>
-            {
-                attempt(self)
-            }
-            _ => result,
-        }
+        DirWriter(Rc::new(RefCell::new(Lane { destination, registry, directories })))
     }
 }
 
 impl Writer for DirWriter {
-    fn open(&mut self, slot: u32, partition: &Partition, mode: Mode, modes: Modes) -> Result<()> {
-        let opened = OpenPartition::new(&self.destination, &self.registry, partition.seq, mode, modes);
-        match self.partitions.insert(slot, Rc::new(RefCell::new(opened))) {
-            None => Ok(()),
-            Some(_) => Err(Error::new(Kind::Internal, format!("slot {slot} was opened twice"))),
+    fn open(&mut self, partition: &Partition, mode: Mode, modes: Modes) -> Result<Box<dyn PartitionWriter>> {
+        let Lane { destination, registry, .. } = &*self.0.borrow();
+        let opened = OpenPartition::new(destination, registry, partition.seq, mode, modes);
+        let (destination, lane) = (destination.clone(), self.0.clone());
+        Ok(Box::new(DirPartition { destination, lane, partition: Rc::new(RefCell::new(opened)) }))
+    }
+}
+
+impl DirPartition {
+    /// Runs `write` with the directory `path`. If it fails for a reason that the cached directories may have caused
+    /// (one was removed meanwhile, or they use the last fds), closes them and runs it once more.
+    fn with_directory<T>(
+        &self,
+        path: Option<&[u8]>,
+        name: &Name,
+        mut write: impl FnMut(Target<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let directories = &mut self.lane.borrow_mut().directories;
+        let mut attempt = |directories: &mut DirectoryCache| {
+            let directory = &self.partition.borrow_mut().directory(directories, path, name)?;
+            write(Target { destination: &self.destination, directory, name })
+        };
+        let result = attempt(directories);
+        let from_cache = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        match &result {
+            Err(error)
+                if error.os_error().is_some_and(|errno| from_cache.contains(&errno))
+                    && (self.partition.borrow_mut().close_directories() | directories.clear()) =>
+            {
+                attempt(directories)
+            }
+            _ => result,
         }
     }
 
-    fn put(&mut self, slot: u32, name: &Name, meta: &ObjectMeta, payload: Payload<'_>) -> Result<Put> {
+    /// Whether a file of an earlier session can be recognized. A partition's directory is redone as a whole. Without
+    /// timestamps, a torn file looks like a whole one.
+    fn recognizes(&self) -> bool {
+        self.destination.keep_times && self.partition.borrow().is_by_name()
+    }
+}
+
+impl PartitionWriter for DirPartition {
+    fn put(&mut self, _index: u32, key: &ObjectKey, meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
+        let (name, partition) = (key.name()?, &self.partition);
         check_length(name, meta, payload.size())?;
-        let partition = self.partition(slot)?;
-        if let Payload::Elsewhere { size, put } = payload {
-            return self.with_directory(&partition, name.split().0, name, |target| {
+        if let Payload::Elsewhere { size, put } = *payload {
+            return self.with_directory(name.split().0, name, |target| {
                 if put != Put::Duplicate {
                     partition.borrow_mut().wrote(target.directory, size);
                 }
@@ -90,7 +104,7 @@ impl Writer for DirWriter {
         }
         let bytes = payload.bytes()?;
         let attributes = Attributes::of(meta, self.destination.keep_times);
-        self.with_directory(&partition, name.split().0, name, |target| {
+        self.with_directory(name.split().0, name, |target| {
             let mode = partition.borrow().mode;
             let put = whole_object::write(target, bytes, attributes, mode)?;
             if put != Put::Duplicate {
@@ -100,54 +114,42 @@ impl Writer for DirWriter {
         })
     }
 
-    fn has(&mut self, slot: u32, name: &Name, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
-        let partition = self.partition(slot)?;
-        // A partition's directory is redone as a whole. Without timestamps, a torn file looks like a whole one.
-        if !partition.borrow().is_by_name() || !self.destination.keep_times {
+    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+        let name = key.name()?;
+        if !self.recognizes() {
             return Ok(None);
         }
-        self.with_directory(&partition, name.split().0, name, |target| {
+        self.with_directory(name.split().0, name, |target| {
             let done = target.is_done(meta)?;
             if let Some(size) = done {
-                partition.borrow_mut().wrote(target.directory, size);
+                self.partition.borrow_mut().wrote(target.directory, size);
             }
             Ok(done)
         })
     }
 
-    fn kept(&mut self, slot: u32, name: &Name) -> Result<Option<ObjectMeta>> {
-        let partition = self.partition(slot)?;
-        if !partition.borrow().is_by_name() || !self.destination.keep_times {
+    fn kept(&mut self, key: &ObjectKey) -> Result<Option<ObjectMeta>> {
+        let name = key.name()?;
+        if !self.recognizes() {
             return Ok(None);
         }
-        self.with_directory(&partition, name.split().0, name, |target| target.kept())
+        self.with_directory(name.split().0, name, |target| target.kept())
     }
 
-    fn begin(&mut self, slot: u32, name: &Name, meta: &ObjectMeta) -> Result<Box<dyn ObjectWriter>> {
-        let partition = self.partition(slot)?;
-        self.with_directory(&partition, name.split().0, name, |target| stream::begin(target, &partition, meta))
+    fn begin(&mut self, _index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
+        let name = key.name()?;
+        self.with_directory(name.split().0, name, |target| stream::begin(target, &self.partition, meta)).map(Some)
     }
 
-    fn directory(&mut self, slot: u32, name: &Name) -> Result<()> {
-        let partition = self.partition(slot)?;
-        self.with_directory(&partition, Some(name.as_bytes()), name, |target| {
-            partition.borrow_mut().touch(target.directory);
+    fn directory(&mut self, key: &ObjectKey) -> Result<()> {
+        let name = key.name()?;
+        self.with_directory(Some(name.as_bytes()), name, |target| {
+            self.partition.borrow_mut().touch(target.directory);
             Ok(())
         })
     }
 
-    fn seal(&mut self, slot: u32) -> Result<Sealed> {
-        let partition = self.partitions.remove(&slot).ok_or_else(|| not_open(slot))?;
-        partition.borrow_mut().seal(&self.destination)
+    fn seal(self: Box<Self>) -> Result<Sealed> {
+        self.partition.borrow_mut().seal(&self.destination)
     }
-
-    fn discard(&mut self, slot: u32) {
-        // Files that are in place stay. The journal does not have them, so they are leftovers for the next run. A
-        // partition's directory is removed with the last share of it.
-        self.partitions.remove(&slot);
-    }
-}
-
-fn not_open(slot: u32) -> Error {
-    Error::new(Kind::Internal, format!("slot {slot} is not open"))
 }

@@ -45,7 +45,7 @@ pub use self::find::ArchivesFrom;
 pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
 use self::skip_stats::SkipStats;
-use super::{Behind, Fetcher, Listing, Source};
+use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::error::Result;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
@@ -92,12 +92,18 @@ impl Source for Archives {
         self.identity.clone()
     }
 
-    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
-        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), self.skip_stats.clone(), after)?))
+    fn properties(&self) -> SourceProperties {
+        SourceProperties {
+            is_network: false,
+            twice: Twice::Repeated,
+            has_times: true,
+            behind: Behind::Proven,
+            ..SourceProperties::default()
+        }
     }
 
-    fn behind(&self) -> Behind {
-        Behind::Proven
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), self.skip_stats.clone(), after)?))
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
@@ -110,18 +116,6 @@ impl Source for Archives {
 
     fn remarks(&self) -> Vec<String> {
         self.skip_stats.remarks()
-    }
-
-    fn twice(&self) -> Twice {
-        Twice::Repeated
-    }
-
-    fn has_times(&self) -> bool {
-        true
-    }
-
-    fn is_network(&self) -> bool {
-        false
     }
 
     fn lists_below(&self, directory: &Path) -> bool {

@@ -39,7 +39,7 @@ pub(super) use self::glob::Glob;
 pub use self::options::{FilesFrom, FilesOptions};
 pub use self::paths::Paths;
 use self::tree::{Selection, Tree};
-use super::{Behind, Fetcher, Listing, Source};
+use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::display::escape;
 use crate::error::Result;
 use crate::fs::read::{open_path, read_at};
@@ -82,6 +82,20 @@ impl Source for Files {
         self.identity.clone()
     }
 
+    fn properties(&self) -> SourceProperties {
+        let twice = match self.tree.selection {
+            Selection::List => Twice::Conflict,
+            Selection::Walk(_) | Selection::File => Twice::SameObject,
+        };
+        SourceProperties {
+            is_network: false,
+            twice,
+            has_times: true,
+            behind: Behind::Names,
+            ..SourceProperties::default()
+        }
+    }
+
     fn list(&self, _after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         // From the start, whatever the cursor says: see `behind`.
         Ok(match self.tree.selection {
@@ -98,21 +112,6 @@ impl Source for Files {
         Ok(Box::new(fetch::FileFetcher::new(self.tree.clone(), self.paths.clone())))
     }
 
-    fn twice(&self) -> Twice {
-        match self.tree.selection {
-            Selection::List => Twice::Conflict,
-            Selection::Walk(_) | Selection::File => Twice::SameObject,
-        }
-    }
-
-    fn has_times(&self) -> bool {
-        true
-    }
-
-    fn behind(&self) -> Behind {
-        Behind::Names
-    }
-
     fn notes(&self) -> Vec<String> {
         let name = self.paths.get(0).filter(|_| matches!(self.tree.selection, Selection::File));
         let Some(name) = name.filter(|name| begins_with_address(&self.tree.path.join(OsStr::from_bytes(name)))) else {
@@ -124,10 +123,6 @@ impl Source for Files {
 
     fn remarks(&self) -> Vec<String> {
         self.tree.skip_stats.remarks(self.tree.follow)
-    }
-
-    fn is_network(&self) -> bool {
-        false
     }
 
     fn storage(&self) -> Storage {

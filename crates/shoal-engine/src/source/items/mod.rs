@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use tokio::sync::Notify;
 
-use super::{BoxFuture, Fetcher, Listing, Source};
+use super::{BoxFuture, Fetcher, Listing, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
 use crate::fs::random::random;
 use crate::partition::{Cursor, Key, Partition};
@@ -193,6 +193,10 @@ impl<I: Item> Source for Items<I> {
         self.identity.clone()
     }
 
+    fn properties(&self) -> SourceProperties {
+        SourceProperties { is_network: false, once: true, twice: Twice::Conflict, ..SourceProperties::default() }
+    }
+
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         let at = match &after {
             None => At::default(),
@@ -217,22 +221,6 @@ impl<I: Item> Source for Items<I> {
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(fetch::ItemFetcher::new(self.shared.clone())))
-    }
-
-    fn twice(&self) -> Twice {
-        Twice::Conflict
-    }
-
-    fn gives_again(&self) -> bool {
-        false
-    }
-
-    fn is_network(&self) -> bool {
-        false
-    }
-
-    fn is_whole(&self) -> bool {
-        self.shared.state().end == Some(true)
     }
 }
 
@@ -259,5 +247,9 @@ impl<I: Item> Listing for Batches<I> {
                 changed.await;
             }
         })
+    }
+
+    fn is_whole(&self) -> bool {
+        self.0.state().end == Some(true)
     }
 }

@@ -118,7 +118,7 @@ impl Crew {
             match (stop.take(), held.error) {
                 (Some(stop), _) => self.lane.failed(held.job, stop),
                 (None, Some(error)) if !stopping => self.lane.failed(held.job, error),
-                (None, _) => self.lane.given_back(held.job),
+                (None, _) => self.lane.requeued(held.job),
             }
         }
     }
@@ -257,7 +257,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn requeued(&self, job: Job) {
-        self.crew.lane.given_back(job);
+        self.crew.lane.requeued(job);
     }
 
     fn is_alone(&self, job: &Job) -> bool {

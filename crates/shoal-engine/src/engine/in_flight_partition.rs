@@ -41,6 +41,20 @@ pub(crate) struct Complete {
     pub bytes: u64,
 }
 
+impl Complete {
+    /// How many of its objects are deferred.
+    pub fn deferred(&self) -> u64 {
+        let failed = self.done.iter().flat_map(|done| &done.failures);
+        let again = self.retried.iter().filter_map(|retried| retried.outcome.as_ref().err());
+        failed.chain(again).filter(|failed| failed.due_ms.is_some()).count() as u64
+    }
+
+    /// Whether it settles retries, or defers objects.
+    pub fn has_retries(&self) -> bool {
+        self.done.is_none() || self.deferred() > 0
+    }
+}
+
 struct State {
     /// Lanes working on it.
     parts: u32,
@@ -50,7 +64,7 @@ struct State {
 }
 
 /// A partition in the queue or in work.
-pub(crate) struct Open {
+pub(crate) struct InFlightPartition {
     pub partition: Partition,
     pub mode: Mode,
     pub origin: Origin,
@@ -64,12 +78,20 @@ pub(crate) struct Open {
 /// `len` of a partition that no lane has opened yet and whose listing did not say.
 const UNKNOWN: u32 = u32::MAX;
 
-impl Open {
-    pub fn new(partition: Partition, mode: Mode, origin: Origin) -> Open {
+impl InFlightPartition {
+    pub fn new(partition: Partition, mode: Mode, origin: Origin) -> InFlightPartition {
         let len = AtomicU32::new(partition.len.unwrap_or(UNKNOWN));
         let state = State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new() };
         let first_taker = AtomicUsize::new(usize::MAX);
-        Open { partition, mode, origin, next: AtomicU32::new(0), len, first_taker, state: Mutex::new(state) }
+        InFlightPartition {
+            partition,
+            mode,
+            origin,
+            next: AtomicU32::new(0),
+            len,
+            first_taker,
+            state: Mutex::new(state),
+        }
     }
 
     /// A lane wants a part; false when nothing is left to take.

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::open::{Open, Origin, Tally};
-use crate::error::{Error, HostId, Kind};
+use super::in_flight_partition::{InFlightPartition, Origin, Tally};
+use crate::error::{Error, HostId, Kind, Side};
 use crate::journal::{Failed, Retried, Settled};
 use crate::report::{Reason, Skipped};
 use crate::sink::Mode;
@@ -31,19 +31,19 @@ impl Tried {
 }
 
 /// A lane's share of a partition.
-pub(crate) struct Slot {
-    pub open: Arc<Open>,
+pub(crate) struct LanePartition {
+    pub open: Arc<InFlightPartition>,
     pub entries: Rc<dyn Entries>,
     pub in_flight: u32,
     /// Objects given back or waiting for another try on this lane.
     pub waiting: u32,
     pub tally: Tally,
-    tried: HashMap<u32, Tried>,
+    tried: HashMap<(u32, Side), Tried>,
 }
 
-impl Slot {
-    pub fn new(open: Arc<Open>, entries: Rc<dyn Entries>) -> Slot {
-        Slot { open, entries, in_flight: 0, waiting: 0, tally: Tally::default(), tried: HashMap::new() }
+impl LanePartition {
+    pub fn new(open: Arc<InFlightPartition>, entries: Rc<dyn Entries>) -> LanePartition {
+        LanePartition { open, entries, in_flight: 0, waiting: 0, tally: Tally::default(), tried: HashMap::new() }
     }
 
     /// Nothing left to take and nothing unsettled.
@@ -57,7 +57,7 @@ impl Slot {
 
     /// Whether an object has failed before.
     pub fn is_tried(&self, index: u32) -> bool {
-        matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&index)
+        matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&(index, Side::Source))
     }
 
     /// Whether it has failed for the length of its body when it was last tried in another partition.
@@ -70,18 +70,18 @@ impl Slot {
 
     /// Whether a run that was cut off may have begun it.
     pub fn is_again(&self) -> bool {
-        self.open.mode == Mode::Again
+        self.open.mode == Mode::Redo
     }
 
     /// Counts a failed try.
-    pub fn count_try(&mut self, index: u32, paused: Duration) -> Tried {
+    pub fn count_try(&mut self, index: u32, side: Side, paused: Duration) -> Tried {
         let (count, before) = match &self.open.origin {
             Origin::Listed => (0, Duration::ZERO),
             Origin::Retried(due) => {
                 due.get(index as usize).map_or((0, Duration::ZERO), |d| (d.tries, Duration::from_millis(d.tried_ms)))
             }
         };
-        let tried = self.tried.entry(index).or_insert_with(|| Tried {
+        let tried = self.tried.entry((index, side)).or_insert_with(|| Tried {
             count,
             first: Instant::now(),
             before,
@@ -92,8 +92,8 @@ impl Slot {
     }
 
     /// Takes back what `count_try` counted: the host was to blame.
-    pub fn uncount_try(&mut self, index: u32) {
-        if let Some(tried) = self.tried.get_mut(&index) {
+    pub fn uncount_try(&mut self, index: u32, side: Side) {
+        if let Some(tried) = self.tried.get_mut(&(index, side)) {
             tried.count -= 1;
         }
     }

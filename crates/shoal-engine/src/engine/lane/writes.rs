@@ -1,0 +1,259 @@
+//! Writes that do not end in the call of the sink: those that it has under way (`Put::Later`), and those that failed and are
+//! tried again with the bytes that were fetched. All of them count as in flight, so they are bounded, and so is what they
+//! hold of the memory budget.
+//!
+//! A destination that fails has its own retries and pauses. While it is paused nothing is fetched for it, and a write that
+//! waits asks it. The source is not charged. Not here: objects written in pieces, which must be fetched again (`settle.rs`).
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::super::progress::add;
+use super::super::retry::{Gate, PROBE_MIN, Verdict};
+use super::LaneState;
+use super::settle::written;
+use crate::error::{Class, Error, HostId, Kind, Side};
+use crate::object::{ObjectMeta, Payload};
+use crate::sink::{Completed, Put};
+use crate::source::{Job, Later, Was, Written};
+
+/// The destination, as the retry rules know it.
+pub(super) const DESTINATION: HostId = HostId(0);
+
+/// A write that has not ended.
+struct Write {
+    job: Job,
+    meta: ObjectMeta,
+    bytes: u64,
+    /// What was fetched, while it waits for another try.
+    payload: Option<Vec<u8>>,
+    /// It asks a destination that is paused.
+    probe: bool,
+    /// It has failed before.
+    retried: bool,
+    was: Rc<RefCell<Later>>,
+}
+
+/// The writes of a lane that have not ended, by slot and entry.
+#[derive(Default)]
+pub(super) struct Writes {
+    open: RefCell<HashMap<(u32, u32), Write>>,
+    /// Those of them that wait for another try.
+    waiting: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
+    /// Whether the sink has any.
+    any: Cell<bool>,
+}
+
+/// Whether a failed write is tried again with the same bytes. Without a file descriptor, fewer objects must be in flight
+/// first.
+pub(super) fn is_retried(error: &Error) -> bool {
+    error.side() == Side::Sink && error.class() == Class::Retry && error.kind() != Kind::OutOfFiles
+}
+
+impl LaneState {
+    /// The sink has taken an object and tells later what became of it.
+    pub(super) fn write_later(&self, job: Job, meta: &ObjectMeta, bytes: u64) -> Option<Written> {
+        let (probe, asks) = (self.take_probe(&job), self.take_sink_probe(&job));
+        self.shared.retry.succeeded(job.entry().host, probe);
+        let write =
+            Write { bytes, meta: meta.clone(), payload: None, probe: asks, retried: false, was: pending(), job };
+        self.writes.any.set(true);
+        self.keep(write)
+    }
+
+    /// The sink has failed to write an object; its bytes are tried again.
+    pub(super) fn write_again(&self, job: Job, meta: &ObjectMeta, payload: Vec<u8>, error: Error) -> Option<Written> {
+        let (probe, asks) = (self.take_probe(&job), self.take_sink_probe(&job));
+        self.shared.retry.succeeded(job.entry().host, probe);
+        let bytes = payload.len() as u64;
+        let (was, payload) = (pending(), Some(payload));
+        let write = Write { bytes, meta: meta.clone(), payload, probe: asks, retried: false, was, job };
+        let (numbers, entries, index) = (self.numbers(&write.job), write.job.entries.clone(), write.job.index);
+        let was = write.was.clone();
+        self.failed_write(write, error);
+        numbers.map(|(partition, counted)| Written { partition, counted, entries, index, was: Was::Later(was) })
+    }
+
+    fn keep(&self, write: Write) -> Option<Written> {
+        let (numbers, job) = (self.numbers(&write.job), &write.job);
+        let (partition, counted) = numbers?;
+        let (entries, index) = (job.entries.clone(), job.index);
+        let was = Was::Later(write.was.clone());
+        self.writes.open.borrow_mut().insert((job.slot, job.index), write);
+        Some(Written { partition, counted, entries, index, was })
+    }
+
+    /// Takes the writes that have ended; whether there were any.
+    pub(super) fn collect_writes(&self) -> bool {
+        if !self.writes.any.get() {
+            return false;
+        }
+        let before = self.in_flight.get();
+        let slots = self.order.borrow().clone();
+        for slot in slots {
+            loop {
+                let completed = match self.partitions.borrow_mut().get_mut(slot as usize) {
+                    Some(Some(writer)) => writer.completed(),
+                    _ => None,
+                };
+                let Some(completed) = completed else { break };
+                self.completed(slot, completed);
+            }
+        }
+        self.writes.any.set(!self.writes.open.borrow().is_empty());
+        self.in_flight.get() < before
+    }
+
+    fn completed(&self, slot: u32, completed: Completed) {
+        let Completed { index, result, bytes: payload } = completed;
+        let write = self.writes.open.borrow_mut().remove(&(slot, index));
+        let Some(write) = write else {
+            let why = "the sink has handed back a write that it did not have";
+            return self.shared.cancel.fail(Error::new(Kind::Internal, why).of_sink());
+        };
+        match result.map_err(Error::of_sink) {
+            Ok(Put::Later) => {
+                let why = "the sink has handed back a write that has not ended";
+                self.shared.cancel.fail(Error::new(Kind::Internal, why).of_sink());
+                self.keep(write);
+            }
+            Ok(put) => self.wrote(write, put),
+            Err(error) if is_retried(&error) && payload.is_some() => {
+                self.failed_write(Write { payload, ..write }, error);
+            }
+            Err(error) => self.lost(write, error),
+        }
+    }
+
+    fn wrote(&self, write: Write, mut put: Put) {
+        let Write { job, meta, bytes, probe, retried, was, .. } = write;
+        if put == Put::Duplicate && retried {
+            put = Put::Written; // by the attempt before, whose answer was lost
+        }
+        self.shared.sink_retry.succeeded(DESTINATION, probe);
+        let numbers = self.numbers(&job);
+        let settled = self.settle_written(&job, put, bytes, meta.unverified);
+        let before = std::mem::replace(&mut *was.borrow_mut(), Later::Settled(settled));
+        if let Later::Withdrawn(error) = before
+            && put != Put::Duplicate
+            && let Some(written) = written(job, numbers, Was::Settled(settled))
+        {
+            self.withdraw(written, error);
+        }
+    }
+
+    /// A write has failed; its bytes are there.
+    fn failed_write(&self, write: Write, error: Error) {
+        let error = error.host(DESTINATION);
+        let tried = self.count_try(&write.job, &error);
+        let wait = match self.shared.sink_retry.failed(&error, tried.0, tried.1, write.probe) {
+            Verdict::GiveUp => return self.lost_for_good(write, error, Some(tried)),
+            Verdict::Again(wait) => {
+                add(&self.counters().retries, 1);
+                wait
+            }
+            Verdict::Uncharged => {
+                self.uncount_try(&write.job, Side::Sink);
+                PROBE_MIN
+            }
+        };
+        let (slot, index) = (write.job.slot, write.job.index);
+        self.writes.waiting.borrow_mut().push(Reverse((Instant::now() + wait, slot, index)));
+        self.shared.writes_waiting.fetch_add(1, Relaxed);
+        self.keep(Write { probe: false, retried: true, ..write });
+    }
+
+    /// A write has failed, and its bytes are gone.
+    fn lost(&self, write: Write, error: Error) {
+        match error.class() {
+            _ if !write.probe => {}
+            Class::Object => self.shared.sink_retry.succeeded(DESTINATION, true), // it has answered
+            Class::Retry | Class::Run => self.shared.sink_retry.unprobed(DESTINATION),
+        }
+        if error.class() == Class::Run {
+            return self.fail(write.job, error, false);
+        }
+        if matches!(&*write.was.borrow(), Later::Pending) && error.class() != Class::Object {
+            // Fetched again. What is withdrawn is not.
+            *write.was.borrow_mut() = Later::Failed;
+            return self.fail(write.job, error, false);
+        }
+        self.lost_for_good(write, error, None);
+    }
+
+    fn lost_for_good(&self, write: Write, error: Error, tried: Option<(u32, std::time::Duration)>) {
+        let before = std::mem::replace(&mut *write.was.borrow_mut(), Later::Failed);
+        let error = match before {
+            Later::Withdrawn(withdrawn) => withdrawn,
+            _ => error,
+        };
+        self.give_up(write.job, error, tried);
+    }
+
+    /// Whether the destination is paused, so that nothing is fetched for it. If no write waits, one object is fetched to ask
+    /// it.
+    pub(super) fn sink_pauses(&self) -> bool {
+        let retry = &self.shared.sink_retry;
+        if !retry.is_gated() || self.asks_sink.get() {
+            return false;
+        }
+        if self.shared.writes_waiting.load(Relaxed) > 0 {
+            return retry.is_closed(DESTINATION) || retry.is_paused(DESTINATION);
+        }
+        match retry.gate(DESTINATION, Instant::now()) {
+            Gate::Open => false,
+            Gate::Closed => true,
+            Gate::Probe => {
+                self.asks_sink.set(true);
+                false
+            }
+        }
+    }
+
+    /// Tries the writes again whose time has come; whether any has ended.
+    pub(super) fn write_due(&self) -> bool {
+        let before = self.in_flight.get();
+        self.write_all_due();
+        self.in_flight.get() < before
+    }
+
+    fn write_all_due(&self) {
+        loop {
+            let now = Instant::now();
+            let due = self.writes.waiting.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= now);
+            if !due || self.shared.cancel.is_raised() {
+                return;
+            }
+            let gate = self.shared.sink_retry.gate(DESTINATION, now);
+            if gate == Gate::Closed {
+                return;
+            }
+            let Some(Reverse((_, slot, index))) = self.writes.waiting.borrow_mut().pop() else { return };
+            self.shared.writes_waiting.fetch_sub(1, Relaxed);
+            let write = self.writes.open.borrow_mut().remove(&(slot, index));
+            let Some(mut write) = write else { continue };
+            write.probe = gate == Gate::Probe;
+            let mut payload = Payload::Owned(write.payload.take().unwrap_or_default());
+            let put = self.timed(slot, |writer| writer.put(index, &write.job.name, &write.meta, &mut payload));
+            match put {
+                Ok(Put::Later) => {
+                    self.writes.any.set(true);
+                    self.keep(write);
+                }
+                Ok(put) => self.wrote(write, put),
+                Err(error) if is_retried(&error) && payload.size() == write.bytes => {
+                    self.failed_write(Write { payload: payload.take().ok(), ..write }, error);
+                }
+                Err(error) => self.lost(write, error),
+            }
+        }
+    }
+}
+
+fn pending() -> Rc<RefCell<Later>> {
+    Rc::new(RefCell::new(Later::Pending))
+}

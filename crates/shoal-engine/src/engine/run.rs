@@ -1,0 +1,240 @@
+//! `Run`: puts a run together, runs it to its end on threads of its own, and says what came of it.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::concurrency::{Concurrency, Reach, Setup};
+use super::frontier::Frontier;
+use super::lease::Keeper;
+use super::progress::Counters;
+use super::shared::Shared;
+use super::threads::Threads;
+use super::{budget, cancel, filter, learnt, queue, rate, retry};
+use crate::display::count;
+use crate::error::{Error, Kind, Result};
+use crate::journal::{Credited, Journal, Standing};
+use crate::options::{Resume, TransferOptions, Workers};
+use crate::report::{Counts, Progress, Report};
+use crate::session::Lease;
+use crate::sink::{Sink, Started};
+use crate::source::{Source, SourceProperties, WHOLE_MAX};
+
+/// Lanes at the most, where each is blocked by what it fetches: for each core, and in any case. A disk or a network file
+/// system wants that many requests at once before it is busy, however few cores ask (64 are a tenth faster than 32 with cold
+/// files on a virtual disk).
+const BLOCKED_LANES: usize = 16;
+const BLOCKED_LANES_MIN: usize = 64;
+/// Failures shown in the report; all of them are in the journal.
+pub(crate) const FAILURES_SHOWN: usize = 20;
+
+/// What a run with `nice` needs of the system.
+pub(crate) struct Neighbour {
+    /// Lowers the priority of the calling thread; the error is a note for the report.
+    pub lower: fn() -> Result<(), String>,
+    /// Whether others wait for what this process uses. `None`: this system does not say.
+    pub others_suffer: Option<Box<dyn FnMut(Instant) -> bool>>,
+}
+
+/// Everything a run needs, made by `transfer`.
+pub(crate) struct Run {
+    pub source: Arc<dyn Source>,
+    pub sink: Arc<dyn Sink>,
+    pub options: TransferOptions,
+    pub journal: Journal,
+    pub standing: Standing,
+    pub started: Started,
+    /// Until when may be written, as the sink knows it.
+    pub lease: Arc<Lease>,
+    /// This machine's clock before the destination's was read.
+    pub local: i64,
+    /// In flight that the open-file limit allows.
+    pub files_max: usize,
+    /// For tests: objects of a batch.
+    pub batch: Option<u64>,
+    /// With `nice`.
+    pub neighbour: Option<Neighbour>,
+}
+
+impl Run {
+    /// Runs to the end on threads of its own; `observer` is called on the caller's thread about every 50 ms.
+    pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> (Report, Option<Error>) {
+        let began = Instant::now();
+        let Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, .. } = self;
+        let lower = self.neighbour.as_ref().map(|neighbour| neighbour.lower);
+        let mut others_suffer = self.neighbour.and_then(|neighbour| neighbour.others_suffer);
+        let cores = cores(options.nice);
+        let writing = sink.properties();
+        // Where writing waits without a thread, one lane has many objects in flight although each read blocks it.
+        let fetching = source.properties();
+        let blocking = !fetching.is_network && !writing.waits;
+        let lanes = lane_count(fetching, options.workers, cores, blocking);
+        let (sender, messages) = channel();
+        let reach = if blocking { Reach::Blocking { cores } } else { Reach::Network };
+        let setup = Setup {
+            workers: options.workers,
+            reach,
+            lanes,
+            files_max,
+            memory_max: usize::try_from(options.memory).unwrap_or(usize::MAX) / WHOLE_MAX,
+            learnt: standing.learnt.and_then(|learnt| usize::try_from(learnt).ok()),
+            storage: source.storage(),
+            writes: writing.blocks,
+        };
+        let mut concurrency = Concurrency::new(setup, began);
+        let filter = match filter::Filter::new(&options.include, &options.exclude) {
+            Ok(filter) => filter,
+            Err(error) => return (Report::default(), Some(error)),
+        };
+        let deferred_before = journal.deferred();
+        let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
+        let shared = Arc::new(Shared {
+            lanes,
+            pass: standing.pass,
+            blocking,
+            queue: queue::Queue::new(lanes, standing.mark, writing),
+            writing,
+            frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
+            retry: retry::Retry::new("the server", options.max_retries, options.retry_timeout),
+            sink_retry: retry::Retry::new("the destination", options.max_retries, options.retry_timeout),
+            writes_waiting: AtomicUsize::new(0),
+            cancel: cancel::Cancel::default(),
+            budget: budget::Budget::new(options.memory),
+            rate: rate::Rate::new(options.limit_rate),
+            filter,
+            counters: Counters::new(lanes),
+            lower,
+            target: AtomicUsize::new(concurrency.target()),
+            learnt: learnt::Learnt::default(),
+            depth: AtomicUsize::new(1),
+            out_of_files: AtomicU64::new(0),
+            listing_retries: AtomicU64::new(0),
+            deferred: AtomicU64::new(deferred_before),
+            next_due: AtomicU64::new(0),
+            batch,
+            whole: AtomicBool::new(true),
+            notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
+            last_failure: Mutex::default(),
+            repeated: Mutex::default(),
+            room: (0..lanes).map(|_| Notify::new()).collect(),
+            committer: sender,
+            source,
+            sink,
+            options,
+        });
+        // Objects that earlier runs deferred are this run's work too.
+        shared.counters.listed.fetch_add(deferred_before, Relaxed);
+        let mut threads = match Threads::start(&shared, keeper.clone(), messages, &standing, started.began.is_some()) {
+            Ok(threads) => threads,
+            Err(error) => return (Report::default(), Some(error)),
+        };
+        threads.watch(&shared, &standing, &mut concurrency, began, &mut others_suffer, observer);
+        let (committed, ending) = threads.join(&shared, &keeper);
+        let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
+        let mut journal = keeper.journal();
+        if let Some(in_flight) = shared.learnt.get() {
+            journal.note_learnt(in_flight);
+        }
+        let ended = journal.end_session(clock, ending);
+        let has_ended = ended.is_ok() && clock.is_some() == started.began.is_some();
+        let finished = if has_ended { shared.sink.finish() } else { Ok(()) };
+        let error = shared.cancel.take_reason().or(finished.err()).or(ended.err());
+        let mut report = report(&shared, &journal, committed, &started);
+        report.resumed_from = standing.totals.written;
+        report.elapsed = began.elapsed();
+        report.workers = concurrency.chosen();
+        report.concurrency = concurrency.path(report.elapsed);
+        report.notes.extend(shared.source.remarks());
+        let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if *repeated > 0 {
+            let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
+            report.notes.push(format!("{objects} failed because another object has the same name: {advice}"));
+        }
+        let kept = shared.counters.sums().kept;
+        if kept > 0 {
+            report
+                .notes
+                .push(format!("{kept} of the objects were already at the destination, from an earlier session"));
+        }
+        report.workers_reason = match shared.source.depth() {
+            1 => concurrency.reason(),
+            depth => format!("{}; up to {depth} requests pipelined on each connection", concurrency.reason()),
+        };
+        let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
+        report.complete = lists && error.is_none() && shared.whole.load(Relaxed) && report.total.unfinished == 0;
+        // What an earlier session has committed was not held against the patterns in this one.
+        if report.complete && standing.totals.listed == 0 && report.run.listed > 0 {
+            report.notes.extend(shared.filter.notes(report.run.listed));
+        }
+        if !lists && error.is_none() {
+            let note = "the listing of this run is not finished: run again without `resume=\"failed\"` to continue it";
+            report.notes.push(note.into());
+        }
+        let error = error.or_else(|| unbalanced(&report));
+        (report, error)
+    }
+}
+
+/// Cores that the run may use: those in this process's affinity mask, and no more than a CPU quota of its control group
+/// allows (cgroup 1 and 2, the least of the group and of all above it, rounded down, at least 1); with `nice`, half of them.
+/// What the standard library does not see: groups above a container's own root, cgroup 2 mounted elsewhere than at
+/// `/sys/fs/cgroup`, and a change later on.
+fn cores(nice: bool) -> usize {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if nice { all.div_ceil(2) } else { all }
+}
+
+/// Lanes that the run may come to have.
+fn lane_count(source: SourceProperties, workers: Workers, cores: usize, blocking: bool) -> usize {
+    let lanes = match (workers, !blocking) {
+        (Workers::Fixed(count), true) => count.clamp(1, cores),
+        (Workers::Fixed(count), false) => count.max(1),
+        (Workers::Auto, true) => cores,
+        (Workers::Auto, false) => (cores * BLOCKED_LANES).max(BLOCKED_LANES_MIN),
+    };
+    lanes.min(source.lanes_max.unwrap_or(lanes)).max(1)
+}
+
+fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Started) -> Report {
+    let sums = shared.counters.sums();
+    let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
+    let last_failure = shared.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let recorded = journal.failures(FAILURES_SHOWN).filter_map(Result::ok);
+    let mut total = journal.totals();
+    total.listed += uncommitted;
+    total.unfinished += uncommitted;
+    Report {
+        run: Counts {
+            listed: shared.counters.listed.load(Relaxed),
+            written: committed.written,
+            skipped: committed.skipped,
+            failed: committed.failed,
+            unfinished: uncommitted + deferred,
+            bytes: committed.bytes,
+        },
+        total,
+        retries: sums.retries + shared.listing_retries.load(Relaxed),
+        unverified: sums.unverified,
+        wasted: sums.wasted,
+        duplicates: sums.duplicates,
+        unchanged: sums.unchanged,
+        durability: started.durability.clone(),
+        publish: started.publish.clone(),
+        paused: shared.retry.paused_total() + shared.sink_retry.paused_total(),
+        failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
+        notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
+        ..Report::default()
+    }
+}
+
+fn unbalanced(report: &Report) -> Option<Error> {
+    let fine = report.run.balanced() && report.total.balanced() && report.run.unfinished == 0;
+    (!fine).then(|| {
+        let why = format!("the counts do not balance: this run {:?}, in all {:?}", report.run, report.total);
+        Error::new(Kind::Internal, why).hint("this is a bug in shoal, please report it")
+    })
+}

@@ -1,0 +1,167 @@
+//! `Shared`: what all threads of a run share. Not here: the threads (`threads.rs`), how a run is put together (`run.rs`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::frontier::Frontier;
+use super::message::Message;
+use super::progress::Counters;
+use super::{budget, cancel, filter, lane_partition, learnt, queue, rate, retry};
+use crate::error::{Error, Kind, Side};
+use crate::options::{Pass, TransferOptions, Workers};
+use crate::report::{Failure, archive_of, is_of_archives};
+use crate::sink::{Sink, SinkProperties, Wake};
+use crate::source::{Entry, Source};
+
+/// Connections of one lane before the next is put to work, where writing costs nothing.
+const LANE_FILL: usize = 32;
+/// What all threads of a run share.
+pub(crate) struct Shared {
+    pub source: Arc<dyn Source>,
+    pub sink: Arc<dyn Sink>,
+    pub writing: SinkProperties,
+    pub options: TransferOptions,
+    pub lanes: usize,
+    /// What the listing was begun as.
+    pub pass: Pass,
+    pub queue: queue::Queue,
+    pub frontier: Mutex<Frontier>,
+    /// Of the source's hosts.
+    pub retry: retry::Retry,
+    /// Of the destination.
+    pub sink_retry: retry::Retry,
+    /// Writes that wait for another try, over all lanes.
+    pub writes_waiting: AtomicUsize,
+    pub cancel: cancel::Cancel,
+    pub budget: budget::Budget,
+    pub rate: rate::Rate,
+    pub filter: filter::Filter,
+    pub counters: Counters,
+    /// Lowers the priority of the calling thread, if the run is to leave the machine to others.
+    pub lower: Option<fn() -> Result<(), String>>,
+    /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
+    pub blocking: bool,
+    /// Objects in flight over all lanes, as `concurrency` wants it.
+    pub target: AtomicUsize,
+    /// What the next session may start from.
+    pub learnt: learnt::Learnt,
+    /// Objects in flight on one connection, as the source knows by now.
+    pub depth: AtomicUsize,
+    pub out_of_files: AtomicU64,
+    pub listing_retries: AtomicU64,
+    pub deferred: AtomicU64,
+    /// When the next of them is due, in Unix milliseconds; 0: not known, or none.
+    pub next_due: AtomicU64,
+    pub batch: Option<u64>,
+    /// The listing was complete, in this session or an earlier one.
+    pub whole: AtomicBool,
+    pub notes: Mutex<Vec<String>>,
+    /// How many objects had a name that another had before, and what the sink advises.
+    pub repeated: Mutex<(u64, String)>,
+    /// The sink has room again; one for each lane.
+    pub room: Vec<Notify>,
+    /// The failure that was one too many.
+    pub last_failure: Mutex<Option<Failure>>,
+    pub committer: Sender<Message>,
+}
+
+impl Shared {
+    pub fn frontier(&self) -> MutexGuard<'_, Frontier> {
+        self.frontier.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn note(&self, text: &str) {
+        self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+    }
+
+    /// What every thread of the run does first.
+    pub fn lower_priority(&self) {
+        if let Some(Err(refused)) = self.lower.map(|lower| lower()) {
+            let notes = &mut *self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if !notes.contains(&refused) {
+                notes.push(refused); // the kernel refuses it to every thread
+            }
+        }
+    }
+
+    /// Counts an object that had a name which another had before, where something can be done about it.
+    pub fn repeated(&self, error: &Error) {
+        if let Some(advice) = error.advice() {
+            let (count, known) = &mut *self.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            *count += 1;
+            if known.is_empty() {
+                advice.clone_into(known);
+            }
+        }
+    }
+
+    /// How long until the next deferred object is due.
+    pub fn retry_in(&self) -> Option<Duration> {
+        let due = Some(self.next_due.load(Relaxed)).filter(|&due| due > 0)?;
+        Some(Duration::from_millis(due.saturating_sub(lane_partition::now_ms())))
+    }
+
+    pub fn retry_of(&self, side: Side) -> &retry::Retry {
+        match side {
+            Side::Source => &self.retry,
+            Side::Sink => &self.sink_retry,
+        }
+    }
+
+    /// What wakes a lane. It does not keep the run alive.
+    pub fn wake(self: &Arc<Self>, lane: usize) -> Wake {
+        let weak = Arc::downgrade(self);
+        Arc::new(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.room[lane].notify_one();
+            }
+        })
+    }
+
+    pub fn tell_committer(&self, message: Message) {
+        // It hangs up only when the run is over; then nobody needs to know.
+        let _ = self.committer.send(message);
+    }
+
+    /// How many lanes share `target` objects in flight. As asked for, or where writing takes time, all of them; else no more
+    /// than it takes: into `null:` one thread with 32 connections beats two with 16 each (120,000/s to 94,000/s on two
+    /// cores, one request at a time).
+    pub fn busy_lanes(&self, target: usize) -> usize {
+        match self.options.workers {
+            _ if self.blocking => target.clamp(1, self.lanes),
+            Workers::Auto if !self.writing.blocks => {
+                target.div_ceil(LANE_FILL * self.depth.load(Relaxed)).clamp(1, self.lanes)
+            }
+            _ => self.lanes,
+        }
+    }
+
+    /// Stops the run when too many objects have failed; `entry` is the last of them.
+    pub fn check_failures(&self, entry: &Entry<'_>, last: &Error, tries: u32) {
+        if self.stop_at_failures(last) {
+            // Its partition will not be committed any more, so the journal cannot tell.
+            let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
+            let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
+            let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
+            self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
+        }
+    }
+
+    /// Stops the run when too many objects have failed; whether they have.
+    pub fn stop_at_failures(&self, last: &Error) -> bool {
+        let Some(most) = self.options.max_failures else { return false };
+        let too_many = self.counters.sums().failed > most;
+        if too_many {
+            let why = format!("more than {most} objects failed; the last one: {}", last.line());
+            self.cancel.fail(
+                Error::new(Kind::TooManyFailures, why)
+                    .hint("fix the cause and run the same command again, or raise `max_failures`"),
+            );
+        }
+        too_many
+    }
+}

@@ -1,0 +1,56 @@
+//! The sink state of the destination: rows of a key and a value that its sink chose, one for each file that it has
+//! published or is about to. They belong to the destination, not to one run, and are read as a cursor.
+//!
+//! A damaged row is an error: what the sink does at its start depends on all of them.
+
+use rusqlite::{Connection, params};
+
+use super::columns::{Columns, Field, Sum, sealed};
+use super::error::JournalError;
+use super::journal::Journal;
+use crate::error::Result;
+use crate::sink_state::{ReadRow, SinkState, StateRow};
+
+/// Writes rows in the transaction of a commit; a row without a value is removed.
+pub(super) fn write(
+    connection: &Connection,
+    destination: &str,
+    rows: &[StateRow],
+) -> std::result::Result<(), JournalError> {
+    let mut put =
+        connection.prepare("INSERT OR REPLACE INTO state (destination, key, value, sum) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut remove = connection.prepare("DELETE FROM state WHERE destination = ?1 AND key = ?2")?;
+    for (key, value) in rows {
+        match value {
+            Some(value) => put.execute(sealed(
+                [],
+                vec![destination.column(), (&**key).column(), (&**value).column()],
+                Sum::of("state", &[]),
+            ))?,
+            None => remove.execute(params![destination, &**key])?,
+        };
+    }
+    Ok(())
+}
+
+impl SinkState for Journal {
+    fn each(&self, read: &mut ReadRow<'_>) -> Result<()> {
+        let Some(connection) = self.made() else { return Ok(()) };
+        let explain = |error: rusqlite::Error| self.explain(error.into());
+        let mut rows = connection
+            .prepare("SELECT destination, key, value, sum FROM state WHERE destination = ?1 ORDER BY key")
+            .map_err(explain)?;
+        let mut rows = rows.query([&self.destination]).map_err(explain)?;
+        while let Some(row) = rows.next().map_err(explain)? {
+            let sound = || {
+                let mut columns = Columns::new(row, 0, Sum::of("state", &[]));
+                let (_, key, value): (&str, &[u8], &[u8]) = (columns.next()?, columns.next()?, columns.next()?);
+                columns.end().map(|()| (key, value))
+            };
+            let (key, value) =
+                sound().ok_or_else(|| self.explain(JournalError::damaged("a row of the sink's state is damaged")))?;
+            read(key, value)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! `SinkProperties`: how a sink writes, as one value.
+
+use std::time::Duration;
+
+/// How a sink writes. The same for the whole run; the default is that of a directory of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkProperties {
+    /// Writing keeps a thread busy for long enough to be worth more than one thread.
+    pub blocks: bool,
+    /// Writing waits without a thread: `put` answers [`Put::Later`](super::Put::Later), and each lane has many writes in
+    /// flight.
+    pub waits: bool,
+    /// Several lanes may write parts of one partition, each with a writer of its own.
+    pub shares: bool,
+    /// Objects that may be handed out and not committed. After a kill, they are fetched again. A sink that packs objects
+    /// needs as many as its open files hold, on all lanes together.
+    pub window_objects: u64,
+    /// The same in bytes, of the objects of complete partitions.
+    pub window_bytes: u64,
+    /// How long the sink may take, after a run was stopped, to make durable what it holds ([`Flush::Stop`]
+    /// (super::Flush::Stop)). Zero: it is not asked. Nor is a sink with a clock, whose lease has ended by then.
+    pub stop_within: Duration,
+}
+
+impl Default for SinkProperties {
+    fn default() -> SinkProperties {
+        SinkProperties {
+            blocks: true,
+            waits: false,
+            shares: true,
+            window_objects: 20_000,
+            window_bytes: 64 << 20,
+            stop_within: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a run and a sink tell each other before the first write.
+
+use std::sync::Arc;
+
+use crate::session::{Interval, Lease, Twice};
+
+/// Whether an earlier attempt may have left files of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The partition was never written before.
+    First,
+    /// An interrupted session may have written a part of it, which is replaced.
+    Redo,
+    /// This session already passed it to a process, which died while it worked on it (`generate`).
+    Reissued,
+}
+
+/// What a run tells a sink before the first write. The default is a new run without a journal.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The earlier sessions of this run.
+    pub sessions: Vec<Interval>,
+    /// How to treat an object whose name is that of a file of this run.
+    pub twice: Twice,
+    /// Files get the timestamps of their source.
+    pub keep_times: bool,
+    /// Until when the sink may write.
+    pub lease: Arc<Lease>,
+}
+
+impl Default for Start {
+    fn default() -> Start {
+        let (sessions, twice) = (Vec::new(), Twice::default());
+        Start { sessions, twice, keep_times: false, lease: Arc::new(Lease::unbounded()) }
+    }
+}
+
+/// What a sink tells a run.
+#[derive(Clone, Debug, Default)]
+pub struct Started {
+    /// The destination's clock now, in nanoseconds since 1970. The journal records when each session may have written.
+    /// `None` if the destination has no clock: then the files of earlier sessions cannot be recognized.
+    pub began: Option<i64>,
+    /// Nothing is synced, so written files may be lost in a reboot, and no sync can fail.
+    pub volatile: bool,
+    /// What the sink really syncs, for the report.
+    pub durability: String,
+    /// How objects are published, for the report.
+    pub publish: String,
+    /// Notes for the report.
+    pub notes: Vec<String>,
+}
