@@ -13,6 +13,7 @@ mod data;
 mod ending;
 mod errors;
 mod fork;
+mod from_items;
 mod generate;
 mod listing;
 mod object;

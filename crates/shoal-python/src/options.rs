@@ -13,6 +13,7 @@ use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
 
 use crate::errors::OnError;
+use crate::from_items::from_items;
 
 /// What stands for an encoding that is found out.
 const AUTO: &str = "auto";
@@ -24,63 +25,63 @@ enum NumberOrWord {
     Word(String),
 }
 
-/// `shoal._options.Options`, which has looked at the values already.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Options {
-    workers: NumberOrWord,
-    nice: bool,
-    memory: u64,
-    durability: String,
-    overwrite: String,
-    layout: String,
-    keep_times: Option<bool>,
-    journal: Option<PathBuf>,
-    max_retries: u32,
-    retry_timeout: f64,
-    timeout: f64,
-    connect_timeout: f64,
-    include: Vec<String>,
-    exclude: Vec<String>,
-    limit_rate: Option<u64>,
-    max_failures: Option<u64>,
-    on_error: String,
-    ignore_vanished: bool,
-    resume: String,
-    dry_run: bool,
+from_items! {
+    /// `shoal._options.Options`, which has looked at the values already.
+    pub struct Options {
+        workers: NumberOrWord,
+        nice: bool,
+        memory: u64,
+        durability: String,
+        overwrite: String,
+        layout: String,
+        keep_times: Option<bool>,
+        journal: Option<PathBuf>,
+        max_retries: u32,
+        retry_timeout: f64,
+        timeout: f64,
+        connect_timeout: f64,
+        include: Vec<String>,
+        exclude: Vec<String>,
+        limit_rate: Option<u64>,
+        max_failures: Option<u64>,
+        on_error: String,
+        ignore_vanished: bool,
+        resume: String,
+        dry_run: bool,
+    }
 }
 
-/// `shoal._options.ListGetOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct ListGet {
-    list_path: String,
-    get_path: String,
-    names_field: String,
-    name: String,
-    next_field: Vec<String>,
-    marker_param: String,
-    headers: Vec<(String, String)>,
-    expect_type: Option<String>,
-    encode_slash: bool,
-    ca_file: Option<PathBuf>,
-    insecure: bool,
-    allow_host: Vec<String>,
-    pipeline: NumberOrWord,
+from_items! {
+    /// `shoal._options.ListGetOptions`.
+    pub struct ListGet {
+        list_path: String,
+        get_path: String,
+        names_field: String,
+        name: String,
+        next_field: Vec<String>,
+        marker_param: String,
+        headers: Vec<(String, String)>,
+        expect_type: Option<String>,
+        encode_slash: bool,
+        ca_file: Option<PathBuf>,
+        insecure: bool,
+        allow_host: Vec<String>,
+        pipeline: NumberOrWord,
+    }
 }
 
-/// `shoal._options.ArchiveOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Archives {
-    into_subdirectories: bool,
-    encoding: String,
-    backslashes: String,
-    max_size: Option<u64>,
-    max_ratio: u64,
-    max_entries: u64,
-    max_depth: u32,
-    allow_overlap: bool,
+from_items! {
+    /// `shoal._options.ArchiveOptions`.
+    pub struct Archives {
+        into_subdirectories: bool,
+        encoding: String,
+        backslashes: String,
+        max_size: Option<u64>,
+        max_ratio: u64,
+        max_entries: u64,
+        max_depth: u32,
+        allow_overlap: bool,
+    }
 }
 
 impl Archives {
@@ -105,12 +106,12 @@ impl Archives {
     }
 }
 
-/// `shoal._options.EncodeOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct EncodeOptions {
-    header: bool,
-    final_newline: bool,
+from_items! {
+    /// `shoal._options.EncodeOptions`.
+    pub struct EncodeOptions {
+        header: bool,
+        final_newline: bool,
+    }
 }
 
 impl EncodeOptions {

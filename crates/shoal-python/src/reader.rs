@@ -23,6 +23,7 @@ use shoal_engine::{Report, TransferOptions};
 use crate::background::{Background, Teller, tell};
 use crate::batches::Batches;
 use crate::errors::{OnError, config_error, run_error};
+use crate::from_items::from_items;
 use crate::object::Object;
 use crate::options::Options;
 use crate::report;
@@ -38,14 +39,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 const BATCH_ROWS: usize = 65_536;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// `shoal._options.ReadOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct ReadOptions {
-    order: String,
-    chunk_size: Option<u64>,
-    checksum: Option<String>,
-    shard: Option<(u32, u32)>,
+from_items! {
+    /// `shoal._options.ReadOptions`.
+    pub struct ReadOptions {
+        order: String,
+        chunk_size: Option<u64>,
+        checksum: Option<String>,
+        shard: Option<(u32, u32)>,
+    }
 }
 
 impl ReadOptions {

@@ -12,25 +12,26 @@ use shoal_engine::source::archive::{self, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
 use shoal_engine::transfer::source_from_url;
 
+use crate::from_items::from_items;
 use crate::options::{Archives, ListGet, Options};
 
-/// `shoal._options.SourceOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct SourceOptions {
-    text: Option<OsString>,
-    paths: Option<Vec<OsString>>,
-    entries: bool,
-    list_get: ListGet,
-    files: Files,
-    archives: Archives,
+from_items! {
+    /// `shoal._options.SourceOptions`.
+    pub struct SourceOptions {
+        text: Option<OsString>,
+        paths: Option<Vec<OsString>>,
+        entries: bool,
+        list_get: ListGet,
+        files: Files,
+        archives: Archives,
+    }
 }
 
-/// `shoal._options.FilesOptions`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Files {
-    follow_links: bool,
+from_items! {
+    /// `shoal._options.FilesOptions`.
+    struct Files {
+        follow_links: bool,
+    }
 }
 
 impl SourceOptions {
