@@ -6,7 +6,7 @@ import gzip
 import json
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -156,11 +156,12 @@ def test_an_archive_that_comes_in_between_moves_no_entry_to_a_directory_it_share
             archive.writestr(f"{number // 1000}/{number}", "x")
 
     def stop(progress: package.Progress) -> None:
-        if progress.committed > 10_000:
+        if progress.committed > 0:  # a quarter of it: the rest takes long enough to be stopped on a busy machine
             raise StopError
 
+    first: dict[str, Any] = {"durability": "none", "workers": 1, "progress": stop}
     with pytest.raises(StopError):
-        package.unzip(place / "*", tmp_path / "out", into_subdirectories=True, durability="none", progress=stop)
+        package.unzip(place / "*", tmp_path / "out", into_subdirectories=True, **first)
     make_tar(place / "big.tar.gz", ["0/0"])
     report = package.unzip(place / "*", tmp_path / "out", into_subdirectories=True, durability="none")
     assert report.ok, report.failures
