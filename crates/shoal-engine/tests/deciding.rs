@@ -372,11 +372,16 @@ fn retries_that_a_sink_holds_back_do_not_stop_a_run() {
 
 #[test]
 fn a_destination_that_refuses_the_object_that_asks_it_is_asked_again() {
-    let (source, _) = memory(1000);
+    let (source, objects) = memory(1000);
     let fails = |writes: usize, _| (300..500).contains(&writes);
-    // Every write in the outage is refused for itself, or fails without its bytes.
-    let waiting = Waiting::failing(MemorySink::new(), Duration::from_millis(1), true, fails);
+    let memory = MemorySink::new();
+    // Every write in the outage is refused for itself, or fails with its bytes, without them, or with fewer.
+    let waiting = Waiting::failing(memory.clone(), Duration::from_millis(1), true, fails);
     let outcome = run(source, Arc::new(waiting.refusing()), TransferOptions { max_retries: 3, ..options(16) });
     assert!(outcome.error.is_none() && outcome.report.complete, "{:?}", outcome.error);
-    assert!(outcome.report.run.failed > 0 && outcome.report.run.unfinished == 0, "{:?}", outcome.report.run);
+    let Counts { written, failed, .. } = outcome.report.run;
+    assert!(failed > 0 && written + failed == 1000, "{:?}", outcome.report.run);
+    let found = memory.objects();
+    assert_eq!(found.len() as u64, written);
+    assert!(found.iter().all(|(name, bytes)| objects[name] == *bytes), "an object has other bytes than its source");
 }

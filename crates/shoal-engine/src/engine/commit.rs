@@ -3,7 +3,7 @@
 //! Done is written after durable: `Sink::flush` first, then one transaction with everything it named. A failed flush is
 //! never tried again; it stops the run, and what it covered is redone on resume. A sink may hold partitions back. It is
 //! asked again twice a second, and at every look while lanes starve, so that it cannot stop a run. After a stop, only a
-//! sink that wants it is asked once more. The thread also hands out objects whose later try has come, because their list
+//! sink that wants it is asked once more. The thread also hands out objects that are due for a retry, because their list
 //! is in the journal.
 
 use std::collections::{BTreeMap, HashSet};

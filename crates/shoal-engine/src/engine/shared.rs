@@ -123,7 +123,7 @@ impl Shared {
     }
 
     pub fn tell_committer(&self, message: Message) {
-        // It hangs up only when the run is over; then nobody needs to know.
+        // The channel is closed only when the run is over. Then the message has no use.
         let _ = self.committer.send(message);
     }
 

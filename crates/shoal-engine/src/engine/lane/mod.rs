@@ -61,8 +61,6 @@ pub(crate) struct LaneState {
     probe: Cell<Option<(u32, u32)>>,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
-    /// The next object that is taken will be it.
-    asks_sink: Cell<bool>,
     in_flight: Cell<usize>,
     last_limit: Cell<usize>,
     rate_until: Cell<Option<Instant>>,
@@ -103,7 +101,6 @@ impl LaneState {
             retries: RefCell::default(),
             probe: Cell::new(None),
             sink_probe: Cell::new(None),
-            asks_sink: Cell::new(false),
             in_flight: Cell::new(0),
             last_limit: Cell::new(0),
             rate_until: Cell::new(None),

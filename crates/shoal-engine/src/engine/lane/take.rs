@@ -24,17 +24,14 @@ impl LaneState {
         if self.ended.get() && self.is_idle() {
             return Take::Stop;
         }
-        if self.in_flight.get() >= self.limit()
-            || self.rate_holds()
-            || self.sink_pauses()
-            || !self.shared.budget.reserve(WHOLE_MAX as u64)
-        {
+        if self.in_flight.get() >= self.limit() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
             return Take::Wait;
         }
-        let asks_sink = self.asks_sink.take();
-        match self.next_job() {
+        let gate = self.sink_gate();
+        let job = if gate == Gate::Closed { None } else { self.next_job() };
+        match job {
             Some(job) => {
-                if asks_sink {
+                if gate == Gate::Probe {
                     self.sink_probe.set(Some((job.slot, job.index)));
                 }
                 self.in_flight.set(self.in_flight.get() + 1);
@@ -45,7 +42,7 @@ impl LaneState {
                 Take::Job(job)
             }
             None => {
-                if asks_sink {
+                if gate == Gate::Probe {
                     self.shared.sink_retry.unprobed(DESTINATION);
                 }
                 self.shared.budget.release(WHOLE_MAX as u64);

@@ -1,5 +1,5 @@
 //! Writes that do not end in the call of the sink: those that it has under way (`Put::Later`), and those that failed and are
-//! tried again with the bytes that were fetched. All of them count as in flight, so they are bounded, and so is what they
+//! retried with the bytes that were fetched. All of them count as in flight, so they are bounded, and so is what they
 //! hold of the memory budget.
 //!
 //! A destination that fails has its own retries and pauses. While it is paused nothing is fetched for it, and a write that
@@ -62,7 +62,9 @@ impl LaneState {
         let write =
             Write { bytes, meta: meta.clone(), payload: None, probe: asks, retried: false, was: pending(), job };
         self.writes.any.set(true);
-        self.keep(write)
+        let written = self.written_later(&write);
+        self.keep(write);
+        written
     }
 
     /// The sink has failed to write an object; its bytes are tried again.
@@ -72,19 +74,20 @@ impl LaneState {
         let bytes = payload.len() as u64;
         let (was, payload) = (pending(), Some(payload));
         let write = Write { bytes, meta: meta.clone(), payload, probe: asks, retried: false, was, job };
-        let (numbers, entries, index) = (self.numbers(&write.job), write.job.entries.clone(), write.job.index);
-        let was = write.was.clone();
+        let written = self.written_later(&write);
         self.failed_write(write, error);
-        numbers.map(|(partition, counted)| Written { partition, counted, entries, index, was: Was::Later(was) })
+        written
     }
 
-    fn keep(&self, write: Write) -> Option<Written> {
-        let (numbers, job) = (self.numbers(&write.job), &write.job);
-        let (partition, counted) = numbers?;
-        let (entries, index) = (job.entries.clone(), job.index);
-        let was = Was::Later(write.was.clone());
-        self.writes.open.borrow_mut().insert((job.slot, job.index), write);
+    /// What the source may withdraw.
+    fn written_later(&self, write: &Write) -> Option<Written> {
+        let (partition, counted) = self.numbers(&write.job)?;
+        let (entries, index, was) = (write.job.entries.clone(), write.job.index, Was::Later(write.was.clone()));
         Some(Written { partition, counted, entries, index, was })
+    }
+
+    fn keep(&self, write: Write) {
+        self.writes.open.borrow_mut().insert((write.job.slot, write.job.index), write);
     }
 
     /// Takes the writes that have ended; whether there were any.
@@ -122,7 +125,10 @@ impl LaneState {
                 self.keep(write);
             }
             Ok(put) => self.wrote(write, put),
-            Err(error) if is_retried(&error) && payload.is_some() => {
+            // Other bytes than it was given are not the object: it is fetched again.
+            Err(error)
+                if is_retried(&error) && payload.as_ref().is_some_and(|kept| kept.len() as u64 == write.bytes) =>
+            {
                 self.failed_write(Write { payload, ..write }, error);
             }
             Err(error) => self.lost(write, error),
@@ -132,7 +138,7 @@ impl LaneState {
     fn wrote(&self, write: Write, mut put: Put) {
         let Write { job, meta, bytes, probe, retried, was, .. } = write;
         if put == Put::Duplicate && retried {
-            put = Put::Written; // by the attempt before, whose answer was lost
+            put = Put::Written; // the attempt before wrote it, but its answer was lost
         }
         self.shared.sink_retry.succeeded(DESTINATION, probe);
         let numbers = self.numbers(&job);
@@ -194,27 +200,23 @@ impl LaneState {
         self.give_up(write.job, error, tried);
     }
 
-    /// Whether the destination is paused, so that nothing is fetched for it. If no write waits, one object is fetched to ask
-    /// it.
-    pub(super) fn sink_pauses(&self) -> bool {
+    /// Whether an object may be fetched for the destination. While that is paused, none is; but if no write waits, one object
+    /// is fetched to ask it.
+    pub(super) fn sink_gate(&self) -> Gate {
         let retry = &self.shared.sink_retry;
-        if !retry.is_gated() || self.asks_sink.get() {
-            return false;
+        if !retry.is_gated() {
+            return Gate::Open;
         }
-        if self.shared.writes_waiting.load(Relaxed) > 0 {
-            return retry.is_closed(DESTINATION) || retry.is_paused(DESTINATION);
+        if self.shared.writes_waiting.load(Relaxed) == 0 {
+            return retry.gate(DESTINATION, Instant::now());
         }
-        match retry.gate(DESTINATION, Instant::now()) {
-            Gate::Open => false,
-            Gate::Closed => true,
-            Gate::Probe => {
-                self.asks_sink.set(true);
-                false
-            }
+        match retry.is_closed(DESTINATION) || retry.is_paused(DESTINATION) {
+            true => Gate::Closed,
+            false => Gate::Open,
         }
     }
 
-    /// Tries the writes again whose time has come; whether any has ended.
+    /// Retries the writes that are due. Returns whether any has ended.
     pub(super) fn write_due(&self) -> bool {
         let before = self.in_flight.get();
         self.write_all_due();
@@ -235,9 +237,13 @@ impl LaneState {
             let Some(Reverse((_, slot, index))) = self.writes.waiting.borrow_mut().pop() else { return };
             self.shared.writes_waiting.fetch_sub(1, Relaxed);
             let write = self.writes.open.borrow_mut().remove(&(slot, index));
-            let Some(mut write) = write else { continue };
+            let Some((mut write, bytes)) = write.and_then(|mut write| write.payload.take().map(|bytes| (write, bytes)))
+            else {
+                let why = "a write that waits for a retry has no bytes";
+                return self.shared.cancel.fail(Error::new(Kind::Internal, why));
+            };
             write.probe = gate == Gate::Probe;
-            let mut payload = Payload::Owned(write.payload.take().unwrap_or_default());
+            let mut payload = Payload::Owned(bytes);
             let put = self.timed(slot, |writer| writer.put(index, &write.job.name, &write.meta, &mut payload));
             match put {
                 Ok(Put::Later) => {
