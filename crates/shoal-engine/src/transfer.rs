@@ -204,6 +204,8 @@ impl Transfer {
         let lease = Arc::new(Lease::new());
         let local = local_clock();
         let start = Start {
+            run: journal.run_number(),
+            frontier: standing.frontier,
             sessions: std::mem::take(&mut standing.sessions),
             twice: properties.twice,
             keep_times: options.keep_times.unwrap_or(properties.has_times),
@@ -282,6 +284,9 @@ fn run_key(
         ("exclude".to_owned(), globs(&options.exclude)),
         ("layout".to_owned(), options.layout.as_str().to_owned()),
     ]);
+    if let Some(form) = sink.properties().form {
+        bound.push(("form".to_owned(), form.to_owned()));
+    }
     if options.journal.is_some() {
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
         bound.push((DESTINATION.to_owned(), sink.identity()));

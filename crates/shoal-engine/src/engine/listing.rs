@@ -87,6 +87,11 @@ fn list_on(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()> 
         Err(Stopped::Error(error)) => return Err(error),
         Ok(()) => return Ok(()),
     }
+    if !shared.writing.replaces {
+        let why =
+            "the listing has changed before the point where the run stopped, and what is committed cannot be replaced";
+        return Err(Error::new(Kind::JournalMismatch, why).hint("copy into a new directory"));
+    }
     shared.note(
         "the listing has changed before the point where the run stopped: everything is listed again, and a file at \
         the destination is fetched again only if its size and time do not prove it unchanged",

@@ -107,6 +107,11 @@ impl Journal {
         sums
     }
 
+    /// The number of this run among those of the journal.
+    pub fn run_number(&self) -> u64 {
+        self.run as u64
+    }
+
     /// Whether everything that is committed is durable.
     pub fn is_durable(&self) -> bool {
         self.progress.boot.is_none()

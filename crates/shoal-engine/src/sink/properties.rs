@@ -17,6 +17,11 @@ pub struct SinkProperties {
     pub window_objects: u64,
     /// The same in bytes, of the objects of complete partitions.
     pub window_bytes: u64,
+    /// What is committed can be replaced by a later session. Otherwise a listing that differs before the place where a
+    /// run continues ends the run.
+    pub replaces: bool,
+    /// How objects are stored, if not as files. A run continues only in the same form.
+    pub form: Option<&'static str>,
     /// How long the sink may take, after a run was stopped, to make durable what it holds ([`Flush::Stop`]
     /// (super::Flush::Stop)). Zero: it is not asked. Nor is a sink with a clock, whose lease has ended by then.
     pub stop_within: Duration,
@@ -30,6 +35,8 @@ impl Default for SinkProperties {
             shares: true,
             window_objects: 20_000,
             window_bytes: 64 << 20,
+            replaces: true,
+            form: None,
             stop_within: Duration::ZERO,
         }
     }

@@ -18,6 +18,10 @@ pub enum Mode {
 /// What a run tells a sink before the first write. The default is a new run without a journal.
 #[derive(Clone, Debug)]
 pub struct Start {
+    /// The number of this run among those of its journal. Numbers of partitions repeat in other runs.
+    pub run: u64,
+    /// The first partition that can be listed again: those before it are committed, and their pages are complete.
+    pub frontier: u64,
     /// The earlier sessions of this run.
     pub sessions: Vec<Interval>,
     /// How to treat an object whose name is that of a file of this run.
@@ -31,7 +35,7 @@ pub struct Start {
 impl Default for Start {
     fn default() -> Start {
         let (sessions, twice) = (Vec::new(), Twice::default());
-        Start { sessions, twice, keep_times: false, lease: Arc::new(Lease::unbounded()) }
+        Start { run: 0, frontier: 0, sessions, twice, keep_times: false, lease: Arc::new(Lease::unbounded()) }
     }
 }
 
