@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conftest import Command
 
 ENGINE = _shoal.default_options()
-SIZES = {"memory", "limit_rate", "max_size"}
+SIZES = {"memory", "limit_rate", "max_size", "shard_size"}
 # What only Python knows: how it tells of failures and of progress.
 OWN = {"on_error", "progress"}
 OUTPUT = {"as_json", "quiet", "verbose", "log_format", "progress"}
@@ -64,7 +64,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
     own = {"order", "chunk_size", "shard"}
-    of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal"}
+    of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"}
     assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"}
     for name, default in defaults(_read.read).items():
         assert name in own or default == defaults(_api.copy)[name]
@@ -246,6 +246,8 @@ WRONG: list[tuple[str, Any]] = [
     ("include", [""]),
     ("exclude", [1]),
     ("limit_rate", 0),
+    ("shard_size", 0),
+    ("shard_age", -1.0),
     ("max_failures", -1),
     ("on_error", "ignore"),
     ("resume", "again"),

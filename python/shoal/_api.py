@@ -15,6 +15,8 @@ from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
+    SHARD_AGE,
+    SHARD_SIZE,
     WORKERS,
     ArchiveOptions,
     Archives,
@@ -321,6 +323,8 @@ def copy(
     overwrite: Overwrite = "never",
     layout: Layout = "names",
     keep_times: bool | None = None,
+    shard_size: Size = SHARD_SIZE,
+    shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
@@ -351,7 +355,8 @@ def copy(
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
             entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
-        destination: A directory, created if it does not exist, or `"null:"` to count the bytes and discard them.
+        destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
+            files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
             `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
         exclude: Skip names that match one of these patterns, or are below a directory that does; applied after
@@ -365,6 +370,8 @@ def copy(
         keep_times: Set the modification time that the source has for a file, if it has one. By default for files and
             archives, not for a service. If the times of a service were kept, an update fetches only what has changed
             since.
+        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
+        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
@@ -419,6 +426,8 @@ def copy(
         overwrite=overwrite,
         layout=layout,
         keep_times=keep_times,
+        shard_size=shard_size,
+        shard_age=shard_age,
         journal=journal,
         max_retries=max_retries,
         retry_timeout=retry_timeout,
@@ -491,7 +500,7 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
     """Reads a journal without changing it; a run may be in progress.
 
     Args:
-        path: The destination of a run, or the path given as `journal=`.
+        path: The destination of a run (`"parquet:DIR"` too), or the path given as `journal=`.
         failures: How many failures of each run to read; None reads all of them into memory.
         skipped: How many names of skipped links, pipes and duplicates to read for each run; None reads all that the
             journal has, at most 100,000.
@@ -513,5 +522,7 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
     for name, count in (("failures", failures), ("skipped", skipped)):
         if count is not None and count < 0:
             raise ConfigError(f"`{name}` must not be negative, got {count}")
+    if isinstance(path, str):
+        path = path.removeprefix("parquet:")
     shown = [sys.maxsize if count is None else count for count in (failures, skipped)]
     return _shoal.status(path, *shown)

@@ -54,6 +54,8 @@ class Options(TypedDict):
     ignore_vanished: bool
     resume: Resume
     dry_run: bool
+    shard_size: int
+    shard_age: float
 
 
 class ReadOptions(TypedDict):
@@ -271,6 +273,8 @@ class Default(str):
 
 WORKERS: Any = Default("auto")
 MEMORY: Any = Default("256MiB")
+SHARD_SIZE = "128MiB"
+SHARD_AGE = 300.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -428,6 +432,8 @@ def engine_options(
     ignore_vanished: bool,
     resume: Resume,
     dry_run: bool,
+    shard_size: Size,
+    shard_age: float,
 ) -> Options:
     """Validates the options of a run and returns them in the form that the binding takes.
 
@@ -460,6 +466,8 @@ def engine_options(
         ignore_vanished=bool(ignore_vanished),
         resume=resume,
         dry_run=bool(dry_run),
+        shard_size=parse_size(shard_size, "shard_size"),
+        shard_age=_seconds(shard_age, "shard_age"),
     )
 
 

@@ -9,6 +9,8 @@ from shoal import _shoal
 from shoal._api import points_to_sources, source_options
 from shoal._options import (
     MEMORY,
+    SHARD_AGE,
+    SHARD_SIZE,
     WORKERS,
     OnError,
     Order,
@@ -158,6 +160,8 @@ def reader(
         overwrite="never",
         layout="names",
         keep_times=False,
+        shard_size=SHARD_SIZE,
+        shard_age=SHARD_AGE,
         journal=None,
         max_retries=max_retries,
         retry_timeout=retry_timeout,

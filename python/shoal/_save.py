@@ -14,6 +14,8 @@ from shoal._api import destination_text
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
+    SHARD_AGE,
+    SHARD_SIZE,
     WORKERS,
     Durability,
     EncodeOptions,
@@ -58,6 +60,8 @@ def save(
     exclude: Patterns = (),
     overwrite: Overwrite = "never",
     layout: Layout = "names",
+    shard_size: Size = SHARD_SIZE,
+    shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
@@ -102,7 +106,8 @@ def save(
 
     Args:
         items: An iterable of pairs. A generator is never asked for more items than there is room for.
-        destination: A directory, created if it does not exist, or `"null:"` to count the bytes and discard them.
+        destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
+            files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         source_id: A name for the items, which promises the same order and the same data each time. A later call with
             the same name resumes: it iterates over the committed items and skips them. Without it, every call starts
             from the beginning, and a file that an earlier call wrote is a failure `exists`.
@@ -117,6 +122,8 @@ def save(
             failure, `"always"` replaces it.
         layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
             `out/00/0012/34/name`, with at most 100 files per directory; see `shoal.copy`.
+        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
+        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination.
@@ -161,6 +168,8 @@ def save(
         durability=durability,
         overwrite=overwrite,
         layout=layout,
+        shard_size=shard_size,
+        shard_age=shard_age,
         journal=journal,
         include=include,
         exclude=exclude,

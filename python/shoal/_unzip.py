@@ -13,6 +13,8 @@ from shoal._api import archives as archives_of
 from shoal._api import copy
 from shoal._options import (
     MEMORY,
+    SHARD_AGE,
+    SHARD_SIZE,
     WORKERS,
     Backslashes,
     Durability,
@@ -51,6 +53,8 @@ def unzip(
     overwrite: Overwrite = "never",
     layout: Layout = "names",
     keep_times: bool = True,
+    shard_size: Size = SHARD_SIZE,
+    shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
@@ -102,6 +106,8 @@ def unzip(
         layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
             `out/00/0012/34/name`, with at most 100 files per directory; see `shoal.copy`.
         keep_times: Set the modification time of the entry on files; not on directories.
+        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
+        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the directory.
@@ -167,6 +173,8 @@ def unzip(
         overwrite=overwrite,
         layout=layout,
         keep_times=keep_times,
+        shard_size=shard_size,
+        shard_age=shard_age,
         journal=journal,
         include=include,
         exclude=exclude,

@@ -25,6 +25,7 @@ mod report;
 mod save;
 mod serve;
 mod show;
+mod sink;
 mod source;
 mod status;
 mod table;

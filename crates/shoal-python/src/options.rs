@@ -11,6 +11,7 @@ use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
+use shoal_parquet::sink::ParquetOptions;
 
 use crate::errors::OnError;
 use crate::from_items::from_items;
@@ -48,6 +49,8 @@ from_items! {
         ignore_vanished: bool,
         resume: String,
         dry_run: bool,
+        shard_size: u64,
+        shard_age: f64,
     }
 }
 
@@ -186,6 +189,15 @@ impl Options {
         })
     }
 
+    /// How the files of a packed destination are cut.
+    pub fn parquet(&self) -> PyResult<ParquetOptions> {
+        Ok(ParquetOptions {
+            shard_size: self.shard_size,
+            shard_age: seconds("shard_age", self.shard_age)?,
+            ..ParquetOptions::default()
+        })
+    }
+
     /// The list/get source's form: its own knobs and the two time-outs that a user sets beside the engine's.
     pub fn list_get(&self, own: ListGet) -> PyResult<ListGetOptions> {
         Ok(ListGetOptions {
@@ -258,6 +270,9 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("limit_rate", limit_rate)?;
     all.set_item("resume", resume.as_str())?;
     all.set_item("dry_run", dry_run)?;
+    let ParquetOptions { shard_size, shard_age, .. } = ParquetOptions::default();
+    all.set_item("shard_size", shard_size)?;
+    all.set_item("shard_age", shard_age.as_secs_f64())?;
     let FilesOptions { follow_links } = FilesOptions::default();
     all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;

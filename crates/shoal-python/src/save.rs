@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyIterator};
 use shoal_engine::source::items::{Pusher, Room, items};
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
+use shoal_engine::transfer::{Outcome, Transfer};
 
 use crate::background::{Background, Teller, tell};
 use crate::data::{self, Data};
@@ -84,9 +84,9 @@ impl Saving {
         encode: &EncodeOptions,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Saving> {
-        let engine = options.to_engine()?;
+        let (engine, parquet) = (options.to_engine()?, options.parquet()?);
         let (source, pusher) = items::<Data>(source_id, engine.memory);
-        let sink = py.detach(|| sink_from_url(sink, &engine)).map_err(|error| run_error(py, &error))?;
+        let sink = py.detach(|| crate::sink::sink(sink, &engine, parquet)).map_err(|error| run_error(py, &error))?;
         // Its end is known by the source, which ends with it.
         let transfer = Transfer::new(Arc::new(source), sink, engine).bound_to(encode.bound());
         let run = Background::start(py, transfer, || {})?;

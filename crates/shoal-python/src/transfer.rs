@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
+use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
 use crate::errors::{OnError, run_error};
 use crate::options::Options;
 use crate::report;
+use crate::sink::sink;
 use crate::source::SourceOptions;
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
@@ -32,7 +33,7 @@ pub fn copy<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let on_error = options.on_error()?;
-    let engine = options.to_engine()?;
+    let (engine, parquet) = (options.to_engine()?, options.parquet()?);
     let source = match source.open(py, &options)? {
         Ok(source) => source,
         Err(error) => return Err(run_error(py, &error)),
@@ -40,7 +41,7 @@ pub fn copy<'py>(
     let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
-            let sink = sink_from_url(destination, &engine)?;
+            let sink = sink(&destination, &engine, parquet)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };
         let outcome = run();

@@ -38,6 +38,8 @@ UNUSED = (
     "dry_run",
     "layout",
     "keep_times",
+    "shard_size",
+    "shard_age",
     "max_retries",
     "retry_timeout",
     "timeout",

@@ -141,6 +141,8 @@ def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
         # The entries of a damaged archive were never listed, so a retry would not find them.
         damaged = any(failure.kind == "archive" for failure in report.failures)
         again = "the same command with --update" if damaged else "the same command"
+        if damaged and destination.startswith("parquet:"):
+            again = "the same command with a new directory"  # rows are never rewritten
         them = "it" if report.failed == 1 else "them"
         return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
     return said if verbose or report.failed == 1 else f"{said}; -v shows more"

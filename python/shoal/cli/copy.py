@@ -18,6 +18,7 @@ Examples:
   shoal copy photos/ backup/                           all files of a directory
   shoal copy photos/ backup/ --include '**/*.jpg'       some of them
   shoal copy 'zip:downloads/*.zip' out/                 the entries of archives; see also shoal unzip
+  shoal copy http://files.local:8080 parquet:out/      one row each, in Parquet files: for tiny objects
   shoal copy http://files.local:8080 null:             discard everything: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
@@ -51,7 +52,8 @@ def command(
     """Copy every object of SRC into DST.
 
     SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
-    DST is a directory, which is created if it does not exist, or `null:`, which discards everything.
+    DST is a directory, which is created if it does not exist; `parquet:DIR`, which packs the objects as rows of Parquet
+    files in DIR; or `null:`, which discards everything.
 
     Run the same command again to resume: the journal in DST/.shoal records what is done. A failed object does not stop
     the others; it is recorded with its reason, and the exit code is 1.

@@ -1,0 +1,33 @@
+//! The columns of a row, and the names of files and metadata: what the sink writes, and the source and the check read.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+/// Key in the metadata of a file: the checksums of its row groups, 16 hexadecimal digits each, separated by spaces.
+pub const CHECKSUMS: &str = "shoal.row-group-xxh3";
+
+/// The columns. `name` is UTF-8. `size` is the length of `data` in bytes, for queries that do not read `data`.
+/// `last_modified` and `e_tag` are null where the source does not tell them.
+pub fn schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        Field::new("name", DataType::Utf8, false),
+        Field::new("size", DataType::Int64, false),
+        Field::new("data", DataType::Binary, false),
+        Field::new("last_modified", time, true),
+        Field::new("e_tag", DataType::Utf8, true),
+    ]))
+}
+
+/// The name of the file with this number.
+pub fn file_name(number: u64) -> String {
+    format!("objects-{number:06}.parquet")
+}
+
+/// The number in the name of a file, if it is one of a dataset.
+pub fn file_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("objects-")?.strip_suffix(".parquet")?;
+    let number = digits.parse().ok()?;
+    (file_name(number) == name).then_some(number)
+}

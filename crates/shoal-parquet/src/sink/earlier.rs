@@ -1,0 +1,145 @@
+//! The names that earlier sessions have committed of pages that are listed again.
+//!
+//! A page that was committed in part is listed again when a run continues. If it has changed meanwhile, its objects can
+//! be in other partitions, which are fetched. Those that are stored already must not be stored again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use arrow_array::cast::AsArray;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::errors::ParquetError;
+use shoal_engine::sink::StateRow;
+use shoal_engine::{Error, Kind, RETRIED_FROM, Result};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::failure::{io_failed, parquet_failed};
+use super::shard::lock;
+use super::state::{self, Placed};
+
+/// How many partitions a listing can be ahead of the first that is not committed.
+const WINDOW: u64 = 65_536;
+
+/// What earlier sessions have committed, and what the journal remembers of it.
+#[derive(Default)]
+pub(super) struct Earlier {
+    run: u64,
+    frontier: u64,
+    /// Ranges of rows, by file and row group.
+    ranges: BTreeMap<(PathBuf, u32), Vec<std::ops::Range<usize>>>,
+    /// The last partition of these rows.
+    last: u64,
+    /// Hashes of their names, in ascending order; read when the first partition is opened.
+    names: OnceLock<Vec<u128>>,
+    reading: Mutex<()>,
+    rows: Mutex<Rows>,
+}
+
+/// Rows of the journal, oldest first, each with its last partition.
+#[derive(Default)]
+struct Rows {
+    kept: VecDeque<(u64, Box<[u8]>)>,
+    last: u64,
+    next: u64,
+}
+
+impl Earlier {
+    pub fn new(run: u64, frontier: u64) -> Earlier {
+        Earlier { run, frontier, ..Earlier::default() }
+    }
+
+    /// Takes a row of an earlier session.
+    pub fn add(&mut self, path: &Path, key: Box<[u8]>, places: &[Placed]) {
+        for place in places.iter().filter(|place| place.seq >= self.frontier) {
+            self.last = self.last.max(place.seq);
+            let first = place.first as usize;
+            let ranges = self.ranges.entry((path.to_owned(), place.group)).or_default();
+            ranges.push(first..first + place.rows as usize);
+        }
+        let last = places.iter().map(|place| place.seq).max().unwrap_or(0);
+        let rows = self.rows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        rows.kept.push_back((last, key));
+        rows.last = rows.last.max(last);
+    }
+
+    /// The rows of the journal for a commit to one file: the new one, and old ones that are not needed any more.
+    pub fn committed(&self, temporary: &str, places: &[Placed]) -> Vec<StateRow> {
+        let places: Vec<_> = places.iter().copied().filter(|place| place.seq < RETRIED_FROM).collect();
+        let Some(last) = places.iter().map(|place| place.seq).max() else { return Vec::new() };
+        let mut rows = lock(&self.rows);
+        let row = state::places(self.run, temporary, rows.next, &places);
+        rows.next += 1;
+        rows.last = rows.last.max(last);
+        rows.kept.push_back((last, row.0.clone()));
+        let mut changes = vec![row];
+        let oldest = rows.last.saturating_sub(WINDOW);
+        let is_old = |(last, _): &(u64, Box<[u8]>)| *last < oldest;
+        while rows.kept.front().is_some_and(is_old) {
+            changes.extend(rows.kept.pop_front().map(|(_, key)| (key, None)));
+        }
+        changes
+    }
+
+    /// Whether objects of a partition may be stored already; then [`Earlier::has`] tells.
+    ///
+    /// # Errors
+    /// If the names cannot be read from the files.
+    pub fn concerns(&self, seq: u64) -> Result<bool> {
+        if self.ranges.is_empty() || seq > self.last + WINDOW {
+            return Ok(false);
+        }
+        let _one = lock(&self.reading);
+        if self.names.get().is_none() {
+            let _ = self.names.set(self.read()?);
+        }
+        Ok(true)
+    }
+
+    /// Whether a name is stored already.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.names.get().is_some_and(|names| names.binary_search(&xxh3_128(name)).is_ok())
+    }
+
+    fn read(&self) -> Result<Vec<u128>> {
+        let mut names = Vec::new();
+        for ((path, group), ranges) in &self.ranges {
+            read_names(path, *group, ranges, &mut names)?;
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+fn read_names(path: &Path, group: u32, ranges: &[std::ops::Range<usize>], names: &mut Vec<u128>) -> Result<()> {
+    let failed = |error: ParquetError| parquet_failed("read", path, &error);
+    let file = File::open(path).map_err(|error| io_failed("read", path, &error))?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file).map_err(failed)?;
+    let rows = reader.metadata().row_groups().get(group as usize).map_or(0, |group| group.num_rows() as usize);
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let wanted: usize = ranges.iter().map(std::ops::Range::len).sum();
+    if ranges.last().is_none_or(|last| last.end > rows) {
+        let why = "its row groups are not those that the journal has";
+        return Err(Error::new(Kind::DestinationFailed, why).on(&path.display().to_string()));
+    }
+    let mask = ProjectionMask::leaves(reader.parquet_schema(), [0]);
+    let reader = reader
+        .with_projection(mask)
+        .with_row_groups(vec![group as usize])
+        .with_row_selection(RowSelection::from_consecutive_ranges(ranges.into_iter(), rows))
+        .build()
+        .map_err(failed)?;
+    let before = names.len();
+    for batch in reader {
+        let batch = batch.map_err(|error| failed(error.into()))?;
+        names.extend(batch.column(0).as_string::<i32>().iter().flatten().map(|name| xxh3_128(name.as_bytes())));
+    }
+    if names.len() - before != wanted {
+        let why = "its rows are not those that the journal has";
+        return Err(Error::new(Kind::DestinationFailed, why).on(&path.display().to_string()));
+    }
+    Ok(())
+}

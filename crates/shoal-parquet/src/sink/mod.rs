@@ -1,0 +1,217 @@
+//! `ParquetSink`: packs objects as rows of Parquet files.
+//!
+//! Lanes fill rows in memory (`writer.rs`, `rows.rs`). Threads of the sink encode them and append row groups to files in
+//! `.shoal/tmp` (`shard.rs`, `group.rs`). About once a second, `flush` gives each changed file a footer, syncs it, and has
+//! the journal remember its length (`commit.rs`, `state.rs`). So what is committed of a file is a complete Parquet file.
+//! A file that is large or old enough is finished and renamed. After a kill, the next start cuts files to their committed
+//! lengths (`recover.rs`). Then they are complete, and are published as they are.
+//!
+//! What is committed of a file is always whole partitions, so a partition that is fetched again is nowhere in it. The
+//! rows of a partition that is too large for memory go to a file that no other partition uses at that time
+//! ([`shard::Spill`]). If a page has changed since a part of it was committed, names that are stored already are not
+//! added again (`earlier.rs`).
+
+mod commit;
+mod earlier;
+mod failure;
+mod group;
+mod recover;
+mod rows;
+mod shard;
+mod state;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use shoal_engine::fs::lock::Lock;
+use shoal_engine::fs::private::PrivateDir;
+use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
+use shoal_engine::sink::{
+    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
+};
+use shoal_engine::{Error, Kind, ObjectKey, Result};
+
+use self::commit::Book;
+use self::earlier::Earlier;
+use self::shard::{Shards, lock};
+use self::writer::{Lane, Limits};
+
+/// Bytes of a file, about.
+const SHARD_SIZE: u64 = 128 << 20;
+/// Longest time for which a file is written to.
+const SHARD_AGE: Duration = Duration::from_secs(300);
+/// Rows of a row group.
+const GROUP_ROWS: usize = 100_000;
+/// How often files are synced.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of a row group, as they are in memory.
+const GROUP_MAX: u64 = 16 << 20;
+/// Objects that may be fetched and not committed: some seconds at full speed.
+const WINDOW_OBJECTS: u64 = 3_000_000;
+const WINDOW_BYTES: u64 = 1 << 30;
+/// How long a stop may take.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How files are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct ParquetOptions {
+    /// Bytes after which a file is finished.
+    pub shard_size: u64,
+    /// Time after which a file is finished.
+    pub shard_age: Duration,
+    /// Rows of a row group, at most about.
+    pub group_rows: usize,
+    /// How often files are synced, and what is in them committed.
+    pub commit_every: Duration,
+}
+
+impl Default for ParquetOptions {
+    fn default() -> ParquetOptions {
+        ParquetOptions {
+            shard_size: SHARD_SIZE,
+            shard_age: SHARD_AGE,
+            group_rows: GROUP_ROWS,
+            commit_every: COMMIT_EVERY,
+        }
+    }
+}
+
+/// A directory of Parquet files as the destination.
+pub struct ParquetSink {
+    path: PathBuf,
+    options: ParquetOptions,
+    limits: Limits,
+    held_max: u64,
+    session: OnceLock<Session>,
+    encoders: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What exists from the start on.
+struct Session {
+    shards: Arc<Shards>,
+    earlier: Arc<Earlier>,
+    book: Mutex<Book>,
+    _lock: Option<Lock>,
+}
+
+impl ParquetSink {
+    /// Returns a sink for this directory. It creates and opens nothing before [`Sink::start`].
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for what cannot be kept: published files are never rewritten.
+    pub fn new(path: &Path, options: ParquetOptions, transfer: &TransferOptions) -> Result<ParquetSink> {
+        let refused = |option: &str| {
+            let why = format!("{option} does not work with parquet: its files are never rewritten");
+            Err(Error::new(Kind::Config, why).hint("copy into a new directory"))
+        };
+        match (transfer.resume, transfer.overwrite, transfer.durability) {
+            (Resume::Update, ..) => return refused("`resume=\"update\"`"),
+            (Resume::Restart, ..) => return refused("`resume=\"restart\"`"),
+            (_, Overwrite::Always, _) => return refused("`overwrite=\"always\"`"),
+            (.., Durability::None) => return refused("`durability=\"none\"`"),
+            _ => {}
+        }
+        let path =
+            std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
+        let limits = Limits { group: GROUP_MAX.min(transfer.memory / 32).max(1) as usize, object: transfer.memory / 8 };
+        let held_max = transfer.memory / 2;
+        Ok(ParquetSink { path, options, limits, held_max, session: OnceLock::new(), encoders: Mutex::default() })
+    }
+
+    fn session(&self) -> Result<&Session> {
+        let unstarted = || Error::new(Kind::Internal, "a directory was written to before start");
+        self.session.get().ok_or_else(unstarted)
+    }
+}
+
+impl Sink for ParquetSink {
+    fn identity(&self) -> String {
+        format!("parquet:{}", self.path.display())
+    }
+
+    fn journal_dir(&self) -> Option<PathBuf> {
+        Some(self.path.clone())
+    }
+
+    fn properties(&self) -> SinkProperties {
+        SinkProperties {
+            blocks: false,
+            replaces: false,
+            form: Some("parquet"),
+            window_objects: WINDOW_OBJECTS,
+            window_bytes: WINDOW_BYTES,
+            stop_within: STOP_WITHIN,
+            ..SinkProperties::default()
+        }
+    }
+
+    fn admit(&self, raw: &[u8]) -> Result<ObjectKey> {
+        if std::str::from_utf8(raw).is_err() {
+            let why = "its name is not UTF-8, which a column of names requires";
+            return Err(Error::new(Kind::UnsafeName, why)
+                .on(&shoal_engine::display::escape(raw))
+                .hint("copy it to files"));
+        }
+        ObjectKey::of_bytes(raw)
+    }
+
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
+        let private = PrivateDir::create(&self.path)?;
+        let writer = Lock::take_where_possible(&private, "writer".as_ref())?;
+        let recovered = recover::recover(&self.path, start, state)?;
+        let shards = Arc::new(Shards::new(recovered.tmp, self.options.shard_size, self.held_max)?);
+        let book = Book::new(self.path.clone(), self.options, self.limits, recovered.next, recovered.files);
+        let earlier = Arc::new(recovered.earlier);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut encoders = lock(&self.encoders);
+        for number in 0..(cores / 2).clamp(1, 8) {
+            let shards = shards.clone();
+            let thread = std::thread::Builder::new().name(format!("shoal-parquet-{number}"));
+            let thread = thread.spawn(move || shards.encode());
+            encoders
+                .push(thread.map_err(|error| Error::new(Kind::Internal, format!("cannot start a thread: {error}")))?);
+        }
+        drop(encoders);
+        let session = Session { shards, earlier, book: Mutex::new(book), _lock: writer };
+        if self.session.set(session).is_err() {
+            return Err(Error::new(Kind::Internal, "a sink was started twice"));
+        }
+        Ok(Started {
+            durability: "each file, about once a second".into(),
+            publish: "rows of Parquet files, synced and renamed".into(),
+            notes: recovered.notes,
+            ..Started::default()
+        })
+    }
+
+    fn writer(&self, _lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
+        let Session { shards, earlier, .. } = self.session()?;
+        shards.add_wake(wake);
+        let (shards, earlier) = (shards.clone(), earlier.clone());
+        Ok(Box::new(Lane { shards, earlier, limits: self.limits, open: Vec::new() }))
+    }
+
+    fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
+        let Session { shards, earlier, book, .. } = self.session()?;
+        lock(book).flush(shards, earlier, sealed, reason)
+    }
+
+    fn publish(&self, state: &[StateRow]) -> Result<()> {
+        let tmp = &self.session()?.shards.tmp;
+        recover::publish(&self.path, tmp, state)
+    }
+}
+
+impl Drop for ParquetSink {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.get() {
+            session.shards.end();
+        }
+        for encoder in std::mem::take(&mut *lock(&self.encoders)) {
+            let _ = encoder.join();
+        }
+    }
+}

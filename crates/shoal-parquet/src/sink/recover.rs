@@ -1,0 +1,166 @@
+//! The start of a session: checks published files, cuts open ones to their committed length, and removes what was not
+//! committed. Also gives files their names.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use shoal_engine::display::escape;
+use shoal_engine::fs::private::SHOAL_DIR;
+use shoal_engine::sink::{SinkState, Start, StateRow};
+use shoal_engine::{Error, Kind, Result};
+
+use super::earlier::Earlier;
+use super::failure::io_failed;
+use super::state::{self, Complete, Placed, Row};
+use crate::schema::{file_name, file_number};
+
+/// What the start of a session found.
+pub(super) struct Recovered {
+    pub tmp: PathBuf,
+    pub earlier: Earlier,
+    /// Complete files that are not published.
+    pub files: Vec<Complete>,
+    /// The number of the next file.
+    pub next: u64,
+    pub notes: Vec<String>,
+}
+
+pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Result<Recovered> {
+    let tmp = path.join(SHOAL_DIR).join("tmp");
+    match DirBuilder::new().mode(0o700).create(&tmp) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failed("create", &tmp, &error)),
+        _ => {}
+    }
+    let mut published: HashMap<String, u64> = HashMap::new();
+    let mut next = 0;
+    let mut files = Vec::new();
+    let mut places: Vec<(String, Box<[u8]>, Vec<Placed>)> = Vec::new();
+    state.each(&mut |key, value| {
+        match state::read(key, value)? {
+            Row::Published(number, file) => {
+                next = next.max(number + 1);
+                check_published(path, &tmp, number, &file)?;
+                published.insert(file.temporary, number);
+            }
+            Row::Open(file) => files.push(file),
+            Row::Places { run: of, temporary, key, places: of_row } if of == start.run => {
+                places.push((temporary, key, of_row));
+            }
+            Row::Places { .. } => {}
+        }
+        Ok(())
+    })?;
+    for file in &files {
+        cut(&tmp.join(&file.temporary), file.length)?;
+    }
+    let kept: HashSet<_> = files.iter().map(|file| file.temporary.as_str()).collect();
+    let removed = remove_others(&tmp, &kept)?;
+    let numbers: HashSet<_> = published.values().copied().collect();
+    let entries = fs::read_dir(path).map_err(|error| io_failed("list", path, &error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| io_failed("list", path, &error))?;
+        let number = entry.file_name().to_str().and_then(file_number);
+        if number.is_some_and(|number| !numbers.contains(&number)) {
+            let why = "the journal does not know this file: rows could be stored twice";
+            return Err(Error::new(Kind::Config, why).on(&shown(&entry.path())).hint("copy into a new directory"));
+        }
+    }
+    let mut earlier = Earlier::new(start.run, start.frontier);
+    for (temporary, key, of_row) in places {
+        let place = match published.get(&temporary) {
+            Some(number) => path.join(file_name(*number)),
+            None => tmp.join(&temporary),
+        };
+        earlier.add(&place, key, &of_row);
+    }
+    let note = format!("{removed} incomplete files of an interrupted session were removed");
+    let notes = if removed > 0 { vec![note] } else { Vec::new() };
+    Ok(Recovered { tmp, earlier, files, next, notes })
+}
+
+/// A published file must be there with its length. If its name was not given yet, it is now.
+fn check_published(path: &Path, tmp: &Path, number: u64, file: &Complete) -> Result<()> {
+    let place = path.join(file_name(number));
+    let length = match fs::symlink_metadata(&place) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let temporary = tmp.join(&file.temporary);
+            match fs::metadata(&temporary) {
+                Ok(metadata) => {
+                    rename(&temporary, &place)?;
+                    metadata.len()
+                }
+                Err(_) => return Err(damaged(&place, "it was published, and is missing")),
+            }
+        }
+        Err(error) => return Err(io_failed("look at", &place, &error)),
+    };
+    match length == file.length {
+        true => Ok(()),
+        false => Err(damaged(&place, &format!("it has {length} bytes, but was published with {}", file.length))),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))
+}
+
+fn damaged(path: &Path, why: &str) -> Error {
+    Error::new(Kind::DestinationFailed, why)
+        .on(&shown(path))
+        .hint("restore the file, or copy everything into a new directory")
+}
+
+/// Cuts an open file to what is committed.
+fn cut(path: &Path, length: u64) -> Result<()> {
+    let failed = |error: std::io::Error| io_failed("continue", path, &error);
+    let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.len() < length {
+        return Err(damaged(path, "it is shorter than what was committed"));
+    }
+    file.set_len(length).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+fn remove_others(tmp: &Path, kept: &HashSet<&str>) -> Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(tmp).map_err(|error| io_failed("list", tmp, &error))? {
+        let entry = entry.map_err(|error| io_failed("list", tmp, &error))?;
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with("part-"));
+        if is_ours && !name.to_str().is_some_and(|name| kept.contains(name)) {
+            fs::remove_file(entry.path()).map_err(|error| io_failed("remove", &entry.path(), &error))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Gives files that the journal has as published their names.
+pub(super) fn publish(path: &Path, tmp: &Path, rows: &[StateRow]) -> Result<()> {
+    let mut renamed = false;
+    for (key, value) in rows {
+        let Some(value) = value else { continue };
+        if let Row::Published(number, file) = state::read(key, value)? {
+            rename(&tmp.join(&file.temporary), &path.join(file_name(number)))?;
+            renamed = true;
+        }
+    }
+    if renamed {
+        for directory in [path, tmp] {
+            File::open(directory)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| io_failed("sync", directory, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Never replaces a file.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
+        .map_err(|errno| io_failed("put in place", to, &errno.into()))
+}

@@ -1,0 +1,275 @@
+//! What a dataset has after runs that end well, fail at random moments and continue.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampNanosecondType};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use shoal_engine::options::{Durability, Overwrite, Resume, Workers};
+use shoal_engine::sink::Sink;
+use shoal_engine::source::Source;
+use shoal_engine::source::memory::{Answer, MemorySource};
+use shoal_engine::testing::faults::FailingSink;
+use shoal_engine::testing::sink_contract;
+use shoal_engine::transfer::{Outcome, Transfer};
+use shoal_engine::{Kind, TransferOptions};
+use shoal_parquet::sink::{ParquetOptions, ParquetSink};
+
+type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> TransferOptions {
+    TransferOptions { workers: Workers::Fixed(4), ..TransferOptions::default() }
+}
+
+fn small_files() -> ParquetOptions {
+    let (group_rows, commit_every) = (250, Duration::ZERO);
+    ParquetOptions { shard_size: 20_000, group_rows, commit_every, ..ParquetOptions::default() }
+}
+
+fn sink(path: &Path, options: &TransferOptions) -> Arc<dyn Sink> {
+    Arc::new(ParquetSink::new(path, small_files(), options).unwrap())
+}
+
+fn run(source: impl Source + 'static, sink: Arc<dyn Sink>, options: TransferOptions) -> Outcome {
+    Transfer::new(Arc::new(source), sink, options).in_batches_of(300).run(&mut |_| ControlFlow::Continue(()))
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "parquet")).collect();
+    files.sort();
+    files
+}
+
+/// The rows of a dataset; panics on a name that is there twice.
+fn rows(directory: &Path) -> Objects {
+    let mut found = Objects::new();
+    for path in files(directory) {
+        for batch in ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            let (names, data) = (batch.column(0).as_string::<i32>(), batch.column(2).as_binary::<i32>());
+            let sizes = batch.column(1).as_primitive::<Int64Type>();
+            for row in 0..batch.num_rows() {
+                assert_eq!(sizes.value(row), data.value(row).len() as i64);
+                let name = names.value(row).as_bytes().to_vec();
+                assert!(found.insert(name, data.value(row).to_vec()).is_none(), "{} is there twice", names.value(row));
+            }
+        }
+    }
+    found
+}
+
+fn leftovers(directory: &Path) -> usize {
+    std::fs::read_dir(directory.join(".shoal/tmp")).unwrap().count()
+}
+
+fn objects(count: usize, size: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut random = fastrand::Rng::with_seed(count as u64);
+    let mut content = |n: usize| (0..n % size).map(|_| random.u8(..)).collect();
+    (0..count).map(|n| (format!("o-{n:06}").into_bytes(), content(n * 7919))).collect()
+}
+
+fn source(objects: &[(Vec<u8>, Vec<u8>)], page: usize) -> MemorySource {
+    MemorySource::new(objects.chunks(page).map(<[_]>::to_vec).collect(), 100)
+}
+
+fn expected(objects: &[(Vec<u8>, Vec<u8>)]) -> Objects {
+    objects.iter().cloned().collect()
+}
+
+fn ended(outcome: &Outcome) {
+    assert!(outcome.error.is_none() && outcome.report.complete, "{:?}", outcome.error);
+}
+
+#[test]
+fn the_sink_keeps_the_contract() {
+    sink_contract::run(|path| sink(path, &options()), |_| None);
+}
+
+#[test]
+fn every_object_is_one_row_in_files_of_about_the_given_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let objects = objects(10_000, 200);
+    let outcome = run(source(&objects, 500), sink(directory.path(), &options()), options());
+    ended(&outcome);
+    assert_eq!(outcome.report.run.written, 10_000);
+    assert!(rows(directory.path()) == expected(&objects));
+    let files = files(directory.path());
+    assert!(!files.is_empty() && files[0].ends_with("objects-000000.parquet"), "{files:?}");
+    assert_eq!(leftovers(directory.path()), 0);
+}
+
+#[test]
+fn times_are_kept_and_null_where_the_source_has_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let objects = objects(300, 20);
+    let timed = source(&objects, 100).with_times(|name| {
+        UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789 + u64::from(name[name.len() - 1]))
+    });
+    ended(&run(timed, sink(directory.path(), &options()), options()));
+    let mut times = 0;
+    for path in files(directory.path()) {
+        for batch in ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            let column = batch.column(3).as_primitive::<TimestampNanosecondType>();
+            for (row, name) in batch.column(0).as_string::<i32>().iter().enumerate() {
+                let last = *name.unwrap().as_bytes().last().unwrap();
+                assert_eq!(column.value(row), 1_700_000_000_123_456_789 + i64::from(last));
+                times += 1;
+            }
+            assert_eq!(batch.column(4).null_count(), batch.num_rows());
+        }
+    }
+    assert_eq!(times, 300);
+}
+
+/// Fails after a random number of operations, again and again, and lets the last session end.
+fn interrupted(seed: u64, objects: &[(Vec<u8>, Vec<u8>)], options: &TransferOptions, operations: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut published: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+    for session in 0.. {
+        let inner = sink(directory.path(), options);
+        let last = session == 4;
+        let sink: Arc<dyn Sink> = match last {
+            true => inner,
+            false => Arc::new(FailingSink::new(inner, random.u64(..operations), random.bool())),
+        };
+        let outcome = run(source(objects, 500), sink, options.clone());
+        for (path, bytes) in &published {
+            assert!(&std::fs::read(path).unwrap() == bytes, "{path:?} was rewritten");
+        }
+        published.extend(files(directory.path()).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())));
+        if last || outcome.error.is_none() {
+            ended(&outcome);
+            break;
+        }
+    }
+    assert!(rows(directory.path()) == expected(objects), "seed {seed}");
+    assert_eq!(leftovers(directory.path()), 0);
+}
+
+#[test]
+fn a_run_that_fails_at_30_random_moments_has_every_object_once() {
+    let objects = objects(6_000, 100);
+    for seed in 0..30 {
+        interrupted(seed, &objects, &options(), 7_000);
+    }
+}
+
+#[test]
+fn partitions_larger_than_memory_are_written_in_parts_and_committed_whole() {
+    let objects = objects(400, 200_000);
+    let options = TransferOptions { memory: 8 << 20, ..options() };
+    for seed in 0..6 {
+        interrupted(seed, &objects, &options, 500);
+    }
+}
+
+#[test]
+fn a_published_file_that_is_missing_or_short_stops_the_run() {
+    for short in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let objects = objects(3_000, 100);
+        let failing = FailingSink::new(sink(directory.path(), &options()), 2_500, false);
+        assert!(run(source(&objects, 500), Arc::new(failing), options()).error.is_some());
+        // Another run publishes what the first one left.
+        let other = MemorySource::new(vec![vec![(b"x".to_vec(), b"1".to_vec())]], 100).named("other:");
+        ended(&run(other, sink(directory.path(), &options()), options()));
+        let first = files(directory.path()).remove(0);
+        match short {
+            true => File::options().write(true).open(&first).unwrap().set_len(1000).unwrap(),
+            false => std::fs::remove_file(&first).unwrap(),
+        }
+        let error = run(source(&objects, 500), sink(directory.path(), &options()), options()).error.unwrap();
+        assert_eq!(error.kind(), Kind::DestinationFailed);
+        assert!(error.to_string().contains("objects-000000.parquet"), "{error}");
+    }
+}
+
+#[test]
+fn a_page_that_changed_adds_only_names_that_are_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    // The page is not complete in the first session: one of its objects does not come.
+    let mut objects = objects(1_000, 100);
+    let slow = |name: &[u8], _: u32| match name {
+        b"o-000950" => Answer::Fail(Kind::Timeout),
+        _ => Answer::Whole,
+    };
+    let first = MemorySource::new(vec![objects.clone()], 100).answering(slow);
+    let outcome = Transfer::new(Arc::new(first), sink(directory.path(), &options()), options()).in_batches_of(100).run(
+        &mut |progress| match progress.committed {
+            900.. => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        },
+    );
+    assert_eq!(outcome.report.run.written, 900, "{:?}", outcome.error);
+    objects.insert(50, (b"o-000049-new".to_vec(), b"new".to_vec()));
+    let outcome = run(MemorySource::new(vec![objects.clone()], 100), sink(directory.path(), &options()), options());
+    ended(&outcome);
+    assert!(rows(directory.path()) == expected(&objects));
+    assert_eq!(outcome.report.total.written, 1_001);
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused() {
+    let with = |change: fn(&mut TransferOptions)| {
+        let mut options = options();
+        change(&mut options);
+        ParquetSink::new(Path::new("x"), ParquetOptions::default(), &options).err().map(|error| error.kind())
+    };
+    assert_eq!(with(|_| {}), None);
+    assert_eq!(with(|options| options.resume = Resume::Update), Some(Kind::Config));
+    assert_eq!(with(|options| options.resume = Resume::Restart), Some(Kind::Config));
+    assert_eq!(with(|options| options.overwrite = Overwrite::Always), Some(Kind::Config));
+    assert_eq!(with(|options| options.durability = Durability::None), Some(Kind::Config));
+}
+
+#[test]
+fn names_that_are_not_utf8_and_objects_that_are_too_large_are_failures() {
+    let directory = tempfile::tempdir().unwrap();
+    let objects = vec![
+        (b"a\xff".to_vec(), b"1".to_vec()),
+        (b"../b\0".to_vec(), b"2".to_vec()),
+        (b"large".to_vec(), vec![7; 2 << 20]),
+    ];
+    let options = TransferOptions { memory: 8 << 20, ..options() };
+    let outcome = run(source(&objects, 10), sink(directory.path(), &options), options);
+    assert!(outcome.error.is_none());
+    assert_eq!((outcome.report.run.written, outcome.report.run.failed), (1, 2));
+    assert_eq!(rows(directory.path()), expected(&objects[1..2]));
+    let kinds: Vec<_> = outcome.report.failures.iter().map(|failure| failure.kind.clone()).collect();
+    assert!(kinds.len() == 2, "{kinds:?}");
+}
+
+#[test]
+fn files_that_the_journal_does_not_know_stop_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let objects = objects(300, 20);
+    ended(&run(source(&objects, 100), sink(directory.path(), &options()), options()));
+    std::fs::remove_dir_all(directory.path().join(".shoal")).unwrap();
+    let error = run(source(&objects, 100), sink(directory.path(), &options()), options()).error.unwrap();
+    assert_eq!(error.kind(), Kind::Config);
+    assert!(error.to_string().contains("objects-000000.parquet"), "{error}");
+    assert!(rows(directory.path()) == expected(&objects));
+}
+
+#[test]
+fn a_dataset_that_was_moved_in_the_middle_of_a_run_is_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let (before, after) = (directory.path().join("before"), directory.path().join("after"));
+    let objects = objects(3_000, 100);
+    let failing = FailingSink::new(sink(&before, &options()), 2_500, false);
+    assert!(run(source(&objects, 500), Arc::new(failing), options()).error.is_some());
+    std::fs::rename(&before, &after).unwrap();
+    let outcome = run(source(&objects, 500), sink(&after, &options()), options());
+    ended(&outcome);
+    assert!(outcome.report.total.written > outcome.report.run.written, "nothing was committed before the move");
+    assert!(rows(&after) == expected(&objects));
+}
