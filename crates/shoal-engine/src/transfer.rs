@@ -206,6 +206,7 @@ impl Transfer {
         let start = Start {
             run: journal.run_number(),
             frontier: standing.frontier,
+            deferred: standing.deferred,
             sessions: std::mem::take(&mut standing.sessions),
             twice: properties.twice,
             keep_times: options.keep_times.unwrap_or(properties.has_times),

@@ -22,6 +22,8 @@ pub struct Start {
     pub run: u64,
     /// The first partition that can be listed again: those before it are committed, and their pages are complete.
     pub frontier: u64,
+    /// Objects of earlier sessions that are retried in this one. A page that changed can list them, too.
+    pub deferred: u64,
     /// The earlier sessions of this run.
     pub sessions: Vec<Interval>,
     /// How to treat an object whose name is that of a file of this run.
@@ -35,7 +37,15 @@ pub struct Start {
 impl Default for Start {
     fn default() -> Start {
         let (sessions, twice) = (Vec::new(), Twice::default());
-        Start { run: 0, frontier: 0, sessions, twice, keep_times: false, lease: Arc::new(Lease::unbounded()) }
+        Start {
+            run: 0,
+            frontier: 0,
+            deferred: 0,
+            sessions,
+            twice,
+            keep_times: false,
+            lease: Arc::new(Lease::unbounded()),
+        }
     }
 }
 

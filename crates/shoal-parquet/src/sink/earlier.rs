@@ -3,7 +3,7 @@
 //! A page that was committed in part is listed again when a run continues. If it has changed meanwhile, its objects can
 //! be in other partitions, which are fetched. Those that are stored already must not be stored again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use arrow_array::cast::AsArray;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::errors::ParquetError;
-use shoal_engine::sink::StateRow;
+use shoal_engine::sink::{Start, StateRow};
 use shoal_engine::{Error, Kind, RETRIED_FROM, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -28,6 +28,8 @@ const WINDOW: u64 = 65_536;
 pub(super) struct Earlier {
     run: u64,
     frontier: u64,
+    /// Objects of earlier sessions are retried.
+    retries: bool,
     /// Ranges of rows, by file and row group.
     ranges: BTreeMap<(PathBuf, u32), Vec<std::ops::Range<usize>>>,
     /// The last partition of these rows.
@@ -35,6 +37,8 @@ pub(super) struct Earlier {
     /// Hashes of their names, in ascending order; read when the first partition is opened.
     names: OnceLock<Vec<u128>>,
     reading: Mutex<()>,
+    /// Hashes of the names that this session has stored, as long as the listing and a retry can both bring an object.
+    stored: Mutex<HashSet<u128>>,
     rows: Mutex<Rows>,
 }
 
@@ -47,8 +51,9 @@ struct Rows {
 }
 
 impl Earlier {
-    pub fn new(run: u64, frontier: u64) -> Earlier {
-        Earlier { run, frontier, ..Earlier::default() }
+    pub fn new(start: &Start) -> Earlier {
+        let Start { run, frontier, deferred, .. } = *start;
+        Earlier { run, frontier, retries: deferred > 0, ..Earlier::default() }
     }
 
     /// Takes a row of an earlier session.
@@ -83,12 +88,13 @@ impl Earlier {
         changes
     }
 
-    /// Whether objects of a partition may be stored already; then [`Earlier::has`] tells.
+    /// Whether objects of a partition may be stored already; then [`Earlier::has`] must be asked for each.
     ///
     /// # Errors
     /// If the names cannot be read from the files.
     pub fn concerns(&self, seq: u64) -> Result<bool> {
-        if self.ranges.is_empty() || seq > self.last + WINDOW {
+        let is_retried = seq >= RETRIED_FROM && self.retries;
+        if self.ranges.is_empty() || seq > self.last + WINDOW && !is_retried {
             return Ok(false);
         }
         let _one = lock(&self.reading);
@@ -98,9 +104,11 @@ impl Earlier {
         Ok(true)
     }
 
-    /// Whether a name is stored already.
+    /// Whether a name is stored already. If not, it is going to be.
     pub fn has(&self, name: &[u8]) -> bool {
-        self.names.get().is_some_and(|names| names.binary_search(&xxh3_128(name)).is_ok())
+        let hash = xxh3_128(name);
+        self.names.get().is_some_and(|names| names.binary_search(&hash).is_ok())
+            || self.retries && !lock(&self.stored).insert(hash)
     }
 
     fn read(&self) -> Result<Vec<u128>> {

@@ -69,7 +69,7 @@ pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Resu
             return Err(Error::new(Kind::Config, why).on(&shown(&entry.path())).hint("copy into a new directory"));
         }
     }
-    let mut earlier = Earlier::new(start.run, start.frontier);
+    let mut earlier = Earlier::new(start);
     for (temporary, key, of_row) in places {
         let place = match published.get(&temporary) {
             Some(number) => path.join(file_name(*number)),
