@@ -40,7 +40,6 @@ def test_a_full_disk_stops_the_run_and_it_continues_when_there_is_room(
     ballast.write_bytes(bytes(30 << 20))
     done = shoal.run("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB")
     assert done.returncode == 3, done.stderr
-    assert "destination-full" in done.stderr
     assert "free some space" in done.stderr
     ballast.unlink()
     done = shoal.run("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB")
