@@ -283,7 +283,7 @@ fn a_directory_that_goes_while_it_is_listed_is_a_failure_and_not_a_gap() {
         parts.push(partition);
     }
     assert_eq!(parts.iter().map(|part| part.len.unwrap()).sum::<u32>(), 300);
-    let remarks = source.remarks();
+    let remarks = listing.end().remarks;
     assert_eq!(remarks.len(), 1);
     // Where directories take long to open, up to 16 had been opened ahead: what was in those is listed.
     let count: usize = remarks[0].split(' ').next().unwrap().parse().unwrap();

@@ -122,10 +122,17 @@ impl From<Error> for Stopped {
     }
 }
 
-fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Result<(), Stopped> {
+fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<(), Stopped> {
     *shared.frontier() = Frontier::new(known.frontier, known.chain);
     let cursor = known.cursor.clone().filter(|_| !known.compare);
     let mut pages = Pages { shared, listing: shared.source.list(cursor)? };
+    let listed = list_pages(runtime, &mut pages, known);
+    shared.listing_ended(pages.listing.end());
+    listed
+}
+
+fn list_pages(runtime: &Runtime, pages: &mut Pages<'_>, mut known: Known) -> Result<(), Stopped> {
+    let shared = pages.shared;
     let mut chain = Key::default();
     let mut lists = false;
     while let Some(partition) = runtime.block_on(pages.next())? {
@@ -151,7 +158,6 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, mut known: Known) -> Resul
         }
         hand_over(shared, partition, known.mark);
     }
-    shared.whole.store(pages.listing.is_whole(), Relaxed);
     if shared.cancel.is_raised() {
         return Ok(());
     }

@@ -19,6 +19,7 @@ use crate::display::count;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Credited, Journal, Standing};
 use crate::options::{Resume, TransferOptions, Workers};
+use crate::poison::ignore_poison;
 use crate::report::{Counts, Progress, Report};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
@@ -118,6 +119,7 @@ impl Run {
             batch,
             whole: AtomicBool::new(true),
             notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
+            remarks: Mutex::default(),
             last_failure: Mutex::default(),
             repeated: Mutex::default(),
             room: (0..lanes).map(|_| Notify::new()).collect(),
@@ -148,8 +150,9 @@ impl Run {
         report.elapsed = began.elapsed();
         report.workers = concurrency.chosen();
         report.concurrency = concurrency.path(report.elapsed);
+        report.notes.extend(std::mem::take(&mut *ignore_poison(shared.remarks.lock())));
         report.notes.extend(shared.source.remarks());
-        let (repeated, advice) = &*shared.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (repeated, advice) = &*ignore_poison(shared.repeated.lock());
         if *repeated > 0 {
             let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
             report.notes.push(format!("{objects} failed because another object has the same name: {advice}"));
@@ -202,7 +205,7 @@ fn lane_count(source: SourceProperties, workers: Workers, cores: usize, blocking
 fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Started) -> Report {
     let sums = shared.counters.sums();
     let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
-    let last_failure = shared.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let last_failure = ignore_poison(shared.last_failure.lock()).take();
     let recorded = journal.failures(FAILURES_SHOWN).filter_map(Result::ok);
     let mut total = journal.totals();
     total.listed += uncommitted;
@@ -226,7 +229,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Sta
         publish: started.publish.clone(),
         paused: shared.retry.paused_total() + shared.sink_retry.paused_total(),
         failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
-        notes: std::mem::take(&mut *shared.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())),
+        notes: std::mem::take(&mut *ignore_poison(shared.notes.lock())),
         ..Report::default()
     }
 }

@@ -13,9 +13,10 @@ use super::progress::Counters;
 use super::{budget, cancel, filter, lane_partition, learnt, queue, rate, retry};
 use crate::error::{Error, Kind, Side};
 use crate::options::{Pass, TransferOptions, Workers};
+use crate::poison::ignore_poison;
 use crate::report::{Failure, archive_of, is_of_archives};
 use crate::sink::{Sink, SinkProperties, Wake};
-use crate::source::{Entry, Source};
+use crate::source::{Entry, ListingEnd, Source};
 
 /// Connections of one lane before the next is put to work, where writing costs nothing.
 const LANE_FILL: usize = 32;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     /// The listing was complete, in this session or an earlier one.
     pub whole: AtomicBool,
     pub notes: Mutex<Vec<String>>,
+    /// What the listing has left out, once it has ended.
+    pub remarks: Mutex<Vec<String>>,
     /// How many objects had a name that another had before, and what the sink advises.
     pub repeated: Mutex<(u64, String)>,
     /// The sink has room again; one for each lane.
@@ -71,17 +74,23 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn frontier(&self) -> MutexGuard<'_, Frontier> {
-        self.frontier.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        ignore_poison(self.frontier.lock())
     }
 
     pub fn note(&self, text: &str) {
-        self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text.to_owned());
+        ignore_poison(self.notes.lock()).push(text.to_owned());
+    }
+
+    /// How the listing has ended; the last one counts, if it had to start over.
+    pub fn listing_ended(&self, end: ListingEnd) {
+        self.whole.store(end.is_whole, Relaxed);
+        *ignore_poison(self.remarks.lock()) = end.remarks;
     }
 
     /// What every thread of the run does first.
     pub fn lower_priority(&self) {
         if let Some(Err(refused)) = self.lower.map(|lower| lower()) {
-            let notes = &mut *self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let notes = &mut *ignore_poison(self.notes.lock());
             if !notes.contains(&refused) {
                 notes.push(refused); // the kernel refuses it to every thread
             }
@@ -91,7 +100,7 @@ impl Shared {
     /// Counts an object that had a name which another had before, where something can be done about it.
     pub fn repeated(&self, error: &Error) {
         if let Some(advice) = error.advice() {
-            let (count, known) = &mut *self.repeated.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (count, known) = &mut *ignore_poison(self.repeated.lock());
             *count += 1;
             if known.is_empty() {
                 advice.clone_into(known);
@@ -147,7 +156,7 @@ impl Shared {
             let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
             let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
             let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
-            self.last_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
+            ignore_poison(self.last_failure.lock()).get_or_insert(failure);
         }
     }
 

@@ -114,7 +114,7 @@ pub trait Source: Send + Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Notes for the report that are known when the run has ended.
+    /// Notes for the report on what all fetchers together have met, known when the last of them has ended.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
@@ -144,10 +144,24 @@ pub trait Source: Send + Sync {
 pub trait Listing: Send {
     /// Returns the next partition, or `None` at the end.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>>;
-    /// Whether the listing that has ended was complete. If it was interrupted, its objects are committed, but the run
-    /// is not complete and continues there the next time.
-    fn is_whole(&self) -> bool {
-        true
+    /// Says how it has ended. Asked once, also if the run has stopped it or it has failed.
+    fn end(&mut self) -> ListingEnd {
+        ListingEnd::default()
+    }
+}
+
+/// How a listing has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListingEnd {
+    /// It was complete. If not, its objects are committed, but the run is not complete and continues there next time.
+    pub is_whole: bool,
+    /// Notes for the report: what it has left out.
+    pub remarks: Vec<String>,
+}
+
+impl Default for ListingEnd {
+    fn default() -> ListingEnd {
+        ListingEnd { is_whole: true, remarks: Vec::new() }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::{Cursor, Key, Partition};
-use crate::source::{BoxFuture, Listing};
+use crate::source::{BoxFuture, Listing, ListingEnd};
 
 /// Most entries of a partition, as in a page of a list/get service.
 const ENTRIES_MAX: u32 = 100;
@@ -192,7 +192,7 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 /// The listing of archives.
 pub(super) struct ArchiveListing {
     cache: Arc<ArchiveCache>,
-    stats: Arc<SkipStats>,
+    stats: SkipStats,
     /// Where to begin, until the archives are found.
     begin: Option<PageStart>,
     found: Vec<Found>,
@@ -208,13 +208,12 @@ pub(super) struct ArchiveListing {
 }
 
 impl ArchiveListing {
-    pub fn new(cache: Arc<ArchiveCache>, stats: Arc<SkipStats>, after: Option<Cursor>) -> Result<ArchiveListing> {
+    pub fn new(cache: Arc<ArchiveCache>, after: Option<Cursor>) -> Result<ArchiveListing> {
         let begin =
             PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
-        stats.reset();
         let (seq, after) = (begin.seq, begin.cursor());
         let begin = Some(begin);
-        let (found, chain) = Default::default();
+        let (stats, found, chain) = Default::default();
         Ok(ArchiveListing { cache, stats, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
     }
 
@@ -297,6 +296,10 @@ impl ArchiveListing {
 impl Listing for ArchiveListing {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
+    }
+
+    fn end(&mut self) -> ListingEnd {
+        ListingEnd { remarks: self.stats.remarks(), ..ListingEnd::default() }
     }
 }
 

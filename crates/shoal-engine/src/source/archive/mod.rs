@@ -44,7 +44,6 @@ use self::cache::ArchiveCache;
 pub use self::find::ArchivesFrom;
 pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
-use self::skip_stats::SkipStats;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::error::Result;
 use crate::partition::{Cursor, Partition};
@@ -53,7 +52,6 @@ use crate::session::Twice;
 /// Archives as a source.
 pub struct Archives {
     cache: Arc<ArchiveCache>,
-    skip_stats: Arc<SkipStats>,
     identity: String,
 }
 
@@ -67,7 +65,7 @@ impl Archives {
         let find = find::Find::new(from)?;
         let identity = identity(&find.identity(), formats, &options);
         let cache = Arc::new(ArchiveCache::new(find, formats.formats(), options));
-        Ok(Archives { cache, skip_stats: Arc::default(), identity })
+        Ok(Archives { cache, identity })
     }
 }
 
@@ -103,7 +101,7 @@ impl Source for Archives {
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
-        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), self.skip_stats.clone(), after)?))
+        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), after)?))
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
@@ -112,10 +110,6 @@ impl Source for Archives {
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(fetch::ArchiveFetcher::new(self.cache.clone())))
-    }
-
-    fn remarks(&self) -> Vec<String> {
-        self.skip_stats.remarks()
     }
 
     fn lists_below(&self, directory: &Path) -> bool {

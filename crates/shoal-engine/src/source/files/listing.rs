@@ -11,7 +11,7 @@ use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
 use crate::error::Result;
 use crate::partition::{Cursor, Key, Partition};
-use crate::source::{BoxFuture, Entries, Listing};
+use crate::source::{BoxFuture, Entries, Listing, ListingEnd};
 
 /// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two
 /// lanes share a small tree.
@@ -75,7 +75,6 @@ pub(super) struct TreeListing {
 
 impl TreeListing {
     pub fn new(tree: Arc<Tree>) -> TreeListing {
-        tree.skip_stats.reset();
         let walk = Walk::new(tree.clone(), SLOW);
         TreeListing { tree, walk, pages: Pages::new(), builder: PayloadBuilder::new(), any: false }
     }
@@ -94,7 +93,7 @@ impl TreeListing {
                 Step::Nothing => {}
                 Step::End => {
                     if let (Selection::Walk(Some(pattern)), false) = (&self.tree.selection, self.any) {
-                        self.tree.skip_stats.unmatched(pattern.text());
+                        self.walk.skip_stats.unmatched(pattern.text());
                     }
                     let rest = (self.builder.len() > 0).then(|| self.builder.take());
                     return Ok(rest.map(|payload| self.pages.number(payload)));
@@ -111,6 +110,10 @@ impl TreeListing {
 impl Listing for TreeListing {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(self.advance())
+    }
+
+    fn end(&mut self) -> ListingEnd {
+        ListingEnd { remarks: self.walk.skip_stats.remarks(self.tree.follow), ..ListingEnd::default() }
     }
 }
 

@@ -121,10 +121,6 @@ impl Source for Files {
         vec![format!("\"{}\" {why}", escape(name))]
     }
 
-    fn remarks(&self) -> Vec<String> {
-        self.tree.skip_stats.remarks(self.tree.follow)
-    }
-
     fn storage(&self) -> Storage {
         let first = match self.tree.selection {
             // Its directory: the file itself may have vanished, and the fetch says so.

@@ -1,8 +1,5 @@
 //! What a listing skipped, counted for the notes in the report.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-
 use crate::display::escape;
 use crate::fs::read::unreadable;
 use crate::report::Reason;
@@ -23,73 +20,60 @@ const ODD: [(Reason, &str, &str); 6] = [
 /// Counts of one listing.
 #[derive(Default)]
 pub(super) struct SkipStats {
-    odd: [AtomicU64; ODD.len()],
-    unreadable: AtomicU64,
-    named: Mutex<Vec<String>>,
+    odd: [u64; ODD.len()],
+    unreadable: u64,
+    named: Vec<String>,
     /// Whether the source has a `.shoal` directory, left by a run that wrote to it.
-    ours: AtomicBool,
+    ours: bool,
     /// The glob, if nothing matched it.
-    unmatched: Mutex<Option<String>>,
+    unmatched: Option<String>,
 }
 
 impl SkipStats {
-    /// Clears the counts, when another listing begins.
-    pub fn reset(&self) {
-        self.odd.iter().for_each(|count| count.store(0, Relaxed));
-        self.unreadable.store(0, Relaxed);
-        self.ours.store(false, Relaxed);
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    pub fn odd(&self, odd: Reason) {
+    pub fn odd(&mut self, odd: Reason) {
         if let Some(at) = ODD.iter().position(|(other, ..)| *other == odd) {
-            self.odd[at].fetch_add(1, Relaxed);
+            self.odd[at] += 1;
         }
     }
 
     /// Records that there is a `.shoal` directory.
-    pub fn ours(&self) {
-        self.ours.store(true, Relaxed);
+    pub fn ours(&mut self) {
+        self.ours = true;
     }
 
     /// Records that the directory at `path` could not be read.
-    pub fn unreadable(&self, path: &[u8], errno: rustix::io::Errno) {
-        self.unreadable.fetch_add(1, Relaxed);
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        if named.len() < NAMED_MAX {
-            named.push(format!("\"{}\" ({})", escape(path), unreadable(errno, None).why()));
+    pub fn unreadable(&mut self, path: &[u8], errno: rustix::io::Errno) {
+        self.unreadable += 1;
+        if self.named.len() < NAMED_MAX {
+            self.named.push(format!("\"{}\" ({})", escape(path), unreadable(errno, None).why()));
         }
     }
 
     /// Records that nothing matched the glob.
-    pub fn unmatched(&self, glob: &str) {
-        *self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) = Some(escape(glob.as_bytes()));
+    pub fn unmatched(&mut self, glob: &str) {
+        self.unmatched = Some(escape(glob.as_bytes()));
     }
 
     pub fn remarks(&self, follow: bool) -> Vec<String> {
         let mut remarks = Vec::new();
-        if let Some(glob) = &*self.unmatched.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(glob) = &self.unmatched {
             remarks.push(format!("no file matches \"{glob}\""));
         }
-        let counts = ODD.iter().zip(&self.odd).map(|((_, one, more), count)| (count.load(Relaxed), one, more));
-        let counted: Vec<String> = counts
-            .filter(|(count, ..)| *count > 0)
-            .map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more }))
-            .collect();
+        let counts = ODD.iter().zip(self.odd).filter(|(_, count)| *count > 0);
+        let counted: Vec<String> =
+            counts.map(|((_, one, more), count)| format!("{count} {}", if count == 1 { one } else { more })).collect();
         if let Some((last, others)) = counted.split_last() {
             let list = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
             let was = if counted.len() == 1 && last.starts_with("1 ") { "was" } else { "were" };
-            let links = self.odd[0].load(Relaxed) > 0 && !follow;
+            let links = self.odd[0] > 0 && !follow;
             let hint = if links { "; `follow_links=True` follows links" } else { "" };
             remarks.push(format!("{list} {was} skipped{hint}"));
         }
-        if self.ours.load(Relaxed) {
+        if self.ours {
             remarks.push("\".shoal\" was skipped: it is the journal of a run that wrote to this directory".into());
         }
-        let unreadable = self.unreadable.load(Relaxed);
+        let (unreadable, named) = (self.unreadable, &self.named);
         if unreadable > 0 {
-            let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
             let more = unreadable - named.len() as u64;
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let what = if unreadable == 1 { "1 directory" } else { &format!("{unreadable} directories") };
@@ -105,18 +89,18 @@ mod tests {
 
     #[test]
     fn remarks_count_by_kind() {
-        let stats = SkipStats::default();
+        let mut stats = SkipStats::default();
         assert!(stats.remarks(false).is_empty());
         for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
             stats.odd(odd);
         }
         let text = "3 symbolic links and 1 pipe were skipped; `follow_links=True` follows links";
         assert_eq!(stats.remarks(false), [text]);
-        stats.reset();
+        stats = SkipStats::default();
         stats.ours();
         let ours = "\".shoal\" was skipped: it is the journal of a run that wrote to this directory";
         assert_eq!(stats.remarks(false), [ours]);
-        stats.reset();
+        stats = SkipStats::default();
         stats.odd(Reason::Device);
         stats.unreadable(b"a/b", rustix::io::Errno::ACCESS);
         let unreadable = "1 directory could not be read: \"a/b\" (cannot read it: permission denied)";

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use super::options::{FilesFrom, FilesOptions};
 use super::paths::Paths;
 use super::pattern::{self, Pattern};
-use super::skip_stats::SkipStats;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, resolved};
@@ -27,7 +26,6 @@ pub(super) struct Tree {
     pub path: PathBuf,
     pub selection: Selection,
     pub follow: bool,
-    pub skip_stats: SkipStats,
 }
 
 /// Which files below the root.
@@ -56,7 +54,7 @@ impl Tree {
         };
         let root = Dir::root(&path).map_err(|errno| unusable(errno, &path))?;
         let (path, follow) = (resolved(&path), options.follow_links);
-        Ok((Tree { root, path, selection, follow, skip_stats: SkipStats::default() }, paths))
+        Ok((Tree { root, path, selection, follow }, paths))
     }
 
     /// Whether a walk looks for files in this directory, which is absolute and free of links.

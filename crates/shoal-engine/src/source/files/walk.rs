@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::entries::Mark;
 use super::prefetch::{LEVEL_MAX, OpenedDirectory, Prefetch, PrefetchTask, pace};
+use super::skip_stats::SkipStats;
 use super::tree::{OURS, Selection, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
@@ -65,12 +66,22 @@ pub(super) struct Walk {
     /// The length of the path of its directory.
     directory: usize,
     prefetch: Prefetch,
+    /// What it has left out.
+    pub skip_stats: SkipStats,
 }
 
 impl Walk {
     /// Starts a walk. Directories are read ahead if they take longer than `slow`.
     pub fn new(tree: Arc<Tree>, slow: Duration) -> Walk {
-        Walk { tree, levels: Vec::new(), begun: false, path: Vec::new(), directory: 0, prefetch: Prefetch::new(slow) }
+        Walk {
+            tree,
+            levels: Vec::new(),
+            begun: false,
+            path: Vec::new(),
+            directory: 0,
+            prefetch: Prefetch::new(slow),
+            skip_stats: SkipStats::default(),
+        }
     }
 
     /// Returns the path of the directory of the last entry.
@@ -105,7 +116,7 @@ impl Walk {
         }
         self.path.extend_from_slice(name);
         if self.levels.len() == 1 && self.name().eq_ignore_ascii_case(OURS) {
-            self.tree.skip_stats.ours();
+            self.skip_stats.ours();
             self.advance();
             return Ok(Step::Nothing);
         }
@@ -175,7 +186,7 @@ impl Walk {
     fn skip(&mut self, odd: Reason) -> Step {
         let step = self.pass(Mark::NoObject(odd));
         if step != Step::Nothing {
-            self.tree.skip_stats.odd(odd);
+            self.skip_stats.odd(odd);
         }
         step
     }
@@ -280,7 +291,7 @@ impl Walk {
 
     /// Returns the failed entry of the directory at `path`, which could not be read.
     fn failed(&mut self, errno: Errno) -> Step {
-        self.tree.skip_stats.unreadable(&self.path, errno);
+        self.skip_stats.unreadable(&self.path, errno);
         Step::Entry(Mark::Unreadable(errno))
     }
 

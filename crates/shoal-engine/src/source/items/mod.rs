@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use tokio::sync::Notify;
 
-use super::{BoxFuture, Fetcher, Listing, Source, SourceProperties};
+use super::{BoxFuture, Fetcher, Listing, ListingEnd, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
 use crate::fs::random::random;
 use crate::partition::{Cursor, Key, Partition};
@@ -249,7 +249,7 @@ impl<I: Item> Listing for Batches<I> {
         })
     }
 
-    fn is_whole(&self) -> bool {
-        self.0.state().end == Some(true)
+    fn end(&mut self) -> ListingEnd {
+        ListingEnd { is_whole: self.0.state().end == Some(true), ..ListingEnd::default() }
     }
 }
