@@ -5,6 +5,7 @@
 pub mod display;
 pub mod engine;
 pub mod error;
+mod findings;
 pub mod fs;
 pub mod http;
 pub mod journal;
@@ -26,6 +27,7 @@ pub mod testing;
 pub mod transfer;
 
 pub use error::{Class, Error, HostId, Kind, Result};
+pub use findings::Findings;
 pub use key::ObjectKey;
 pub use name::Name;
 pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};

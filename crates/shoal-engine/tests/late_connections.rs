@@ -13,6 +13,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use scripted::{page, plain, serve};
+use shoal_engine::Findings;
 use shoal_engine::source::Source;
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::shard::{Part, Shard};
@@ -44,7 +45,7 @@ impl Full {
         full
     }
 
-    fn source(&self) -> Arc<dyn Source> {
+    fn source(&self) -> Watched {
         source(&format!("http://{}", self.listener.local_addr().unwrap()))
     }
 
@@ -62,7 +63,7 @@ impl Full {
     }
 
     /// A listing whose first SYN was dropped.
-    fn keep_waiting(&self, source: &Arc<dyn Source>) -> JoinHandle<Listed> {
+    fn keep_waiting(&self, source: &Watched) -> JoinHandle<Listed> {
         let listing = list(source);
         wait_until(|| self.unanswered() > 0);
         sleep(ARRIVED);
@@ -92,21 +93,36 @@ fn listen(listener: &TcpListener) {
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
 }
 
-fn source(url: &str) -> Arc<dyn Source> {
+/// A source, and what is reported of it.
+struct Watched {
+    source: Arc<dyn Source>,
+    findings: Arc<Findings>,
+}
+
+impl Watched {
+    fn late_connections(&self) -> u64 {
+        self.findings.late_connections()
+    }
+}
+
+fn source(url: &str) -> Watched {
     let connect_timeout = Duration::from_secs(60);
-    Arc::new(ListGet::new(url, ListGetOptions { connect_timeout, ..ListGetOptions::default() }).unwrap())
+    let source = ListGet::new(url, ListGetOptions { connect_timeout, ..ListGetOptions::default() }).unwrap();
+    Watched { source: Arc::new(source), findings: Arc::default() }
 }
 
 /// How long a listing took.
 type Listed = shoal_engine::Result<Duration>;
 
 /// Lists the only page, over a connection of its own.
-fn list(source: &Arc<dyn Source>) -> JoinHandle<Listed> {
-    let source = source.clone();
+fn list(watched: &Watched) -> JoinHandle<Listed> {
+    let (source, findings) = (watched.source.clone(), watched.findings.clone());
     std::thread::spawn(move || {
         let began = Instant::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(source.list(None)?.next())?.unwrap();
+        let mut listing = source.list(None)?;
+        listing.report_to(&findings);
+        runtime.block_on(listing.next())?.unwrap();
         Ok(began.elapsed())
     })
 }
@@ -142,7 +158,8 @@ fn a_connection_whose_syn_was_dropped_is_made_before_the_kernel_sends_that_again
 #[test]
 fn a_late_connection_is_counted_once_and_before_it_is_made() {
     let full = Full::new();
-    let source: Arc<dyn Source> = Arc::new(Shard::new(full.source(), Part::new(0, 1).unwrap()));
+    let mut source = full.source();
+    source.source = Arc::new(Shard::new(source.source, Part::new(0, 1).unwrap()));
     let listing = full.keep_waiting(&source);
     wait_until(|| source.late_connections() == 1);
     assert!(full.unanswered() > 0 && !listing.is_finished());

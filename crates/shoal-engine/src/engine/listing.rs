@@ -126,6 +126,7 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()
     *shared.frontier() = Frontier::new(known.frontier, known.chain);
     let cursor = known.cursor.clone().filter(|_| !known.compare);
     let mut pages = Pages { shared, listing: shared.source.list(cursor)? };
+    pages.listing.report_to(&shared.findings);
     let listed = list_pages(runtime, &mut pages, known);
     shared.listing_ended(pages.listing.end());
     listed

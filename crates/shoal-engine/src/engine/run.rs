@@ -111,6 +111,7 @@ impl Run {
             lower,
             target: AtomicUsize::new(concurrency.target()),
             learnt: learnt::Learnt::default(),
+            findings: Arc::default(),
             depth: AtomicUsize::new(1),
             out_of_files: AtomicU64::new(0),
             listing_retries: AtomicU64::new(0),
@@ -163,7 +164,7 @@ impl Run {
                 .notes
                 .push(format!("{kept} of the objects were already at the destination, from an earlier session"));
         }
-        report.workers_reason = match shared.source.depth() {
+        report.workers_reason = match shared.findings.depth() {
             1 => concurrency.reason(),
             depth => format!("{}; up to {depth} requests pipelined on each connection", concurrency.reason()),
         };

@@ -12,6 +12,7 @@ use super::message::Message;
 use super::progress::Counters;
 use super::{budget, cancel, filter, lane_partition, learnt, queue, rate, retry};
 use crate::error::{Error, Kind, Side};
+use crate::findings::Findings;
 use crate::options::{Pass, TransferOptions, Workers};
 use crate::poison::ignore_poison;
 use crate::report::{Failure, archive_of, is_of_archives};
@@ -50,7 +51,9 @@ pub(crate) struct Shared {
     pub target: AtomicUsize,
     /// What the next session may start from.
     pub learnt: learnt::Learnt,
-    /// Objects in flight on one connection, as the source knows by now.
+    /// What the listing and the fetchers find out about the source.
+    pub findings: Arc<Findings>,
+    /// Objects in flight on one connection, as it was when `target` was set.
     pub depth: AtomicUsize,
     pub out_of_files: AtomicU64,
     pub listing_retries: AtomicU64,

@@ -131,15 +131,15 @@ impl Threads {
                 beats: sums.beats,
                 in_flight: sums.in_flight as usize,
                 throttled: shared.retry.throttled() + shared.sink_retry.throttled(),
-                late: shared.retry.silent() + shared.sink_retry.silent() + shared.source.late_connections(),
+                late: shared.retry.silent() + shared.sink_retry.silent() + shared.findings.late_connections(),
                 out_of_files: shared.out_of_files.load(Relaxed),
-                depth: shared.source.depth(),
+                depth: shared.findings.depth(),
                 paused: shared.retry.is_gated() || shared.sink_retry.is_gated(),
                 others_suffer: others_suffer.as_mut().is_some_and(|suffer| suffer(now)),
             };
             concurrency.look(sample, processor_time);
             shared.learnt.note(concurrency.learnt(), sample.objects, began.elapsed());
-            shared.depth.store(shared.source.depth(), Relaxed);
+            shared.depth.store(shared.findings.depth(), Relaxed);
             shared.target.store(concurrency.target(), Relaxed);
             self.grow(shared);
         }

@@ -26,27 +26,22 @@ const WAIT_TIMES: u64 = 4;
 pub(crate) struct Attempts {
     /// Shortest time in which a connection was made, in nanoseconds.
     shortest: AtomicU64,
-    late: AtomicU64,
 }
 
 impl Default for Attempts {
     fn default() -> Self {
-        Attempts { shortest: AtomicU64::new(u64::MAX), late: AtomicU64::new(0) }
+        Attempts { shortest: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl Attempts {
-    /// Number of connections for which a second attempt was due, whether or not they were made in the end.
-    pub fn late(&self) -> u64 {
-        self.late.load(Relaxed)
-    }
-
-    /// Makes a connection with the first attempt that succeeds. The caller limits the time.
+    /// Makes a connection with the first attempt that succeeds. The caller limits the time. Calls `late` once a second
+    /// attempt is due, whether or not a connection is made in the end.
     ///
     /// # Errors
     /// The error of the last attempt, once all have failed. So a refused first attempt is an error at once, and an
     /// attempt without a file descriptor does not end those before it.
-    pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+    pub(super) async fn connect(&self, address: SocketAddr, late: impl Fn()) -> io::Result<TcpStream> {
         let mut wait = self.wait();
         let mut under_way = vec![Box::pin(self.attempt(address))];
         for number in 1..ATTEMPTS {
@@ -56,7 +51,7 @@ impl Attempts {
                 () = tokio::time::sleep(wait) => {}
             }
             if number == 1 {
-                self.late.fetch_add(1, Relaxed);
+                late();
             }
             under_way.push(Box::pin(self.attempt(address)));
             wait *= 2;

@@ -27,6 +27,8 @@ pub(crate) struct Client {
     pub tls: Arc<Tls>,
     /// The address came from a server (a redirect), not from the user.
     pub received: bool,
+    /// A redirect led to it: its late connections say nothing about the service.
+    pub is_other_host: bool,
     /// Other hosts to which redirects may lead.
     pub allowed: Vec<AllowedHost>,
     /// Whether requests are pipelined.
@@ -64,6 +66,7 @@ impl Client {
             attempts: Attempts::default(),
             tls: self.tls.clone(),
             received: !self.address.is_same_origin(&address),
+            is_other_host: true,
             allowed: Vec::new(),
             pipelining: PipelinePolicy::new(Pipeline::Off),
             wants_type: self.wants_type,

@@ -19,7 +19,7 @@ use super::respond::{BodyCheck, SingleRequest, respond};
 pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E) {
     let clock = || handler.stalled();
     let pipelining = &client.pipelining;
-    let mut guarded = LoopConnections { connections: IdleConnections::default(), handler };
+    let mut guarded = LoopConnections { connections: IdleConnections::new(handler.findings().clone()), handler };
     let connections = &mut guarded.connections;
     let mut single = VecDeque::new();
     loop {

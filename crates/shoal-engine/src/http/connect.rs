@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use super::client::Client;
 use super::stream::Stream;
 use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
 
 /// A new connection to the service, with TLS if its address is https.
 ///
 /// # Errors
 /// [`Kind::Connect`] with the reason for the last address, [`Kind::OutOfFiles`]; [`Kind::Tls`] if the service is not
 /// trusted; [`Kind::BadAnswer`] if a redirect leads to an address inside this machine's own network.
-pub(super) async fn connect(client: &Client) -> Result<Stream> {
+pub(super) async fn connect(client: &Client, findings: &Findings) -> Result<Stream> {
     let host = (client.address.host.as_str(), client.address.port);
     let lookup = timeout(client.connect_timeout, tokio::net::lookup_host(host)).await;
     let addresses: Vec<_> = match lookup {
@@ -35,7 +36,7 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
     let mut last = failed(client, Kind::Connect, "the host name has no address".into());
     for address in addresses {
         let began = Instant::now();
-        match timeout(client.connect_timeout, connect_to(client, address)).await {
+        match timeout(client.connect_timeout, connect_to(client, address, findings)).await {
             Ok(Err(error)) if error.kind() != Kind::Connect => return Err(error),
             Ok(Err(error)) => last = error,
             Ok(Ok(stream)) => return Ok(stream),
@@ -48,8 +49,13 @@ pub(super) async fn connect(client: &Client) -> Result<Stream> {
     Err(last)
 }
 
-async fn connect_to(client: &Client, address: SocketAddr) -> Result<Stream> {
-    let made = client.attempts.connect(address).await;
+async fn connect_to(client: &Client, address: SocketAddr, findings: &Findings) -> Result<Stream> {
+    let late = || {
+        if !client.is_other_host {
+            findings.report_late_connection();
+        }
+    };
+    let made = client.attempts.connect(address, late).await;
     let stream = made.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
     // Small requests must not wait for earlier answers (Nagle's algorithm).
     let _ = stream.set_nodelay(true);

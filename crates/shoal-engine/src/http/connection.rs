@@ -18,6 +18,7 @@ use super::request_id::RequestIds;
 use super::stream::{Stream, Trailing};
 use super::{connect, tls};
 use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
 
 /// First size of the read buffer, in bytes: several small objects with their heads.
 const BUFFER: usize = 16 << 10;
@@ -61,8 +62,8 @@ pub(crate) struct Connection<C> {
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
-    pub async fn open(client: &Client, clock: C) -> Result<Connection<C>> {
-        let stream = connect::connect(client).await?;
+    pub async fn open(client: &Client, clock: C, findings: &Findings) -> Result<Connection<C>> {
+        let stream = connect::connect(client, findings).await?;
         let ids = if client.pipelining.sends_ids() { Some(RequestIds::new()?) } else { None };
         Ok(Connection {
             stream,

@@ -1,10 +1,12 @@
 //! The connections that are kept between one request and the next. Not here: requests (`request.rs`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::Client;
 use super::connection::Connection;
 use super::stream::Trailing;
+use crate::findings::Findings;
 
 /// A connection without unanswered requests.
 pub(crate) struct IdleConnection<C, W> {
@@ -23,15 +25,15 @@ pub(crate) struct IdleConnections<C, W> {
     closing: Option<IdleConnection<C, W>>,
     /// Objects whose answers were longer than announced. The caller of `send` takes them from here.
     pub overlong: Vec<W>,
-}
-
-impl<C, W> Default for IdleConnections<C, W> {
-    fn default() -> Self {
-        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new() }
-    }
+    /// Where a new connection that is late is reported.
+    pub findings: Arc<Findings>,
 }
 
 impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
+    pub fn new(findings: Arc<Findings>) -> Self {
+        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new(), findings }
+    }
+
     /// Keeps a connection, to be used again or to see what follows its last answer.
     pub fn put(&mut self, idle: Option<IdleConnection<C, W>>) {
         let Some(idle) = idle else { return };

@@ -1,9 +1,11 @@
 //! The interface between the client and a source. Not here: the order of requests (`client_loop.rs`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::head::Head;
 use crate::error::{Error, Result};
+use crate::findings::Findings;
 
 /// Provides jobs to a connection and receives their answers. Every job is answered exactly once: by `whole`,
 /// `finished`, `unchanged`, `failed` or `requeued`.
@@ -52,6 +54,8 @@ pub(crate) trait RequestHandler {
     fn wasted(&self, bytes: u64);
     /// A note for the user.
     fn note(&self, text: &str);
+    /// Where to report what is found out about the service.
+    fn findings(&self) -> &Arc<Findings>;
     /// How long the lane has been busy with other things than waiting, such as writing. Only grows.
     fn stalled(&self) -> Duration;
 }

@@ -145,15 +145,14 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             tokio::time::sleep(pause).await;
             let fields = resume.fields(self.received);
             let target = |out: &mut Vec<u8>| self.handler.target(self.job, out);
-            let (mut open, mut head) =
-                match send(self.client, &mut IdleConnections::<C, ()>::default(), clock.clone(), &fields, target).await
-                {
-                    Ok(answered) => answered,
-                    Err(e) => {
-                        error = e;
-                        continue;
-                    }
-                };
+            let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone());
+            let (mut open, mut head) = match send(self.client, &mut connections, clock.clone(), &fields, target).await {
+                Ok(answered) => answered,
+                Err(e) => {
+                    error = e;
+                    continue;
+                }
+            };
             let mut renewed = None;
             match resume.judge(self.received, &head)? {
                 ResumedAnswer::Rest => {}

@@ -29,9 +29,11 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, HostId, Result};
+use crate::findings::Findings;
 use crate::key::ObjectKey;
 use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload, Storage};
 use crate::partition::{Cursor, Partition};
@@ -101,15 +103,6 @@ pub trait Source: Send + Sync {
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
     /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
-    /// How many objects one connection may have in flight, as far as is known by now (pipelining).
-    fn depth(&self) -> usize {
-        1
-    }
-    /// How many connections were not made in time so far: the service may not accept as many as were asked for. Each is
-    /// counted when it becomes late, which may be long before it is made or fails.
-    fn late_connections(&self) -> u64 {
-        0
-    }
     /// Notes for the report that are known before the run starts.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -144,6 +137,10 @@ pub trait Source: Send + Sync {
 pub trait Listing: Send {
     /// Returns the next partition, or `None` at the end.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>>;
+    /// From now on, it reports to `findings` what it finds out about the source.
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        let _ = findings;
+    }
     /// Says how it has ended. Asked once, also if the run has stopped it or it has failed.
     fn end(&mut self) -> ListingEnd {
         ListingEnd::default()
@@ -167,6 +164,10 @@ impl Default for ListingEnd {
 
 /// Fetches objects for one lane.
 pub trait Fetcher {
+    /// From now on, it reports to `findings` what it finds out about the source.
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        let _ = findings;
+    }
     /// Opens a partition: how many objects it has, and their names.
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>>;
     /// Takes jobs and answers them until told to stop.

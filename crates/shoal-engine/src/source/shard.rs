@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
 use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
 
@@ -70,12 +71,6 @@ impl Source for Shard {
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(OfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
     }
-    fn depth(&self) -> usize {
-        self.inner.depth()
-    }
-    fn late_connections(&self) -> u64 {
-        self.inner.late_connections()
-    }
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
     }
@@ -101,7 +96,12 @@ struct OfPart {
     part: Part,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Fetcher for OfPart {
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        self.inner.report_to(findings);
+    }
+
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
         Box::pin(async move {
             let inner = self.inner.open(partition).await?;

@@ -110,7 +110,8 @@ impl LaneState {
             hungry: Notify::new(),
             room: Notify::new(),
         });
-        let fetcher = shared.source.fetcher(index)?;
+        let mut fetcher = shared.source.fetcher(index)?;
+        fetcher.report_to(&shared.findings);
         let local = tokio::task::LocalSet::new();
         let result = local.block_on(&runtime, async {
             tokio::select! {

@@ -9,14 +9,14 @@
 //!
 //! Not here: single answers and what each means (`fetch.rs`).
 
-use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use super::Service;
 use super::fetch::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
+use crate::findings::Findings;
 use crate::http::{Head, IdleConnections, send};
 use crate::source::Entry;
 
@@ -131,7 +131,13 @@ impl Doubt {
 
     /// Asks for something with a known answer. The error that stops the run, if the service has stopped giving objects;
     /// `name` is the first object that was held back.
-    pub async fn check(&self, service: &Service, suspicion: Suspicion, name: &[u8]) -> Option<Error> {
+    pub async fn check(
+        &self,
+        service: &Service,
+        findings: &Arc<Findings>,
+        suspicion: Suspicion,
+        name: &[u8],
+    ) -> Option<Error> {
         let first = suspicion == Suspicion::Page { first: true };
         let probe = match first {
             true => made_up_name(),
@@ -140,10 +146,9 @@ impl Doubt {
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let head = send(&service.client, &mut IdleConnections::<_, ()>::default(), idle, b"", target)
-            .await
-            .ok()
-            .map(|(_, head)| head);
+        let mut connections = IdleConnections::<_, ()>::new(findings.clone());
+        let answered = send(&service.client, &mut connections, idle, b"", target).await;
+        let head = answered.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
             (true, refused) => refused.is_none() && head.is_html,
             (false, None) => head.is_html,

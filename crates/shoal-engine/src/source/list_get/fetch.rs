@@ -13,6 +13,7 @@ use super::cut::Names;
 use super::doubt::{Came, Suspicion, page};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
@@ -26,15 +27,20 @@ const DOUBTED: usize = 16;
 /// The fetcher of one lane.
 pub(super) struct Fetch {
     service: Arc<Service>,
+    findings: Arc<Findings>,
 }
 
 impl Fetch {
     pub fn new(service: Arc<Service>) -> Fetch {
-        Fetch { service }
+        Fetch { service, findings: Arc::default() }
     }
 }
 
 impl Fetcher for Fetch {
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        self.findings = findings.clone();
+    }
+
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
         let names =
             Names::new(&partition.payload, &self.service.local_name).map(|names| Rc::new(names) as Rc<dyn Entries>);
@@ -44,7 +50,7 @@ impl Fetcher for Fetch {
     /// Keeps as many connections at work as the lane allows; more are started and some end as that changes.
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let crew = Rc::new(Crew::new(lane.clone()));
+            let crew = Rc::new(Crew::new(lane.clone(), self.findings.clone()));
             let mut connections = JoinSet::new();
             loop {
                 while crew.running.get() < crew.wanted(&self.service) && !crew.stopped.get() {
@@ -77,6 +83,7 @@ impl Fetcher for Fetch {
 /// What the connections of a lane share.
 struct Crew {
     lane: Rc<dyn Lane>,
+    findings: Arc<Findings>,
     running: Cell<usize>,
     stopped: Cell<bool>,
     /// Answers that are not believed until it is known what the service now answers for others (`doubt.rs`).
@@ -92,9 +99,9 @@ struct Held {
 }
 
 impl Crew {
-    fn new(lane: Rc<dyn Lane>) -> Crew {
+    fn new(lane: Rc<dyn Lane>, findings: Arc<Findings>) -> Crew {
         let (running, stopped) = (Cell::new(0), Cell::new(false));
-        Crew { lane, running, stopped, held: RefCell::default(), doubted: Notify::new() }
+        Crew { lane, findings, running, stopped, held: RefCell::default(), doubted: Notify::new() }
     }
 
     fn hold(&self, job: Job, suspicion: Suspicion, error: Option<Error>) {
@@ -107,7 +114,7 @@ impl Crew {
         let first = self.held.borrow().first().map(|held| (held.suspicion, Box::from(held.job.entry().locator)));
         if let Some((suspicion, name)) = first {
             let name: Box<[u8]> = name;
-            self.release(service.doubt.check(service, suspicion, &name).await);
+            self.release(service.doubt.check(service, &self.findings, suspicion, &name).await);
         }
     }
 
@@ -123,9 +130,10 @@ impl Crew {
         }
     }
 
-    /// Connections that what may be in flight takes.
+    /// Connections that what may be in flight takes. Asked before every job, so the run learns the depth at once.
     fn wanted(&self, service: &Service) -> usize {
         let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
+        self.findings.report_depth(pipelining.proven_depth(usize::MAX));
         let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
         if pipelining.is_unknown() {
             wanted.min(SCOUTS)
@@ -280,6 +288,10 @@ impl RequestHandler for Jobs<'_> {
 
     fn note(&self, text: &str) {
         self.crew.lane.note(text);
+    }
+
+    fn findings(&self) -> &Arc<Findings> {
+        &self.crew.findings
     }
 
     fn stalled(&self) -> Duration {

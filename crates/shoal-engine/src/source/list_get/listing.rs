@@ -9,6 +9,7 @@ use super::page;
 use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
 use crate::http::{Head, IdleConnection, IdleConnections, encode_name, send};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
@@ -81,7 +82,7 @@ impl Pages {
         let from_journal = place.token.is_some();
         Ok(Pages {
             service,
-            connections: IdleConnections::default(),
+            connections: IdleConnections::new(Arc::default()),
             cut: None,
             place: Some(place),
             from_journal,
@@ -215,6 +216,10 @@ fn target(service: &Service, place: &Place, out: &mut Vec<u8>) {
 }
 
 impl Listing for Pages {
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        self.connections.findings = findings.clone();
+    }
+
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
         Box::pin(async move {
             loop {

@@ -166,6 +166,7 @@ impl ListGet {
             attempts: Attempts::default(),
             tls,
             received: false,
+            is_other_host: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.pipeline),
             wants_type: expect_type.is_some(),
@@ -245,14 +246,6 @@ impl Source for ListGet {
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(cut::selected(locators))
-    }
-
-    fn depth(&self) -> usize {
-        self.0.client.pipelining.proven_depth(usize::MAX)
-    }
-
-    fn late_connections(&self) -> u64 {
-        self.0.client.attempts.late()
     }
 
     fn notes(&self) -> Vec<String> {

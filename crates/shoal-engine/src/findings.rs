@@ -1,0 +1,42 @@
+//! What a run finds out about its source while it works. The run owns it and reads it; the listing and the fetchers, which
+//! share it, report to it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What a run has found out about its source so far.
+#[derive(Debug)]
+pub struct Findings {
+    depth: AtomicUsize,
+    late: AtomicU64,
+}
+
+impl Default for Findings {
+    fn default() -> Findings {
+        Findings { depth: AtomicUsize::new(1), late: AtomicU64::new(0) }
+    }
+}
+
+impl Findings {
+    /// Reports how many objects one connection may have in flight (pipelining). Cheap where the number stays the same.
+    pub fn report_depth(&self, depth: usize) {
+        if self.depth() != depth {
+            self.depth.store(depth, Relaxed);
+        }
+    }
+
+    /// Reports that a connection was not made in time: the service may not accept as many as were asked for. To be called
+    /// once for each, when it becomes late, which may be long before it is made or fails.
+    pub fn report_late_connection(&self) {
+        self.late.fetch_add(1, Relaxed);
+    }
+
+    /// How many objects one connection may have in flight.
+    pub fn depth(&self) -> usize {
+        self.depth.load(Relaxed)
+    }
+
+    /// How many connections were late.
+    pub fn late_connections(&self) -> u64 {
+        self.late.load(Relaxed)
+    }
+}
