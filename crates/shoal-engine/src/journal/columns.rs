@@ -11,8 +11,9 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ParamsFromIter, Row, params_from_iter};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::stored_cursor::StoredCursor;
 use crate::options::Pass;
-use crate::partition::{Cursor, Key};
+use crate::partition::Key;
 use crate::report::{Reason, Skips};
 
 /// The checksum of a row. It covers lengths and kinds as well, so that fields cannot run into each other.
@@ -154,7 +155,7 @@ field!(String: column => column.as_str().ok()?.to_owned(), value => value.as_str
 field!(&'r [u8]: column => column.as_blob().ok()?, value => *value);
 field!([u8; 16]: column => column.as_blob().ok()?.try_into().ok()?, value => &value[..]);
 field!([u8; 32]: column => column.as_blob().ok()?.try_into().ok()?, value => &value[..]);
-field!(Cursor: column => Cursor(column.as_blob().ok()?.into()), value => &value.0[..]);
+field!(StoredCursor: column => StoredCursor::of_stored(column.as_blob().ok()?)?, value => value.stored());
 field!(Key: column => Key(u128::from_be_bytes(Field::read(column)?)), value => value.0.to_be_bytes().to_vec());
 field!(Pass: column => Pass::named(column.as_str().ok()?)?, value => value.as_str());
 // As JSON: `{"link":3}`.

@@ -9,7 +9,7 @@
 //! | `lease.rs` | the sessions |
 //! | `failures.rs`, `skipped.rs` | deferred and failed objects, names of skipped ones |
 //! | `status.rs` | reading a journal from outside |
-//! | `rows.rs`, `session.rs`, `columns.rs` | rows and their checksums |
+//! | `rows.rs`, `session.rs`, `columns.rs`, `stored_cursor.rs` | rows and their checksums |
 //! | `store.rs`, `files.rs`, `schema.rs`, `rate.rs` | the connection, the paths, the SQL and its version, the rate history |
 //! | `error.rs`, `fork.rs` | SQLite's errors, forks of the process |
 //!
@@ -41,6 +41,7 @@ mod standing;
 mod state;
 mod status;
 mod store;
+mod stored_cursor;
 
 pub use crate::report::Settled;
 pub use commit::{Commit, Credited, Done, Due, Durable, Failed, Fold, Retried, Withdrawn};

@@ -161,7 +161,7 @@ impl Journal {
 
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {
         let progress =
-            self.connection().and_then(|store| Ok(Progress::load(store, run)?)).map_err(|error| self.explain(error))?;
+            self.connection().and_then(|store| Progress::load(store, run)).map_err(|error| self.explain(error))?;
         progress.ok_or_else(|| self.explain(JournalError::damaged("the row with the run's progress is damaged")))
     }
 

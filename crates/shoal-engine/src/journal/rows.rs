@@ -7,9 +7,10 @@ use super::columns::{Fields, Sum, fields, sealed};
 use super::commit::Failed;
 use super::error::JournalError;
 use super::options::RunKey;
+use super::stored_cursor::StoredCursor;
 use crate::fs::random::random;
 use crate::options::Pass;
-use crate::partition::{Cursor, Key};
+use crate::partition::Key;
 use crate::report::{Counts, Failure, Skips, archive_of};
 
 /// What binds a run.
@@ -78,7 +79,7 @@ pub(super) struct Progress {
     /// Raised by every reset.
     pub epoch: i64,
     pub frontier: u64,
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<StoredCursor>,
     pub chain: Key,
     /// The four counts are of partitions below the frontier.
     pub listed: u64,
@@ -116,10 +117,14 @@ impl Progress {
     }
 
     /// The row of a run. `None` inside: it is missing or damaged.
-    pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, rusqlite::Error> {
+    pub(super) fn load(connection: &Connection, run: i64) -> Result<Option<Progress>, JournalError> {
         let mut statement = connection.prepare("SELECT * FROM progress WHERE run = ?1")?;
         let mut rows = statement.query([run])?;
-        Ok(rows.next()?.and_then(|row| Progress::checked(row, 1, Sum::of("progress", &[run]))))
+        let progress = rows.next()?.and_then(|row| Progress::checked(row, 1, Sum::of("progress", &[run])));
+        if let Some(cursor) = progress.as_ref().and_then(|progress| progress.cursor.as_ref()) {
+            cursor.check()?;
+        }
+        Ok(progress)
     }
 
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
@@ -270,6 +275,24 @@ mod tests {
     use super::super::schema;
     use super::*;
     use crate::report::Reason;
+
+    #[test]
+    fn a_cursor_of_another_version_is_refused_by_name() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::make_or_check(&connection).unwrap();
+        for (stored, error) in [(&[1, 7, 7][..], None), (&[2, 7, 7], Some("its cursor has version 2"))] {
+            Progress { cursor: StoredCursor::of_stored(stored), ..Progress::default() }.write(&connection, 1).unwrap();
+            match (Progress::load(&connection, 1), error) {
+                (Ok(Some(progress)), None) => assert_eq!(progress.cursor.unwrap().cursor().0[..], [7, 7]),
+                (Err(refused), Some(why)) => {
+                    let refused = refused.into_error(None);
+                    assert_eq!(refused.kind(), crate::error::Kind::JournalMismatch);
+                    assert!(refused.why().contains(why), "{refused}");
+                }
+                (loaded, _) => panic!("{loaded:?}"),
+            }
+        }
+    }
 
     #[test]
     fn rows_of_format_4_are_written_as_ever() {

@@ -12,6 +12,9 @@ use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
 pub(super) const FORMAT: i64 = 5;
+/// What to do with a journal of another version.
+pub(super) const OTHER_VERSION: &str = "finish the run with the version of shoal that wrote it, or move the journal away \
+    (`.shoal` in the destination) and run again with `overwrite=\"always\"`: everything is fetched again";
 /// "Shoa": marks an SQLite file as a journal.
 const APPLICATION: i64 = 0x5368_6f61;
 /// Page cache of a connection, in KiB (which SQLite wants negative). It bounds the memory of a journal of any size.
@@ -29,7 +32,8 @@ const BUSY: Duration = Duration::from_secs(1);
 ///
 /// - `run` binds a run. It changes only if everything is listed again with other options. Ids are random, so that a row
 ///   that outlived its run never counts for another.
-/// - `progress` has the committed prefix in one row, and everything else that changes. `learnt` is how many objects in
+/// - `progress` has the committed prefix in one row, and everything else that changes. `page_cursor` begins with a version
+///   byte (`stored_cursor.rs`). `learnt` is how many objects in
 ///   flight `workers="auto"` had found last; null = nothing yet.
 /// - `session` has a row for each session: when it may have written.
 /// - `done` has the partitions at or above the frontier, at most a window. It needs no index, because they are all in
@@ -48,7 +52,7 @@ const TABLES: [(&str, &str); 12] = [
     ),
     (
         "progress",
-        "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, cursor BLOB, chain BLOB, \
+        "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, page_cursor BLOB, chain BLOB, \
          listed INTEGER, written INTEGER, skipped TEXT, bytes INTEGER, mark INTEGER, sessions INTEGER, \
          pass TEXT, before_pass INTEGER, completed INTEGER, boot TEXT, learnt INTEGER, sum INTEGER)",
     ),
@@ -160,12 +164,7 @@ pub(super) fn check(connection: &Connection) -> Result<(), JournalError> {
     let format = number("user_version")?;
     if format != FORMAT {
         let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
-        return Err(Error::new(Kind::JournalMismatch, why)
-            .hint(
-                "finish the run with the version of shoal that wrote it, or move the journal away (`.shoal` in the \
-            destination) and run again with `overwrite=\"always\"`: everything is fetched again",
-            )
-            .into());
+        return Err(Error::new(Kind::JournalMismatch, why).hint(OTHER_VERSION).into());
     }
     let mut statement = connection
         .prepare("SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid")?;

@@ -15,6 +15,7 @@ use super::rows::{Entry, Fault, Progress};
 use super::skipped::Names;
 use super::standing::{MARK_ALL, Standing};
 use super::state;
+use super::stored_cursor::StoredCursor;
 use crate::error::{Error, Kind, Result};
 use crate::options::Pass;
 use crate::partition::Key;
@@ -395,7 +396,7 @@ impl Journal {
             staged.progress.add(&entry);
         }
         staged.progress.frontier = fold.frontier;
-        staged.progress.cursor = Some(fold.cursor.clone());
+        staged.progress.cursor = Some(StoredCursor::new(&fold.cursor));
         staged.progress.chain = fold.chain;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::journal::Journal;
+use super::stored_cursor::StoredCursor;
 use crate::options::Pass;
 use crate::partition::{Cursor, Key};
 use crate::report::Counts;
@@ -49,7 +50,7 @@ impl Journal {
     pub(super) fn standing(&self, notes: Vec<String>) -> Standing {
         Standing {
             frontier: self.progress.frontier,
-            cursor: self.progress.cursor.clone(),
+            cursor: self.progress.cursor.as_ref().map(StoredCursor::cursor),
             chain: self.progress.chain,
             done: self.window.iter().map(|(seq, entry)| (*seq, entry.key)).collect(),
             mark: self.progress.mark,

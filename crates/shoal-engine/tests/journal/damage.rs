@@ -107,8 +107,8 @@ fn a_damaged_run_or_prefix_is_refused_with_advice() {
     let columns = [
         "epoch = 1",
         "frontier = 7",
-        "cursor = x'00'",
-        "cursor = NULL",
+        "page_cursor = x'01'",
+        "page_cursor = NULL",
         "chain = zeroblob(16)",
         "listed = 30",
         "written = 20",
@@ -172,6 +172,8 @@ fn another_format_and_foreign_databases_are_refused() {
         ("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM failure; END", Kind::Journal, "tables"),
         ("CREATE TABLE more (x)", Kind::Journal, "tables"),
         ("DROP TABLE sample", Kind::Journal, "tables"),
+        // As it was while cursors had no version byte.
+        ("ALTER TABLE progress RENAME COLUMN page_cursor TO cursor", Kind::Journal, "tables"),
         ("DROP INDEX failure_due", Kind::Journal, "tables"),
     ];
     for (sql, kind, words) in cases {
