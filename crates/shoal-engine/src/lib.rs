@@ -29,7 +29,7 @@ pub mod transfer;
 pub use error::{Class, Error, HostId, Kind, Result};
 pub use findings::Findings;
 pub use key::ObjectKey;
-pub use name::Name;
+pub use name::{Name, SHOAL_DIR};
 pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};

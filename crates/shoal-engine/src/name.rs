@@ -15,8 +15,13 @@ use crate::error::{Error, Kind};
 const COMPONENT_MAX: usize = 255;
 /// Longest path one system call takes, in bytes (`PATH_MAX` less the terminating NUL).
 const NAME_MAX: usize = 4095;
-/// The first component that belongs to shoal itself, in any case.
-const RESERVED: &[u8] = b".shoal";
+/// The directory in a destination that belongs to shoal itself, in any case: for journals and temporary files.
+pub const SHOAL_DIR: &str = ".shoal";
+
+/// Whether a component is that of shoal's own directory.
+pub(crate) fn is_shoal_dir(component: &[u8]) -> bool {
+    component.eq_ignore_ascii_case(SHOAL_DIR.as_bytes())
+}
 
 /// A relative path that stays below whatever it is joined to.
 ///
@@ -97,7 +102,7 @@ fn refusal(raw: &[u8]) -> Option<&'static str> {
             _ if component.len() > COMPONENT_MAX => {
                 return Some("a component is longer than 255 bytes");
             }
-            _ if at == 0 && component.eq_ignore_ascii_case(RESERVED) => {
+            _ if at == 0 && is_shoal_dir(component) => {
                 return Some("\".shoal\" is reserved for the journal");
             }
             _ => {}

@@ -21,9 +21,8 @@ use super::storage::REMOTE;
 use super::sync::sync_directory;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
+use crate::name::SHOAL_DIR;
 
-/// The name of shoal's own directory in a destination.
-pub const SHOAL_DIR: &str = ".shoal";
 /// For the owner only, because a journal has names and sources.
 const DIR_MODE: Mode = Mode::RWXU;
 /// Likewise for files.

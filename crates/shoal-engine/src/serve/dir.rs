@@ -7,6 +7,7 @@
 use super::body::WHOLE_MAX;
 use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
+use crate::name::is_shoal_dir;
 use hyper::StatusCode;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatxFlags};
@@ -316,5 +317,5 @@ pub(super) fn unsafe_name(name: &[u8]) -> Option<&'static str> {
 /// Whether the first component is `.shoal`, where the engine keeps its own files.
 fn is_private(name: &[u8]) -> bool {
     let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
-    first.eq_ignore_ascii_case(b".shoal")
+    is_shoal_dir(first)
 }

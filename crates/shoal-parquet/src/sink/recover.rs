@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use shoal_engine::display::escape;
-use shoal_engine::fs::private::SHOAL_DIR;
 use shoal_engine::sink::{SinkState, Start, StateRow};
-use shoal_engine::{Error, Kind, Result};
+use shoal_engine::{Error, Kind, Result, SHOAL_DIR};
 
 use super::earlier::Earlier;
 use super::failure::io_failed;

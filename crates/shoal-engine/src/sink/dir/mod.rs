@@ -61,7 +61,6 @@ use self::writer::DirWriter;
 use super::{Flush, Flushed, Sealed, Sink, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
-pub(crate) use crate::fs::private::SHOAL_DIR;
 use crate::key::ObjectKey;
 use crate::options::Layout;
 

@@ -12,8 +12,9 @@ use crate::fs::dir::{Access, Dir, DirectoryId, make_path, resolved};
 use crate::fs::error::{FsError, Operation};
 use crate::fs::file::survive_size_limit;
 use crate::fs::lock::Lock;
-use crate::fs::private::{PrivateDir, SHOAL_DIR};
+use crate::fs::private::PrivateDir;
 use crate::fs::sync::{FileSystem, file_system, sync_directory};
+use crate::name::SHOAL_DIR;
 
 /// In [`SHOAL_DIR`], for temporary files.
 const TMP: &str = "tmp";

@@ -15,9 +15,6 @@ use crate::fs::dir::{Dir, resolved};
 use crate::fs::read::unusable;
 use crate::fs::walk::{Kind as Found, kind_of};
 
-/// The directory below the root that holds shoal's own files: journals and temporary files.
-pub(super) const OURS: &[u8] = b".shoal";
-
 /// The root and what is selected below it. The listing and all fetchers share it.
 pub(super) struct Tree {
     /// Everything is opened relative to it, for the whole run.

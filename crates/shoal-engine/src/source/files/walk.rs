@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use super::entries::Mark;
 use super::prefetch::{LEVEL_MAX, OpenedDirectory, Prefetch, PrefetchTask, pace};
 use super::skip_stats::SkipStats;
-use super::tree::{OURS, Selection, Tree};
+use super::tree::{Selection, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::read::unreadable;
 use crate::fs::walk::{Block, Identity, Kind as Found};
+use crate::name::is_shoal_dir;
 use crate::report::Reason;
 
 /// Most directories of the chain that are open at once: a process may have few descriptors.
@@ -115,7 +116,7 @@ impl Walk {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(name);
-        if self.levels.len() == 1 && self.name().eq_ignore_ascii_case(OURS) {
+        if self.levels.len() == 1 && is_shoal_dir(self.name()) {
             self.skip_stats.ours();
             self.advance();
             return Ok(Step::Nothing);
@@ -274,7 +275,7 @@ impl Walk {
                 Selection::Walk(Some(pattern)) => pattern.enters(top, name),
                 _ => true,
             };
-            if found == Found::Directory && enters && !(top == 0 && name.eq_ignore_ascii_case(OURS)) {
+            if found == Found::Directory && enters && !(top == 0 && is_shoal_dir(name)) {
                 let task = self.prefetch.enqueue(around, name, block_size(top + 1));
                 level.tasks.push_back((level.searched, task));
             }
