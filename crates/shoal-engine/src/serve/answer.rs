@@ -5,12 +5,12 @@
 //! Not here: which requests are let in, and what they ask for (`asked.rs`), the listing itself (`list.rs`), files (`dir.rs`), conditions and ranges (`conditions.rs`).
 
 use super::asked::{Asked, asked};
-use super::body::{AnswerBody, Record, Stream, StreamFrom, WHOLE_MAX};
+use super::body::{AnswerBody, Record, Stream, StreamFrom};
 use super::conditions::{Verdict, judge};
-use super::dir::{OpenFile, Refusal};
+use super::dir::{OpenFile, Refusal, WHOLE_MAX};
 use super::hosts::is_browser;
 use super::list;
-use super::threads::{Held, Worker};
+use super::shared::{Held, Worker};
 use super::wire::Wire;
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};

@@ -3,9 +3,9 @@
 //! Nothing here touches a file or a snapshot, so that a fuzz target can run all of it (`fuzzing.rs`).
 //! Not here: the answers (`answer.rs`), and whether the name is one of an object (`dir.rs`).
 
-use super::Options;
 use super::dir::Refusal;
 use super::hosts::{HostRule, is_cross_site};
+use super::options::Options;
 use hyper::body::Body;
 use hyper::{Method, Request, StatusCode, Uri, Version, header};
 use std::borrow::Cow;

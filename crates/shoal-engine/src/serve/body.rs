@@ -5,7 +5,7 @@
 //! piece: the client sees a broken transfer, never wrong bytes of the right length.
 
 use super::dir::OpenFile;
-use super::threads::Worker;
+use super::shared::Worker;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::io;
@@ -13,8 +13,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Objects up to this size are answered from one read.
-pub(super) const WHOLE_MAX: u64 = 64 * 1024;
 /// One piece of a larger one: large enough that system calls cost little beside copying, small enough for a cache.
 const PIECE: u64 = 256 * 1024;
 

@@ -4,7 +4,7 @@
 
 use super::answer::{self, Answer};
 use super::body::AnswerBody;
-use super::threads::{OpenConnection, Worker};
+use super::shared::{OpenConnection, Worker};
 use super::wire::{Wire, WireEnd};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

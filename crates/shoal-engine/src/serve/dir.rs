@@ -4,7 +4,6 @@
 //! of any kind (openat2). Only regular files are objects; `.shoal`, in any case, is none.
 //! Not here: sorting and keeping names (`snapshot.rs`).
 
-use super::body::WHOLE_MAX;
 use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
 use crate::name::is_shoal_dir;
@@ -21,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The longest path that one system call takes (PATH_MAX less its NUL); a longer name could be listed but not opened.
 const NAME_MAX: usize = 4095;
+/// Objects up to this size are answered from one read.
+pub(super) const WHOLE_MAX: u64 = 64 * 1024;
 /// Bytes for one reading of a directory: some hundred entries a system call.
 const ENTRIES: usize = 64 * 1024;
 

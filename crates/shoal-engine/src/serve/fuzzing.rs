@@ -1,10 +1,10 @@
 //! The reading of requests without a socket, for `testing::requests` and the fuzz target that runs it.
 
-use super::Options;
 use super::asked::{Asked, asked};
 use super::connection::protocol;
 use super::dir::unsafe_name;
 use super::hosts::HostRule;
+use super::options::Options;
 use crate::poison::ignore_poison;
 use bytes::Bytes;
 use http_body_util::Empty;

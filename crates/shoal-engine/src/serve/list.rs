@@ -5,11 +5,12 @@
 //! `snapshot.rs`), the form of a page (`page.rs`), request and response (`answer.rs`).
 
 use super::dir::{Directory, Refusal};
+use super::listings::WALK_FAILED;
 use super::marker::Marker;
 use super::page::{LeftOut, Page};
+use super::shared::{Held, Shared};
 use super::snapshot::Snapshot;
 use super::synthetic::Synthetic;
-use super::threads::{Held, Shared};
 use super::walks::{self, Waiting};
 use super::wire::Wire;
 use bytes::Bytes;
@@ -25,11 +26,6 @@ const OTHER_DIRECTORY: Refusal = (
     StatusCode::GONE,
     "this marker is of another directory than the one that is served now; list again from the start",
 );
-pub(super) const WALK_FAILED: Refusal = (
-    StatusCode::INTERNAL_SERVER_ERROR,
-    "the directory cannot be listed; see the server's disk and the free space for temporary files",
-);
-
 /// The page if it can be given at once; `None` if the directory must be read first, or is being read.
 pub(super) fn ready_page(shared: &Shared, marker: Option<&str>) -> Result<Option<Bytes>, Refusal> {
     let directory = match &shared.held {

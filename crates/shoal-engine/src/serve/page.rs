@@ -2,7 +2,7 @@
 //!
 //! Not here: which names are on it, and what a marker says (`list.rs`, `marker.rs`).
 
-use super::Options;
+use super::options::Options;
 use bytes::Bytes;
 use std::io::Write as _;
 

@@ -3,7 +3,7 @@
 //! Not here: where connections come from (`threads.rs`), what is known of each (`wire.rs`).
 
 use super::connection;
-use super::threads::{OpenConnection, Shared, Worker};
+use super::shared::{OpenConnection, Shared, Worker};
 use super::wire::{Standing, Wire};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
