@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use super::super::{Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
-use super::{Batch, Item, Known, PLACE, Shared};
+use super::series::{Batch, Item, Known, PLACE, Shared};
 use crate::display::escape;
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};

@@ -13,39 +13,24 @@
 //! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time.
 //! Its cursor records how many items are before it, and a hash of their names, so that a resumed run skips exactly
 //! these.
+//!
+//! `series.rs` has what the two ends share, `push.rs` the pushing end, `fetch.rs` that of the lanes.
 
 mod fetch;
 mod push;
+mod series;
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Notify;
-
+use self::series::{At, Shared};
 use super::{BoxFuture, Fetcher, Listing, ListingEnd, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
 use crate::fs::random::random;
-use crate::partition::{Cursor, Key, Partition};
-use crate::poison::ignore_poison;
+use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 pub use push::{Pusher, Room};
-
-/// Most items of one batch, and so most files in a directory of `layout="partition"`.
-pub const BATCH_ITEMS: usize = 100;
-/// Bytes at which a batch is closed, so that few large items do not wait for many.
-pub const BATCH_BYTES: u64 = 8 << 20;
-/// Number and index in front of the name in a locator.
-const PLACE: usize = 12;
-
-/// An object to save, whose bytes are created when they are needed.
-pub trait Item: Send + Sync + 'static {
-    /// Bytes it keeps in memory.
-    fn held(&self) -> u64;
-    /// Returns its bytes: its own, or created in `scratch`, which is empty. Called on a lane; an error fails this
-    /// object.
-    fn data<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]>;
-}
+pub use series::{BATCH_BYTES, BATCH_ITEMS, Item};
 
 /// Returns a source of items, and the [`Pusher`] that they are pushed to.
 ///
@@ -56,121 +41,9 @@ pub fn items<I: Item>(name: Option<&str>, memory: u64) -> (Items<I>, Pusher<I>) 
         Some(name) => format!("items:{name}"),
         None => format!("items#{:032x}", u128::from_ne_bytes(random())),
     };
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State {
-            closed: VecDeque::new(),
-            batches: HashMap::new(),
-            waiting: 0,
-            returned: Vec::new(),
-            begun: None,
-            end: None,
-            broken: None,
-        }),
-        ended: AtomicBool::new(false),
-        listing: Notify::new(),
-        pusher: Condvar::new(),
-    });
+    let shared = Arc::new(Shared::new());
     let pusher = Pusher::new(shared.clone(), name.is_some(), memory);
     (Items { identity, shared }, pusher)
-}
-
-/// A place in a series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct At {
-    /// The number of the next batch.
-    seq: u64,
-    /// Items before it.
-    items: u64,
-    /// What they were called; only in a named series.
-    names: Key,
-}
-
-impl At {
-    fn cursor(self) -> Cursor {
-        let numbers = [self.seq.to_le_bytes(), self.items.to_le_bytes()].concat();
-        Cursor([numbers, self.names.0.to_le_bytes().to_vec()].concat().into())
-    }
-
-    fn parse(cursor: &Cursor) -> Option<At> {
-        let (seq, rest) = cursor.0.split_first_chunk::<8>()?;
-        let (items, rest) = rest.split_first_chunk::<8>()?;
-        let names = rest.try_into().ok()?;
-        let names = Key(u128::from_le_bytes(names));
-        Some(At { seq: u64::from_le_bytes(*seq), items: u64::from_le_bytes(*items), names })
-    }
-}
-
-/// A batch that the listing knows.
-enum Known<I: Item> {
-    /// No lane has opened it yet.
-    Waiting(Arc<Batch<I>>),
-    /// The lanes that work on it hold it; another may join them.
-    Open(Weak<Batch<I>>),
-}
-
-struct State<I: Item> {
-    /// Closed and not listed yet.
-    closed: VecDeque<Partition>,
-    /// By number. Never dropped under the lock: that takes the lock.
-    batches: HashMap<u64, Known<I>>,
-    /// Of these, not opened yet.
-    waiting: usize,
-    /// Done with, to be dropped by the thread that pushed them.
-    returned: Vec<I>,
-    /// Where the listing began, once it has.
-    begun: Option<At>,
-    /// Nothing more will be pushed; whether that was all there is.
-    end: Option<bool>,
-    /// Why the series cannot go on.
-    broken: Option<Error>,
-}
-
-struct Shared<I: Item> {
-    state: Mutex<State<I>>,
-    /// The run is over.
-    ended: AtomicBool,
-    listing: Notify,
-    /// The pushing thread waits here.
-    pusher: Condvar,
-}
-
-impl<I: Item> Shared<I> {
-    fn state(&self) -> MutexGuard<'_, State<I>> {
-        ignore_poison(self.state.lock())
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-}
-
-/// The items of one partition.
-struct Batch<I: Item> {
-    number: u64,
-    items: Vec<I>,
-    /// Place and name of each item, one behind the other.
-    locators: Vec<u8>,
-    /// Where each of them ends.
-    ends: Vec<usize>,
-    home: Weak<Shared<I>>,
-}
-
-impl<I: Item> Batch<I> {
-    fn locator(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.locators[start..self.ends[index]]
-    }
-}
-
-impl<I: Item> Drop for Batch<I> {
-    fn drop(&mut self) {
-        let Some(home) = self.home.upgrade() else { return };
-        let mut state = home.state();
-        state.batches.remove(&self.number); // it can only be open: nobody else holds it
-        state.returned.append(&mut self.items);
-        drop(state);
-        home.pusher.notify_all();
-    }
 }
 
 /// A source of pushed items.

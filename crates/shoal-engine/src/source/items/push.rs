@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{At, BATCH_BYTES, BATCH_ITEMS, Batch, Item, Known, PLACE, Shared};
+use super::series::{At, BATCH_BYTES, BATCH_ITEMS, Batch, Item, Known, PLACE, Shared, State};
 use crate::error::{Error, Kind};
 use crate::partition::{Key, Partition};
 
@@ -86,7 +86,7 @@ impl<I: Item> Pusher<I> {
     pub fn wait(&mut self, most: Duration) {
         let state = self.shared.state();
         let (begun, much) = (self.begun.is_some(), self.held > self.memory);
-        let nothing_new = |state: &mut super::State<I>| {
+        let nothing_new = |state: &mut State<I>| {
             !self.shared.has_ended()
                 && if !begun {
                     state.begun.is_none()
@@ -99,7 +99,7 @@ impl<I: Item> Pusher<I> {
 
     /// Waits until items were returned or the run is over, but at most `most`.
     pub fn wait_for_end(&mut self, most: Duration) {
-        let going = |state: &mut super::State<I>| !self.shared.has_ended() && state.returned.is_empty();
+        let going = |state: &mut State<I>| !self.shared.has_ended() && state.returned.is_empty();
         drop(self.shared.pusher.wait_timeout_while(self.shared.state(), most, going));
     }
 

@@ -7,13 +7,13 @@
 //! session were none and the name does not say so. Where the first objects are HTML, a service has such objects. What the user
 //! expects (`--expect-type`) is not doubted.
 //!
-//! Not here: single answers and what each means (`fetch.rs`).
+//! Not here: single answers and what each means (`refusal.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::Service;
-use super::fetch::refusal;
+use super::refusal::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;

@@ -3,8 +3,9 @@
 //!
 //! Here: the options and the source. `page.rs` parses a page, `place.rs` finds the marker of the next one, `cut.rs`
 //! cuts a page into partitions, `listing.rs` follows the pages, `loops.rs` detects listings that never end, `fetch.rs`
-//! fetches objects, `doubt.rs` detects when the service sends none any more (expired credentials, a login page). Not
-//! here: connections (`http/`), which name is safe (`Name`), what happens after a failure.
+//! fetches objects, `refusal.rs` says what the head of an answer means, `doubt.rs` detects when the service sends none any
+//! more (expired credentials, a login page). Not here: connections (`http/`), which name is safe (`Name`), what happens
+//! after a failure.
 
 mod cut;
 mod doubt;
@@ -15,6 +16,7 @@ mod listing;
 mod loops;
 mod page;
 mod place;
+mod refusal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
