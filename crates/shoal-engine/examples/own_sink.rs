@@ -1,22 +1,24 @@
 //! A sink of your own: packs objects into files `pack-0`, `pack-1` and so on: length of the name, length of the object
 //! (8 bytes each, the least significant first), name, bytes.
 //!
-//! `cargo run --example own_sink -- SOURCE DIRECTORY`; docs/extending.md explains the parts. A file is synced under a
+//! `cargo run --example own_sink -- SOURCE DIRECTORY [OBJECTS]`; docs/extending.md explains the parts. A file is synced under a
 //! temporary name. Its objects are committed together with its name, and then it is renamed. After a kill between the
 //! two, the next start renames it.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use shoal_engine::sink::{
     Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState, Start, Started,
     StateRow, Wake, Writer,
 };
+use shoal_engine::transfer::{Outcome, Transfer, source_from_url};
 use shoal_engine::{Error, Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload, Result};
 
 /// Packs of at least so many objects, but for the last.
@@ -180,16 +182,22 @@ fn pack(packed: &RefCell<(Vec<u8>, u64, u64)>, name: &ObjectKey, data: &[u8]) ->
     Ok(Put::Written)
 }
 
+/// Copies what is at `from` into packs of at least so many objects.
 #[allow(dead_code)] // tests include this file
+pub fn copy(from: &str, directory: &Path, objects: u64) -> Result<Outcome> {
+    let source = source_from_url(from, &Default::default())?;
+    let sink = Arc::new(Packs::new(directory, objects));
+    Ok(Transfer::new(source, sink, Default::default()).run(&mut |_| ControlFlow::Continue(())))
+}
+
+#[allow(dead_code)]
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(from), Some(to)) = (arguments.next(), arguments.next()) else {
-        return Err("pass a source and a directory".into());
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [from, to, objects @ ..] = &arguments[..] else {
+        return Err("pass a source and a directory, and objects of a pack if not 100,000".into());
     };
-    let source = shoal_engine::transfer::source_from_url(&from, &Default::default())?;
-    let sink = std::sync::Arc::new(Packs::new(Path::new(&to), 100_000));
-    let run = shoal_engine::transfer::Transfer::new(source, sink, Default::default());
-    let outcome = run.run(&mut |_| std::ops::ControlFlow::Continue(()));
+    let objects = objects.first().map_or(Ok(100_000), |objects| objects.parse())?;
+    let outcome = copy(from, Path::new(to), objects)?;
     println!("{:?}", outcome.report.run);
     outcome.error.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -4,12 +4,13 @@
 mod own_sink;
 #[path = "../examples/own_source.rs"]
 mod own_source;
+#[path = "support/packs.rs"]
+mod packs;
 #[path = "support/waiting.rs"]
 mod waiting;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,9 +29,8 @@ use shoal_engine::{Counts, Kind, Result, TransferOptions};
 
 use own_sink::Packs;
 use own_source::Numbers;
+use packs::{Objects, unpacked};
 use waiting::Waiting;
-
-type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options(workers: usize) -> TransferOptions {
     TransferOptions { workers: Workers::Fixed(workers), ..TransferOptions::default() }
@@ -38,27 +38,6 @@ fn options(workers: usize) -> TransferOptions {
 
 fn run(source: impl Source + 'static, sink: Arc<dyn Sink>, options: TransferOptions) -> Outcome {
     Transfer::new(Arc::new(source), sink, options).run(&mut |_| ControlFlow::Continue(()))
-}
-
-/// What lies in the packs of a directory; panics on an object that is in two.
-fn unpacked(directory: &Path) -> Objects {
-    let mut found = Objects::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if !entry.file_name().to_str().unwrap().starts_with("pack-") {
-            continue;
-        }
-        let bytes = std::fs::read(entry.path()).unwrap();
-        let mut rest = &bytes[..];
-        while let Some((name, tail)) = rest.split_first_chunk::<8>() {
-            let (data, tail) = tail.split_first_chunk::<8>().unwrap();
-            let (name, tail) = tail.split_at(u64::from_le_bytes(*name) as usize);
-            let (data, tail) = tail.split_at(u64::from_le_bytes(*data) as usize);
-            assert!(found.insert(name.to_vec(), data.to_vec()).is_none(), "{name:?} is there twice");
-            rest = tail;
-        }
-    }
-    found
 }
 
 fn numbers(count: u64) -> Objects {
