@@ -7,8 +7,9 @@
 //!
 //! All times are in nanoseconds since 1970.
 
+use crate::poison::ignore_poison;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// How far a lease reaches beyond the clock that was read for it: a commit comes every 0.5 s, a renewal every 2 s.
@@ -336,8 +337,7 @@ impl Lease {
     /// Waits until a thread wants to write that may not, or the lease was granted for `most`. False: the run is over.
     pub fn wait_until_wanted(&self, most: Duration) -> bool {
         let idle = |state: &mut State| !state.wanted && !state.ended;
-        let (state, _) =
-            self.changed.wait_timeout_while(self.state(), most, idle).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = ignore_poison(self.changed.wait_timeout_while(self.state(), most, idle));
         !state.ended
     }
 
@@ -356,7 +356,7 @@ impl Lease {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 }
 

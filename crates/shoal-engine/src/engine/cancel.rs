@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Kind, Side};
+use crate::poison::ignore_poison;
 
 /// Shared by all threads of one run.
 #[derive(Default)]
@@ -20,7 +21,7 @@ impl Cancel {
 
     /// Stops the run because of `error`; a later reason is dropped.
     pub fn fail(&self, error: Error) {
-        let mut reason = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut reason = ignore_poison(self.reason.lock());
         reason.get_or_insert(error);
         self.raised.store(true, Ordering::Release);
     }
@@ -32,12 +33,12 @@ impl Cancel {
 
     /// Whether the destination may still be written to: neither it nor shoal itself is what failed.
     pub fn spares_sink(&self) -> bool {
-        let reason = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let reason = ignore_poison(self.reason.lock());
         reason.as_ref().is_none_or(|error| error.side() == Side::Source && error.kind() != Kind::Internal)
     }
 
     /// The reason, once the run has ended.
     pub fn take_reason(&self) -> Option<Error> {
-        self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        ignore_poison(self.reason.lock()).take()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::journal::{Done, Due, Failed, Retried};
 use crate::partition::Partition;
+use crate::poison::ignore_poison;
 use crate::report::{Skipped, Skips};
 use crate::sink::{Mode, Sealed};
 
@@ -191,6 +192,6 @@ impl InFlightPartition {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        ignore_poison(self.state.lock())
     }
 }

@@ -4,12 +4,13 @@
 //! of its own does, which never waits for the barrier. A lane past the lease waits. Not here: what intervals are for
 //! (`session.rs`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use crate::poison::ignore_poison;
 use crate::session::{Lease, local_clock};
 use crate::sink::Sink;
 
@@ -46,7 +47,7 @@ impl Keeper {
 
     /// The journal, to read it, or to write what needs no lease.
     pub fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.journal.lock())
     }
 
     /// The destination's clock, where it has one.
@@ -76,18 +77,18 @@ impl Keeper {
     fn grant(&self, journal: &Journal, moment: Moment) {
         if let Some((low, high)) = journal.lease() {
             self.lease.grant(low, high, moment.clock, moment.local);
-            *self.extended.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            *ignore_poison(self.extended.lock()) = Instant::now();
         }
     }
 
     /// Extends the lease until the run is over.
     pub fn extend(&self, cancel: &Cancel) {
         loop {
-            let age = self.extended.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            let age = ignore_poison(self.extended.lock()).elapsed();
             if !self.lease.wait_until_wanted(EVERY.saturating_sub(age)) || cancel.is_raised() {
                 return;
             }
-            let age = self.extended.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            let age = ignore_poison(self.extended.lock()).elapsed();
             if age < EVERY && !self.lease.is_wanted() {
                 continue; // a commit came first
             }

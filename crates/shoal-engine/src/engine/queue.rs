@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::in_flight_partition::{InFlightPartition, Origin};
+use crate::poison::ignore_poison;
 use crate::sink::SinkProperties;
 
 /// Listed partitions waiting for a lane: 2.5 s of work at 40,000 objects a second.
@@ -108,8 +109,7 @@ impl Queue {
                     || state.ready_bytes >= AHEAD_BYTES_MAX
                     || state.window >= WINDOW_MAX)
         };
-        let (mut state, _) =
-            self.room.wait_timeout_while(state, wait, full).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (mut state, _) = ignore_poison(self.room.wait_timeout_while(state, wait, full));
         !full(&mut state)
     }
 
@@ -312,7 +312,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        ignore_poison(self.state.lock())
     }
 }
 

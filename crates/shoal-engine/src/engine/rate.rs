@@ -1,5 +1,6 @@
 //! The cap on bytes a second (`limit_rate`), over all lanes. How fast requests may be repeated is `retry.rs`.
 
+use crate::poison::ignore_poison;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ impl Rate {
     /// Takes `bytes` from the allowance and says how long to wait until it is out of debt.
     pub fn spend(&self, bytes: u64) -> Duration {
         let Some(rate) = self.per_second else { return Duration::ZERO };
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = ignore_poison(self.state.lock());
         let now = Instant::now();
         let gained = now.duration_since(state.1).as_secs_f64() * rate;
         state.0 = (state.0 + gained).min(rate * BURST) - bytes as f64;

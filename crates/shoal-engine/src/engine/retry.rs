@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, HostId, Kind};
+use crate::poison::ignore_poison;
 
 const BASE: Duration = Duration::from_millis(100);
 const THROTTLE_BASE: Duration = Duration::from_secs(1);
@@ -354,7 +355,7 @@ fn is_silent(kind: Kind) -> bool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    ignore_poison(mutex.lock())
 }
 
 /// Full jitter (AWS architecture blog, 2015): anything between nothing and the doubled base.

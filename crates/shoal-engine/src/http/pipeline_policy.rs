@@ -7,14 +7,15 @@
 //! number of pipelined requests: several connections in a row that ended early halve it. Three that answered nothing,
 //! or three answers that were not for their requests, end pipelining for this host.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::check_objects::{CheckObject, CheckObjects, Enough};
 use super::probe::{Probe, ProbeResult};
 use super::request_id::Echo;
 use super::samples::Samples;
+use crate::poison::ignore_poison;
 
 /// When to send requests before earlier ones are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +196,7 @@ impl PipelinePolicy {
 
     /// Collects an object that was fetched alone. Once there are enough, returns all, and the caller runs the check.
     pub(super) fn collect_object(&self, body: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<CheckObject>> {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = ignore_poison(self.objects.lock());
         if !self.collects_objects() {
             return None;
         }
@@ -270,7 +271,7 @@ impl PipelinePolicy {
     }
 
     fn strikes(&self) -> std::sync::MutexGuard<'_, Strikes> {
-        self.strikes.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.strikes.lock())
     }
 }
 

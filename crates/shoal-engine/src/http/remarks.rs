@@ -1,7 +1,8 @@
 //! Counts for the report that are complete only at the end of the run: how many objects were encoded.
 
+use crate::poison::ignore_poison;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// What all connections to one service have counted: objects that were decoded, by encoding.
 #[derive(Debug, Default)]
@@ -24,6 +25,6 @@ impl Remarks {
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use crate::error::{Error, Kind};
+use crate::poison::ignore_poison;
 
 /// Objects before the first sample, and between two samples in the long run: 1 in 10,000 adds 0.01 % to all requests.
 const FIRST: usize = 100;
@@ -76,7 +77,7 @@ impl Samples {
     }
 
     fn last_match(&self) -> std::sync::MutexGuard<'_, Option<SystemTime>> {
-        self.last_match.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        ignore_poison(self.last_match.lock())
     }
 }
 

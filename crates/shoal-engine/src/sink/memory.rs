@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::collision::{Decision, Rules, SameBytes, Times, same_bytes};
 use super::{
@@ -19,6 +19,7 @@ use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::options::Overwrite;
 use crate::partition::Partition;
+use crate::poison::ignore_poison;
 use crate::session::{Sessions, Twice};
 
 /// Born before any run.
@@ -62,7 +63,7 @@ impl MemorySink {
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.store.lock())
     }
 
     fn insert(&self, key: &ObjectKey, mode: Mode, bytes: Vec<u8>) -> Result<Put> {

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
+use crate::poison::ignore_poison;
 
 /// Objects of completed partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl NullSink {
 
     /// Returns the totals so far. Clones share them.
     pub fn totals(&self) -> NullTotals {
-        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        *ignore_poison(self.totals.lock())
     }
 }
 
@@ -136,7 +137,7 @@ impl PartitionWriter for NullPartition {
 
     fn seal(self: Box<Self>) -> Result<Sealed> {
         let tally = *self.tally.0.borrow();
-        let mut totals = self.sink.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = ignore_poison(self.sink.totals.lock());
         totals.objects += tally.objects;
         totals.bytes += tally.bytes;
         totals.hash = totals.hash.wrapping_add(tally.hash);

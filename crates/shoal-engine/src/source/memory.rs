@@ -14,6 +14,7 @@ use super::{
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::{Cursor, Partition};
+use crate::poison::ignore_poison;
 use crate::session::Twice;
 
 /// How one fetch is answered.
@@ -130,7 +131,7 @@ impl MemorySource {
 
     /// Returns how often each name was fetched.
     pub fn fetches(&self) -> HashMap<Vec<u8>, u32> {
-        self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        ignore_poison(self.fetches.lock()).clone()
     }
 
     fn find(&self, name: &[u8]) -> Option<&[u8]> {
@@ -244,7 +245,7 @@ impl MemorySource {
     async fn answer(&self, lane: &dyn Lane, job: super::Job, late: &mut Vec<(Written, Kind)>) {
         let name = job.entry().locator.to_vec();
         let count = {
-            let mut fetches = self.fetches.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut fetches = ignore_poison(self.fetches.lock());
             let count = fetches.entry(name.clone()).or_default();
             *count += 1;
             *count

@@ -2,9 +2,10 @@
 //! again. Memory that was never touched before costs 8 to 30 µs for 100 kB in page faults; that is the price of reading.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::fs::read::{ALIGNED, lead};
+use crate::poison::ignore_poison;
 
 /// So many bytes of free buffers are kept although none of them fits: objects of mixed sizes find theirs again.
 const FEW: u64 = 32 << 20;
@@ -60,7 +61,7 @@ impl Pool {
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 
     /// An empty buffer that takes `bytes`, and at most twice that.

@@ -15,11 +15,12 @@ mod writer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::{Flush, Flushed, Place, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
+use crate::poison::ignore_poison;
 
 pub use chunk::{Buffer, Chunk};
 use chunk::{Builder, Pool};
@@ -122,7 +123,7 @@ type Filling = Mutex<Option<Builder>>;
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     fn send(&self, chunk: Chunk) {
@@ -202,7 +203,7 @@ impl Shared {
     }
 
     fn wake_lanes(&self) {
-        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
+        ignore_poison(self.wakes.lock()).iter().for_each(|wake| wake());
     }
 
     /// Whether a lane may fetch an object.
@@ -289,8 +290,7 @@ impl Delivery {
             }
             self.0.run_further_ahead();
             self.0.starved.store(true, Relaxed);
-            let (after, waited) =
-                self.0.ready.wait_timeout(state, patience.min(left)).unwrap_or_else(PoisonError::into_inner);
+            let (after, waited) = ignore_poison(self.0.ready.wait_timeout(state, patience.min(left)));
             self.0.starved.store(false, Relaxed);
             state = after;
             if waited.timed_out() {
@@ -338,7 +338,7 @@ impl Drop for Delivery {
 }
 
 fn half_filled(state: &State) -> Option<Chunk> {
-    let take = |filling: &Arc<Filling>| filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |filling: &Arc<Filling>| ignore_poison(filling.lock()).take();
     state.lanes.iter().find_map(take).map(Builder::finish)
 }
 
@@ -364,7 +364,7 @@ impl Sink for DeliverSink {
     }
 
     fn writer(&self, _lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {
-        self.0.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
+        ignore_poison(self.0.wakes.lock()).push(wake);
         Ok(Box::new(DeliverWriter::new(self.0.clone())))
     }
 

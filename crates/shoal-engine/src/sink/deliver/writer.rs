@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 
 use super::chunk::Builder;
 use super::{Chunk, Filling, Shared, State};
@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload, WHOLE_MAX};
 use crate::partition::Partition;
+use crate::poison::ignore_poison;
 use crate::sink::{Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Writer};
 
 pub(super) struct DeliverWriter(Rc<Lane>);
@@ -35,7 +36,7 @@ impl Lane {
     /// Takes the chunk under way for an object of `size` bytes; one that it does not fit is sent.
     fn take_filling(&self, size: usize, key: &ObjectKey, size_known: bool) -> Option<Builder> {
         // In a statement of its own: the consumer takes this lock while it holds the other one.
-        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let filling = ignore_poison(self.filling.lock()).take();
         let filling = filling?;
         if size_known && filling.free() >= size && filling.takes_name(key.as_bytes()) {
             return Some(filling);
@@ -45,7 +46,7 @@ impl Lane {
     }
 
     fn send_filling(&self) {
-        let filled = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let filled = ignore_poison(self.filling.lock()).take();
         if let Some(builder) = filled {
             self.shared.send(builder.finish());
         }
@@ -141,7 +142,7 @@ impl PartitionWriter for DeliverPartition {
             settle(shared, self.place(index), Some(vec![alone.finish()]));
         } else {
             let full = {
-                let mut filling = self.lane.filling.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut filling = ignore_poison(self.lane.filling.lock());
                 let full = filling.take_if(|builder| builder.free() < bytes.len() || !builder.takes_name(name));
                 let builder = filling.get_or_insert_with(|| Builder::new(&shared.pool, options.bytes.max(bytes.len())));
                 builder.write(bytes);
@@ -167,7 +168,7 @@ impl PartitionWriter for DeliverPartition {
         }
         self.lane.check(key)?;
         // Out of its place meanwhile: the consumer must not wait for the read. In a statement of its own, as above.
-        let taken = filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = ignore_poison(filling.lock()).take();
         let mut builder = match taken {
             Some(builder) if builder.free() > WHOLE_MAX && builder.takes_name(key.as_bytes()) => builder,
             Some(builder) => {
@@ -384,7 +385,7 @@ impl Drop for Pieces {
 
 /// Goes on filling a chunk, unless another was begun meanwhile.
 fn put_back(shared: &Shared, filling: &Filling, builder: Builder) {
-    let mut there = filling.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut there = ignore_poison(filling.lock());
     let full = builder.len() >= shared.options.rows || builder.free() == 0;
     let sent = if full || there.is_some() { Some(builder) } else { there.replace(builder) };
     drop(there);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use crate::fs::dir::{Dir, DirectoryId};
 use crate::fs::error::{FsError, Operation};
 use crate::fs::sync::{Barrier, FileSystem, file_system, sync_directory, syncfs};
 use crate::options::Durability;
+use crate::poison::ignore_poison;
 use crate::sink::DurabilityScope;
 
 /// The directories, as paths below the destination, in which a partition has created entries; `""` is the destination.
@@ -55,7 +56,7 @@ impl Mounts {
 
     /// The barrier of a directory that is not on the destination's mount.
     pub fn barrier(&self, dir: &Dir, place: DirectoryId, durability: Durability) -> Result<Barrier, FsError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = ignore_poison(self.opened.lock());
         if let Some(mount) = opened.iter().find(|mount| mount.place.is_on_mount_of(&place)) {
             return Ok(mount.barrier);
         }
@@ -74,7 +75,7 @@ impl Mounts {
         if root.barrier == Barrier::Syncfs {
             syncfs(&root.dir)?;
         }
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = ignore_poison(self.opened.lock());
         for kept in opened.iter().filter_map(|mount| mount.kept.as_ref()) {
             syncfs(kept)?;
         }

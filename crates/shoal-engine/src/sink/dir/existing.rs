@@ -5,7 +5,6 @@
 //! (`partition_directory.rs`).
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::PoisonError;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -19,6 +18,7 @@ use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::fs::read::step;
 use crate::object::{ObjectMeta, Put};
+use crate::poison::ignore_poison;
 use crate::session::{Twice, Whose, local_clock};
 use crate::sink::Mode;
 use crate::sink::collision::{Decision, SameBytes, is_done, same_bytes};
@@ -157,7 +157,7 @@ impl Target<'_> {
     ) -> Result<Existing> {
         let alone = match self.destination.rules.twice {
             Twice::SameObject => None, // both write the same object
-            _ => Some(self.destination.replacing.lock().unwrap_or_else(PoisonError::into_inner)),
+            _ => Some(ignore_poison(self.destination.replacing.lock())),
         };
         if alone.is_some() {
             match look()? {
@@ -171,7 +171,7 @@ impl Target<'_> {
     /// Changes a file's change time, which records that an object was found to have its bytes, unless another lane was
     /// faster and replaced it. `look` looks again.
     pub fn find_alone(self, look: impl FnOnce() -> Result<Existing>) -> Result<Existing> {
-        let _alone = self.destination.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = ignore_poison(self.destination.replacing.lock());
         match look()? {
             Existing::Found => {}
             existing => return Ok(existing),

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
@@ -26,6 +26,7 @@ use crate::fs::error::{FsError, Operation};
 use crate::fs::sync::Barrier;
 use crate::name::Name;
 use crate::options::Overwrite;
+use crate::poison::ignore_poison;
 use crate::session::Whose;
 
 /// How deep a directory is searched for files that may not be replaced. A deeper one is not replaced.
@@ -143,7 +144,7 @@ impl PartitionDirectory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Created>> {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.created.lock())
     }
 }
 

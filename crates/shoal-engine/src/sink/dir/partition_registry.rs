@@ -1,10 +1,11 @@
 //! `PartitionRegistry`: lets all lanes that write a partition share its directory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::destination::Destination;
 use super::partition_directory::PartitionDirectory;
+use crate::poison::ignore_poison;
 
 /// The directories of partitions that a lane writes, or that are sealed and not published. Bounded by the objects of a
 /// batch. It does not keep a directory alive.
@@ -14,7 +15,7 @@ pub(super) struct PartitionRegistry(Mutex<HashMap<u64, Weak<PartitionDirectory>>
 impl PartitionRegistry {
     /// The directory of partition `seq`: the same one for every lane that has a share of the partition.
     pub fn get(&self, destination: &Arc<Destination>, seq: u64) -> Arc<PartitionDirectory> {
-        let mut directories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directories = ignore_poison(self.0.lock());
         if let Some(directory) = directories.get(&seq).and_then(Weak::upgrade) {
             return directory;
         }

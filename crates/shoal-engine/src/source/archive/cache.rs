@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use super::archive_file::ArchiveFile;
 use super::find::Find;
@@ -21,6 +21,7 @@ use super::signature;
 use super::subdirectories::Subdirectories;
 use crate::error::{Error, Kind, Result};
 use crate::fs::read::{self, Facts, unreadable};
+use crate::poison::ignore_poison;
 
 /// Most plans in the cache: as many partitions as a listing may be ahead of the lanes, each of one archive.
 const PLANS_MAX: usize = 1100;
@@ -109,7 +110,7 @@ impl ArchiveCache {
         if let Some(archive) = self.open_archive(path, None, begun) {
             return Ok(archive);
         }
-        let _planning = self.planning.lock().unwrap_or_else(PoisonError::into_inner);
+        let _planning = ignore_poison(self.planning.lock());
         let mut file = self.open(path, stop.clone())?;
         if let Some(archive) = self.open_archive(path, Some(&file.facts), begun) {
             return Ok(archive);
@@ -129,7 +130,7 @@ impl ArchiveCache {
                 file.unchanged()?;
                 let plan = Arc::new(plan);
                 if !plan.unpacked.is_empty() {
-                    self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&plan));
+                    ignore_poison(self.unpacked.lock()).push(Arc::downgrade(&plan));
                 }
                 (format, plan)
             }
@@ -140,14 +141,14 @@ impl ArchiveCache {
     }
 
     fn plans(&self) -> MutexGuard<'_, Plans> {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.plans.lock())
     }
 
     /// Returns how many bytes of an unpacked archive there is room for. Evicts plans that the lanes have finished.
     fn room(&self) -> usize {
         let Plans { cached, begun, .. } = &mut *self.plans();
         cached.retain(|one| one.plan.unpacked.is_empty() || one.rank > *begun || one.open.strong_count() > 0);
-        let mut unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpacked = ignore_poison(self.unpacked.lock());
         unpacked.retain(|plan| plan.strong_count() > 0);
         let held: usize = unpacked.iter().filter_map(Weak::upgrade).map(|plan| plan.unpacked.len()).sum();
         UNPACKED_MAX.saturating_sub(held)

@@ -5,7 +5,7 @@
 //! thread is started: that would cost more than it saves.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::fs::dir::Dir;
 use crate::fs::walk::{Block, Kind};
+use crate::poison::ignore_poison;
 
 /// Most threads.
 const HELPERS: usize = 4;
@@ -48,7 +49,7 @@ enum State {
 
 impl PrefetchTask {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     fn work(&self) {
@@ -97,14 +98,14 @@ struct Queue {
 
 impl Pool {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.queue.lock())
     }
 
     fn run(&self) {
         loop {
             let queue = self.queue();
             let idle = |queue: &mut Queue| queue.tasks.is_empty() && !queue.stopped;
-            let mut queue = self.work.wait_while(queue, idle).unwrap_or_else(PoisonError::into_inner);
+            let mut queue = ignore_poison(self.work.wait_while(queue, idle));
             if queue.stopped {
                 return;
             }
@@ -171,7 +172,7 @@ impl Prefetch {
         self.out -= 1;
         let state = task.state();
         let working = |state: &mut State| matches!(state, State::InWork);
-        let mut state = task.done.wait_while(state, working).unwrap_or_else(PoisonError::into_inner);
+        let mut state = ignore_poison(task.done.wait_while(state, working));
         match std::mem::replace(&mut *state, State::Taken) {
             State::Done(opened, time) => {
                 drop(state);

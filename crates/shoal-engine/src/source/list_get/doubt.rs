@@ -18,6 +18,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;
 use crate::http::{Head, IdleConnections, send};
+use crate::poison::ignore_poison;
 use crate::source::Entry;
 
 /// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
@@ -100,7 +101,7 @@ impl Doubt {
     pub fn came<'a>(&self, entry: impl FnOnce() -> Entry<'a>, head: &Head) -> Came {
         if !head.is_html {
             if !self.has_known.load(Relaxed) {
-                *self.known.lock().unwrap_or_else(|e| e.into_inner()) = Some(entry().locator.into());
+                *ignore_poison(self.known.lock()) = Some(entry().locator.into());
                 self.has_known.store(true, Relaxed);
             }
             self.refused.ends();
@@ -141,7 +142,7 @@ impl Doubt {
         let first = suspicion == Suspicion::Page { first: true };
         let probe = match first {
             true => made_up_name(),
-            false => self.known.lock().unwrap_or_else(|e| e.into_inner()).clone()?,
+            false => ignore_poison(self.known.lock()).clone()?,
         };
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
