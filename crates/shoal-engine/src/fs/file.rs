@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::error::{FsError, Operation};
 use super::read::read;
@@ -90,12 +90,8 @@ fn timespec(time: SystemTime) -> Timespec {
 /// Makes a file's bytes durable. Never called twice for one file: after a failure the second call would succeed
 /// although the bytes are lost.
 pub(crate) fn sync(file: BorrowedFd<'_>) -> Result<(), FsError> {
-    loop {
-        match rustix::fs::fsync(file) {
-            Err(Errno::INTR) => {} // nothing is lost: the call only did not wait
-            result => return result.map_err(Operation::Fsync.failed()),
-        }
-    }
+    // An interrupted call has lost nothing: it only did not wait.
+    retry_on_intr(|| rustix::fs::fsync(file)).map_err(Operation::Fsync.failed())
 }
 
 /// Closes the file and returns the result: network and user-space file systems report a failed write only here.

@@ -4,12 +4,13 @@
 //! which files (`source/files/`), directories (`walk.rs`). Nothing is mapped into memory: if another program truncated the
 //! file, that would kill the process.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, retry_on_intr};
 
 use super::dir::Dir;
 use super::error::plain;
@@ -98,23 +99,13 @@ impl Facts {
 pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     flags.set(OFlags::NOFOLLOW, !follow);
-    loop {
-        match rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
+    retry_on_intr(|| rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()))
 }
 
 /// Opens a file by its path, which may contain links, for reading. A pipe or device is opened, not waited for.
 pub(crate) fn open_path(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    loop {
-        match rustix::fs::open(path, flags, Mode::empty()) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
+    retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 
 /// The stat of a path, which may contain links.
@@ -124,27 +115,23 @@ pub(crate) fn facts_of(path: &Path) -> Result<Facts> {
 
 /// Reads once, from byte `at` on.
 pub(crate) fn read_at(file: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize> {
+    retry_on_intr(|| rustix::io::pread(file, &mut *into, at))
+}
+
+/// Reads up to `length` bytes from byte `at` on; fewer only where the file ends.
+pub(crate) fn bytes_at(file: BorrowedFd<'_>, at: u64, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length);
     loop {
-        match rustix::io::pread(file, &mut *into, at) {
-            Err(Errno::INTR) => {}
-            result => return result,
+        let done = bytes.len();
+        if done == length || append_at(file, &mut bytes, at + done as u64, length - done)? == 0 {
+            return Ok(bytes);
         }
     }
 }
 
 /// Reads once to the end of a vector, from byte `at` on, at most `most` bytes and as much as its memory takes.
 pub(crate) fn append_at(file: BorrowedFd<'_>, to: &mut Vec<u8>, at: u64, most: usize) -> Result<usize> {
-    loop {
-        let space = to.spare_capacity_mut();
-        let most = space.len().min(APPEND_MAX).min(most);
-        let read = match rustix::io::pread(file, &mut space[..most], at) {
-            Err(Errno::INTR) => continue,
-            result => result?.0.len(),
-        };
-        // SAFETY: the kernel has filled the first `read` bytes behind the old end, and they are within the capacity.
-        unsafe { to.set_len(to.len() + read) };
-        return Ok(read);
-    }
+    append_with(to, most, |space| rustix::io::pread(file, space, at))
 }
 
 /// Tells the kernel to read a range that will be needed soon, if it supports that.
@@ -157,27 +144,28 @@ pub(crate) fn will_need(file: BorrowedFd<'_>, at: u64, length: u64) {
 /// Reads once to the end of a vector, at most `most` bytes and as much as its memory takes. 0 at the end of the file, or if
 /// no memory is left.
 pub(crate) fn append(file: BorrowedFd<'_>, to: &mut Vec<u8>, most: usize) -> Result<usize> {
-    loop {
-        let space = to.spare_capacity_mut();
-        let most = space.len().min(most).min(APPEND_MAX);
-        let read = match rustix::io::read(file, &mut space[..most]) {
-            Err(Errno::INTR) => continue,
-            result => result?.0.len(),
-        };
-        // SAFETY: the kernel has filled the first `read` bytes behind the old end, and they are within the capacity.
-        unsafe { to.set_len(to.len() + read) };
-        return Ok(read);
-    }
+    append_with(to, most, |space| rustix::io::read(file, space))
+}
+
+/// What a read into memory that is not initialised returns: the bytes it has filled, and the rest.
+type Filled<'a> = (&'a mut [u8], &'a mut [MaybeUninit<u8>]);
+
+fn append_with(
+    to: &mut Vec<u8>,
+    most: usize,
+    read: impl for<'a> Fn(&'a mut [MaybeUninit<u8>]) -> Result<Filled<'a>>,
+) -> Result<usize> {
+    let space = to.spare_capacity_mut();
+    let most = space.len().min(most).min(APPEND_MAX);
+    let length = retry_on_intr(|| read(&mut space[..most]).map(|(filled, _)| filled.len()))?;
+    // SAFETY: the kernel has filled the first `length` bytes behind the old end, and they are within the capacity.
+    unsafe { to.set_len(to.len() + length) };
+    Ok(length)
 }
 
 /// Reads once.
 pub(crate) fn read(file: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize> {
-    loop {
-        match rustix::io::read(file, &mut *into) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
+    retry_on_intr(|| rustix::io::read(file, &mut *into))
 }
 
 /// Seeks to the first byte.

@@ -8,13 +8,12 @@ use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
 use crate::name::is_shoal_dir;
 use hyper::StatusCode;
-use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -107,12 +106,7 @@ impl Directory {
     fn open_beneath(&self, path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-        loop {
-            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                Err(Errno::INTR) => {}
-                result => return result,
-            }
-        }
+        retry_on_intr(|| rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve))
     }
 
     /// Hands every object's name to the sorter, in the order of the directories themselves.
@@ -219,18 +213,7 @@ impl OpenFile {
 
     /// Up to `length` bytes from `first` on; fewer only where the file ends.
     pub(super) fn read(&self, first: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(length);
-        while bytes.len() < length {
-            let at = first + bytes.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
-                Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        // The allocator may have given more room than was asked for.
-        bytes.truncate(length);
-        Ok(bytes)
+        Ok(read::bytes_at(self.file.as_fd(), first, length)?)
     }
 
     /// A part of it that must be there in full, and of the version that the tag names.

@@ -5,12 +5,13 @@
 //! Not here: walking (`dir.rs`), pages and markers (`list.rs`).
 
 use super::page::LeftOut;
+use crate::fs::read::bytes_at;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Bytes of names sorted at once even where their number is below the limit: long names must not break the bound.
@@ -141,7 +142,7 @@ impl Snapshot {
                 let to = from.saturating_add(length).min(bytes.len());
                 Ok(bytes[from..to].to_vec())
             }
-            Store::File { file, .. } => read_block(file, place, length),
+            Store::File { file, .. } => Ok(bytes_at(file.as_fd(), place, length)?),
         }
     }
 }
@@ -357,20 +358,6 @@ impl BlockWriter<'_> {
         self.block.clear();
         Ok(())
     }
-}
-
-fn read_block(file: &OwnedFd, place: u64, length: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        let at = place + bytes.len() as u64;
-        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    bytes.truncate(length);
-    Ok(bytes)
 }
 
 /// A file of nobody's: without a name from the start, or, where the file system cannot do that, from right after.
