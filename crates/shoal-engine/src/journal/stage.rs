@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, Statement, Transaction, params};
 
-use super::commit::{Commit, Credited, Done, Durable, Fold, Retried, Withdrawn};
+use super::commit::{Commit, Credited, Done, Durable, Failed, Fold, Retried, Withdrawn};
 use super::error::JournalError;
 use super::journal::Journal;
 use super::rate::Rate;
@@ -30,6 +30,18 @@ struct Staged {
     deferred: u64,
     left_out: u64,
     credited: Credited,
+}
+
+impl Staged {
+    fn count_failed(&mut self, failed: &Failed) {
+        match failed.due_ms {
+            Some(_) => self.deferred += 1,
+            None => {
+                self.failed += 1;
+                self.credited.failed += 1;
+            }
+        }
+    }
 }
 
 /// Counts of one partition, or of all below the frontier.
@@ -259,13 +271,7 @@ impl Journal {
                 continue;
             }
             Fault::of(done.seq, failed).write(faults, self.run, self.progress.epoch, None)?;
-            match failed.due_ms {
-                Some(_) => staged.deferred += 1,
-                None => {
-                    staged.failed += 1;
-                    staged.credited.failed += 1;
-                }
-            }
+            staged.count_failed(failed);
         }
         staged.changed.insert(done.seq, entry);
         Ok(())
@@ -300,13 +306,7 @@ impl Journal {
                 Err(failed) => {
                     let fault = Fault { locator: &retried.locator, ..Fault::of(seq, failed) };
                     fault.write(&mut rows.faults, self.run, epoch, Some(id))?;
-                    match failed.due_ms {
-                        Some(_) => staged.deferred += 1,
-                        None => {
-                            staged.failed += 1;
-                            staged.credited.failed += 1;
-                        }
-                    }
+                    staged.count_failed(failed);
                 }
                 Ok(settled) => {
                     rows.connection.execute("DELETE FROM failure WHERE id = ?1", [id])?;

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use super::in_pieces::in_pieces;
 use super::{
-    Behind, BoxFuture, Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties, Take,
-    Written, locators,
+    Behind, Body, BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Skip, Source, SourceProperties,
+    Take, Written, locators,
 };
 use crate::error::{Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -242,7 +243,7 @@ impl Fetcher for MemorySource {
 }
 
 impl MemorySource {
-    async fn answer(&self, lane: &dyn Lane, job: super::Job, late: &mut Vec<(Written, Kind)>) {
+    async fn answer(&self, lane: &dyn Lane, job: Job, late: &mut Vec<(Written, Kind)>) {
         let name = job.entry().locator.to_vec();
         let count = {
             let mut fetches = ignore_poison(self.fetches.lock());
@@ -272,28 +273,19 @@ impl MemorySource {
             },
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
             Answer::GivenBack => lane.requeued(job),
-            Answer::Pieces(size) => self.in_pieces(lane, job, &meta, data, size.max(1), None).await,
-            Answer::Broken(kind) => self.in_pieces(lane, job, &meta, data, 1, Some(kind)).await,
+            Answer::Pieces(size) => pieces(lane, job, &meta, data, size.max(1), None).await,
+            Answer::Broken(kind) => pieces(lane, job, &meta, data, 1, Some(kind)).await,
             Answer::Panic => panic!("as scripted"),
         }
     }
+}
 
-    async fn in_pieces(
-        &self,
-        lane: &dyn Lane,
-        job: super::Job,
-        meta: &ObjectMeta,
-        data: &[u8],
-        size: usize,
-        broken: Option<Kind>,
-    ) {
-        let mut body = match lane.begin(&job, meta).await {
-            Ok(body) => body,
-            Err(error) => return lane.failed(job, error),
-        };
-        let until = if broken.is_some() { data.len() / 2 } else { data.len() };
-        let written = data[..until].chunks(size).try_for_each(|piece| body.write(piece));
-        let result = written.and_then(|()| broken.map_or(Ok(()), |kind| Err(Error::new(kind, "as scripted"))));
-        lane.finished(job, body, result);
-    }
+/// Passes on pieces of this size; with an error, only some of them.
+async fn pieces(lane: &dyn Lane, job: Job, meta: &ObjectMeta, data: &[u8], size: usize, broken: Option<Kind>) {
+    let until = if broken.is_some() { data.len() / 2 } else { data.len() };
+    let write = async |body: &mut Body| {
+        data[..until].chunks(size).try_for_each(|piece| body.write(piece))?;
+        broken.map_or(Ok(()), |kind| Err(Error::new(kind, "as scripted")))
+    };
+    in_pieces(lane, job, meta, write).await;
 }

@@ -15,6 +15,7 @@
 pub mod archive;
 pub mod files;
 pub mod ids;
+mod in_pieces;
 pub mod items;
 pub mod list_get;
 mod locators;

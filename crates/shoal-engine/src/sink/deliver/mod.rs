@@ -265,10 +265,7 @@ impl Delivery {
         let mut state = self.0.state();
         loop {
             if let Some(chunk) = state.chunks.pop_front() {
-                state.hungry = None;
-                drop(state);
-                self.0.release(chunk.bytes());
-                return Next::Chunk(chunk);
+                return self.take(state, chunk);
             }
             if state.ended {
                 drop(state);
@@ -282,11 +279,8 @@ impl Delivery {
             if self.0.open.load(Relaxed) == 0
                 && let Some(chunk) = half_filled(&state)
             {
-                // Nobody is filling anything: waiting would bring no more.
-                state.hungry = None;
-                drop(state);
-                self.0.release(chunk.bytes());
-                return Next::Chunk(chunk);
+                // No lane is filling anything: waiting would bring no more.
+                return self.take(state, chunk);
             }
             self.0.run_further_ahead();
             self.0.starved.store(true, Relaxed);
@@ -295,14 +289,18 @@ impl Delivery {
             state = after;
             if waited.timed_out() {
                 if let Some(chunk) = half_filled(&state) {
-                    state.hungry = None;
-                    drop(state);
-                    self.0.release(chunk.bytes());
-                    return Next::Chunk(chunk);
+                    return self.take(state, chunk);
                 }
                 patience = (patience * 2).min(PATIENCE_MAX);
             }
         }
+    }
+
+    fn take(&self, mut state: MutexGuard<'_, State>, chunk: Chunk) -> Next {
+        state.hungry = None;
+        drop(state);
+        self.0.release(chunk.bytes());
+        Next::Chunk(chunk)
     }
 
     /// What is left when the run has ended: lanes send what they filled on their way out, so nothing, unless the run failed.

@@ -24,6 +24,7 @@ use crate::fs::dir::Dir;
 use crate::fs::read::{self, Facts, Space, TICK, unreadable};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
+use crate::source::in_pieces::in_pieces;
 use crate::source::turn::Turn;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
@@ -176,13 +177,7 @@ impl<'t> Reader<'t> {
 
     /// Passes on a large file in pieces; its first `held` bytes are in the buffer.
     async fn large(&mut self, lane: &dyn Lane, job: Job, file: &OwnedFd, facts: &Facts, held: usize) {
-        let meta = meta(facts);
-        let mut body = match lane.begin(&job, &meta).await {
-            Ok(body) => body,
-            Err(error) => return lane.failed(job, error),
-        };
-        let result = self.pieces(file, facts, held, &mut body).await;
-        lane.finished(job, body, result);
+        in_pieces(lane, job, &meta(facts), async |body| self.pieces(file, facts, held, body).await).await;
     }
 
     async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use super::super::{Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
+use super::super::in_pieces::in_pieces;
+use super::super::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
 use super::series::{Batch, Item, Known, PLACE, Shared};
 use crate::display::escape;
 use crate::error::{Error, HostId, Kind, Result};
@@ -99,19 +100,14 @@ async fn write(lane: &dyn Lane, job: Job, data: &[u8]) {
         lane.whole(job, &meta, Payload::Borrowed(data));
         return;
     }
-    let mut body = match lane.begin(&job, &meta).await {
-        Ok(body) => body,
-        Err(error) => return lane.failed(job, error),
-    };
-    let mut result = Ok(());
-    for piece in data.chunks(PIECE) {
-        result = body.write(piece);
-        if result.is_err() {
-            break;
+    let write = async |body: &mut Body| {
+        for piece in data.chunks(PIECE) {
+            body.write(piece)?;
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
-    lane.finished(job, body, result);
+        Ok(())
+    };
+    in_pieces(lane, job, &meta, write).await;
 }
 
 impl<I: Item> Fetcher for ItemFetcher<I> {

@@ -16,6 +16,7 @@ use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::decode::{Decoder, MAGIC, Method};
 use crate::source::archive::format::{Archive, Unpacker};
 use crate::source::archive::member::{EntryKind, Member};
+use crate::source::in_pieces::in_pieces;
 use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
@@ -66,12 +67,7 @@ impl Unpacker for TarUnpacker {
                     Err(error) => lane.failed(job, error),
                 }
             } else {
-                let mut body = match lane.begin(&job, &meta).await {
-                    Ok(body) => body,
-                    Err(error) => return lane.failed(job, error),
-                };
-                let result = self.pieces(archive, member, &mut body).await;
-                lane.finished(job, body, result);
+                in_pieces(lane, job, &meta, async |body| self.pieces(archive, member, body).await).await;
             }
             let is_last = match archive.plan.links.last() {
                 Some(&last) => last == number,

@@ -18,6 +18,7 @@ use crate::source::archive::decode::{Decoder, Method, WINDOW_EACH, WINDOW_MAX, c
 use crate::source::archive::decoder_memory::WideWindows;
 use crate::source::archive::format::{Archive, Unpacker};
 use crate::source::archive::member::Member;
+use crate::source::in_pieces::in_pieces;
 use crate::source::turn::Turn;
 use crate::source::{Body, Job, Lane, LocalFuture, WHOLE_MAX};
 
@@ -141,16 +142,15 @@ impl ZipUnpacker {
             Ok(data) => data,
             Err(error) => return lane.failed(job, meant(error, archive)),
         };
-        let mut body = match lane.begin(&job, &meta).await {
-            Ok(body) => body,
-            Err(error) => return lane.failed(job, error),
+        let write = async |body: &mut Body| {
+            let result = match (member.method, self.takes_at_once(member)) {
+                (STORED | DEFLATE, true) => self.at_once(archive, member, body),
+                (STORED, false) => self.stored(&archive.file, data, member, body).await,
+                _ => self.stream(&archive.file, data, member, body).await,
+            };
+            result.map_err(|error| meant(error, archive))
         };
-        let result = match (member.method, self.takes_at_once(member)) {
-            (STORED | DEFLATE, true) => self.at_once(archive, member, &mut body),
-            (STORED, false) => self.stored(&archive.file, data, member, &mut body).await,
-            _ => self.stream(&archive.file, data, member, &mut body).await,
-        };
-        lane.finished(job, body, result.map_err(|error| meant(error, archive)));
+        in_pieces(lane, job, &meta, write).await;
     }
 
     fn meta(&mut self, member: &Member) -> ObjectMeta {
