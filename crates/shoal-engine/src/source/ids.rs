@@ -19,10 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::{
-    BoxFuture, Entries, Entry, Fetcher, Job, Lane, Listing, LocalFuture, Source, SourceProperties, Take, locators,
-};
-use crate::error::{Error, HostId, Kind, Result};
+use super::locators::Located;
+use super::{BoxFuture, Entries, Fetcher, Job, Lane, Listing, LocalFuture, Source, SourceProperties, Take, locators};
+use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload, Put};
 use crate::partition::{Cursor, Partition};
 use crate::poison::ignore_poison;
@@ -335,7 +334,7 @@ impl Account {
 
 impl Fetcher for Account {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
-        let entries = Located(locators::parse(&partition.payload));
+        let entries = Located { locators: locators::parse(&partition.payload), name: INDEX };
         Box::pin(async move { Ok(Rc::new(entries) as Rc<dyn Entries>) })
     }
 
@@ -355,19 +354,5 @@ impl Fetcher for Account {
                 }
             }
         })
-    }
-}
-
-/// Objects by their locators.
-struct Located(Vec<Box<[u8]>>);
-
-impl Entries for Located {
-    fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    fn get(&self, index: u32) -> Entry<'_> {
-        let locator = &self.0[index as usize];
-        Entry { name: locator.get(INDEX..).unwrap_or_default(), locator, host: HostId(0), skip: None, unlisted: None }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Not here: what a locator says (each source has its own), the payload of `list_get`, whose lengths carry a mark.
 
+use super::{Entries, Entry};
+use crate::error::HostId;
 use crate::partition::{Cursor, Key, Partition};
 
 /// Appends locators to a payload.
@@ -31,6 +33,28 @@ pub(super) fn partition<L: AsRef<[u8]>>(prefix: &[u8], locators: &[L]) -> Partit
 pub(super) fn parse(payload: &[u8]) -> Vec<Box<[u8]>> {
     let mut unread = Unread(payload);
     std::iter::from_fn(|| unread.locator().map(Box::from)).collect()
+}
+
+/// The object at a locator that ends with its name.
+pub(super) fn entry(locator: &[u8], name: usize) -> Entry<'_> {
+    let name = locator.get(name..).unwrap_or_default();
+    Entry { name, locator, host: HostId(0), skip: None, unlisted: None }
+}
+
+/// Objects by their locators, each with its name behind so many bytes.
+pub(super) struct Located {
+    pub locators: Vec<Box<[u8]>>,
+    pub name: usize,
+}
+
+impl Entries for Located {
+    fn len(&self) -> u32 {
+        self.locators.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        entry(&self.locators[index as usize], self.name)
+    }
 }
 
 /// The part of a payload that has not been read.

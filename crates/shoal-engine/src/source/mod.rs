@@ -20,6 +20,7 @@ pub mod items;
 pub mod list_get;
 mod locators;
 pub mod memory;
+mod pages;
 pub mod shard;
 pub(crate) mod tar;
 mod turn;

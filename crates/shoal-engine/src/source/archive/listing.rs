@@ -27,6 +27,7 @@ use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::{Cursor, Key, Partition};
+use crate::source::pages::Pages;
 use crate::source::{BoxFuture, Listing, ListingEnd};
 
 /// Most entries of a partition, as in a page of a list/get service.
@@ -37,8 +38,6 @@ const OUTPUT_MAX: u64 = 8 << 20;
 const LARGE: u64 = 64 << 20;
 /// Archives of at most this many bytes are planned on the thread of the listing: it takes well under 0.1 s.
 const AT_ONCE: u64 = 4 << 20;
-/// Partitions of a page. The journal folds whole pages.
-const PAGE: u64 = 100;
 /// Bytes at the start of a planned archive that the kernel is asked to read: a lane gets its first partition soon.
 const FIRST: u64 = 8 << 20;
 
@@ -201,20 +200,17 @@ pub(super) struct ArchiveListing {
     cut: Option<Cut>,
     /// Partitions of the archive at `at` that come before the cursor.
     before: u32,
-    seq: u64,
-    after: Cursor,
-    /// Partitions in the page so far.
-    filled: u64,
+    pages: Pages,
 }
 
 impl ArchiveListing {
     pub fn new(cache: Arc<ArchiveCache>, after: Option<Cursor>) -> Result<ArchiveListing> {
         let begin =
             PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
-        let (seq, after) = (begin.seq, begin.cursor());
+        let pages = Pages::new(begin.seq, begin.cursor());
         let begin = Some(begin);
         let (stats, found, chain) = Default::default();
-        Ok(ArchiveListing { cache, stats, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
+        Ok(ArchiveListing { cache, stats, begin, found, chain, at: 0, cut: None, before: 0, pages })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -277,19 +273,12 @@ impl ArchiveListing {
         let payload = of_ranges(&found.path, archive.map(|archive| &archive.file.facts), ranges).into();
         let key = key(found, archive, ranges);
         let len = archive.map_or(1, |_| ranges.iter().map(|range| range.end - range.start).sum());
-        let mut partition =
-            Partition { seq: self.seq, key, after: self.after.clone(), next: None, payload, len: Some(len) };
-        self.seq += 1;
-        self.filled += 1;
-        if self.filled == PAGE {
-            self.filled = 0;
+        let partition = Partition { seq: 0, key, after: Cursor::default(), next: None, payload, len: Some(len) };
+        self.pages.number(partition, |seq| {
             let done = cut.map_or(0, |cut| cut.done);
             let chain = self.chain.up_to(self.at, &self.found, |path| is_full(&self.cache, path));
-            let within = Some(Position { at: self.at as u64, done, chain });
-            self.after = PageStart { seq: self.seq, within }.cursor();
-            partition.next = Some(self.after.clone());
-        }
-        partition
+            PageStart { seq, within: Some(Position { at: self.at as u64, done, chain }) }.cursor()
+        })
     }
 }
 

@@ -11,13 +11,12 @@ use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
 use crate::error::Result;
 use crate::partition::{Cursor, Key, Partition};
+use crate::source::pages::Pages;
 use crate::source::{BoxFuture, Entries, Listing, ListingEnd};
 
 /// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two
 /// lanes share a small tree.
 const PARTITION_MAX: u32 = 100;
-/// Partitions of a page. The journal folds whole pages: 10,000 files are one row.
-const PAGE: u64 = 100;
 /// Steps of the walk after which it yields, so that a stop is noticed: well below a millisecond.
 const PAUSE: u32 = 1024;
 
@@ -36,33 +35,6 @@ pub(super) fn partition(payload: Vec<u8>) -> Partition {
     Partition { seq: 0, key, after: Cursor::default(), next: None, payload, len }
 }
 
-/// Numbers partitions and gathers them into pages.
-struct Pages {
-    seq: u64,
-    after: Cursor,
-    /// Partitions in the page so far.
-    filled: u64,
-}
-
-impl Pages {
-    fn new() -> Pages {
-        Pages { seq: 0, after: cursor(0), filled: 0 }
-    }
-
-    /// Numbers the next partition.
-    fn number(&mut self, payload: Vec<u8>) -> Partition {
-        let mut numbered = Partition { seq: self.seq, after: self.after.clone(), ..partition(payload) };
-        self.seq += 1;
-        self.filled += 1;
-        if self.filled == PAGE {
-            self.filled = 0;
-            self.after = cursor(self.seq);
-            numbered.next = Some(self.after.clone());
-        }
-        numbered
-    }
-}
-
 /// The listing of a tree.
 pub(super) struct TreeListing {
     tree: Arc<Tree>,
@@ -76,7 +48,7 @@ pub(super) struct TreeListing {
 impl TreeListing {
     pub fn new(tree: Arc<Tree>) -> TreeListing {
         let walk = Walk::new(tree.clone(), SLOW);
-        TreeListing { tree, walk, pages: Pages::new(), builder: PayloadBuilder::new(), any: false }
+        TreeListing { tree, walk, pages: Pages::new(0, cursor(0)), builder: PayloadBuilder::new(), any: false }
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -87,7 +59,7 @@ impl TreeListing {
                     self.builder.push(self.walk.directory(), self.walk.name(), mark);
                     self.any = true;
                     if self.builder.len() == PARTITION_MAX {
-                        return Ok(Some(self.pages.number(self.builder.take())));
+                        return Ok(Some(self.pages.number(partition(self.builder.take()), cursor)));
                     }
                 }
                 Step::Nothing => {}
@@ -96,7 +68,7 @@ impl TreeListing {
                         self.walk.skip_stats.unmatched(pattern.text());
                     }
                     let rest = (self.builder.len() > 0).then(|| self.builder.take());
-                    return Ok(rest.map(|payload| self.pages.number(payload)));
+                    return Ok(rest.map(|payload| self.pages.number(partition(payload), cursor)));
                 }
             }
             steps += 1;
@@ -126,7 +98,7 @@ pub(super) struct PathsListing {
 
 impl PathsListing {
     pub fn new(paths: Arc<Paths>) -> PathsListing {
-        PathsListing { paths, at: 0, pages: Pages::new() }
+        PathsListing { paths, at: 0, pages: Pages::new(0, cursor(0)) }
     }
 }
 
@@ -136,7 +108,7 @@ impl Listing for PathsListing {
         self.at = run.end;
         let next = (!run.is_empty()).then(|| {
             let payload = of_locators(run.filter_map(|index| self.paths.get(index)));
-            self.pages.number(payload)
+            self.pages.number(partition(payload), cursor)
         });
         Box::pin(async move { Ok(next) })
     }

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use super::super::in_pieces::in_pieces;
+use super::super::locators::{Located, entry};
 use super::super::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
 use super::series::{Batch, Item, Known, PLACE, Shared};
 use crate::display::escape;
-use crate::error::{Error, HostId, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 
@@ -37,7 +38,7 @@ impl<I: Item> ItemFetcher<I> {
     fn entries(&self, partition: &Partition) -> Rc<dyn Entries> {
         let len = partition.len.unwrap_or(0);
         let Ok(number) = <[u8; 8]>::try_from(&*partition.payload) else {
-            return Rc::new(Selected(locators::parse(&partition.payload)));
+            return Rc::new(Located { locators: locators::parse(&partition.payload), name: PLACE });
         };
         match self.batch(u64::from_le_bytes(number)) {
             Some(batch) => {
@@ -132,11 +133,6 @@ impl<I: Item> Fetcher for ItemFetcher<I> {
     }
 }
 
-fn entry(locator: &[u8]) -> Entry<'_> {
-    let name = locator.get(PLACE..).unwrap_or_default();
-    Entry { name, locator, host: HostId(0), skip: None, unlisted: None }
-}
-
 /// A batch on the lanes that work on it.
 struct Opened<I: Item>(Arc<Batch<I>>);
 
@@ -146,7 +142,7 @@ impl<I: Item> Entries for Opened<I> {
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        entry(self.0.locator(index as usize))
+        entry(self.0.locator(index as usize), PLACE)
     }
 }
 
@@ -159,19 +155,6 @@ impl Entries for Taken {
     }
 
     fn get(&self, _index: u32) -> Entry<'_> {
-        entry(&[])
-    }
-}
-
-/// Items by their locators.
-struct Selected(Vec<Box<[u8]>>);
-
-impl Entries for Selected {
-    fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    fn get(&self, index: u32) -> Entry<'_> {
-        entry(&self.0[index as usize])
+        entry(&[], PLACE)
     }
 }
