@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from test_parquet import query
+from faults.runs import committed, errors
+from faults.tracing import injected, traced
+from test_parquet import check_synthetic, query
 
 if TYPE_CHECKING:
     from conftest import Command, Service
-
-pytestmark = pytest.mark.root
 
 COUNT = 4_000
 
@@ -31,6 +31,7 @@ def check(directory: Path) -> None:
     assert query(directory, whole) == (COUNT, COUNT, COUNT)
 
 
+@pytest.mark.root
 def test_a_full_disk_stops_the_run_and_it_continues_when_there_is_room(
     shoal: Command, tmpfs: Callable[[str], Path]
 ) -> None:
@@ -47,6 +48,7 @@ def test_a_full_disk_stops_the_run_and_it_continues_when_there_is_room(
     check(place / "out")
 
 
+@pytest.mark.root
 def test_a_disk_that_becomes_read_only_stops_the_run_and_it_continues_when_it_is_writable(
     shoal: Command, service: Service, tmpfs: Callable[[str], Path]
 ) -> None:
@@ -62,3 +64,28 @@ def test_a_disk_that_becomes_read_only_stops_the_run_and_it_continues_when_it_is
     done = shoal.run("copy", url, f"parquet:{place}/out")
     assert done.returncode == 0, done.stderr
     assert query(place / "out", "count(*), count(distinct name)") == (3_000_000, 3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("call", "nth", "at"),
+    [("fdatasync", 2, ""), ("fdatasync", 3, ""), ("fsync", 1, ".shoal/tmp"), ("fsync", 2, ".shoal/tmp")],
+)
+def test_what_a_failed_sync_covered_is_not_committed_and_the_next_run_has_every_row_once(
+    shoal: Command, service: Service, tmp_path: Path, call: str, nth: int, at: str
+) -> None:
+    """Of a file of rows, or of their directory. (The first file that is synced as they are is shoal's ballast.)"""
+    url, log, out = service(synthetic="300000:100").url, tmp_path / "strace", tmp_path / "out"
+    command = ["copy", url, f"parquet:{out}"]
+    paths = [out / at] if at else []
+    inject = f"{call}:error=EIO:when={nth}"
+    failed = shoal.under(*traced(log, inject, *paths)).run(*command, "--limit-rate", "8MB", "--json")
+    assert injected(log) == 1
+    assert failed.returncode == 3, failed.stderr
+    assert shoal.last_json(failed)["kind"] == "destination-failed"
+    (error,) = errors(failed.stderr)
+    assert "cannot sync" in error
+    assert ".shoal/tmp" in error
+    assert (committed(out) > 0) == (nth > 1), "what the failed sync covered is not"
+    done = shoal.run(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    check_synthetic(out, 300_000)
