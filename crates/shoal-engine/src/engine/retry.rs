@@ -33,6 +33,9 @@ pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
+/// The destination, in the retry rules for it.
+pub(crate) const DESTINATION: HostId = HostId(0);
+
 /// What to do with a failed try.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use super::super::in_flight_partition::Origin;
 use super::super::progress::add;
-use super::super::retry::{Gate, PROBE_MIN, Verdict};
-use super::writes::DESTINATION;
+use super::super::retry::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Side};
 use crate::key::ObjectKey;

@@ -13,16 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::super::progress::add;
-use super::super::retry::{Gate, PROBE_MIN, Verdict};
+use super::super::retry::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use super::LaneState;
 use super::settle::written;
-use crate::error::{Class, Error, HostId, Kind, Side};
+use crate::error::{Class, Error, Kind, Side};
 use crate::object::{ObjectMeta, Payload};
 use crate::sink::{Completed, Put};
 use crate::source::{Job, Later, Was, Written};
-
-/// The destination, as the retry rules know it.
-pub(super) const DESTINATION: HostId = HostId(0);
 
 /// A write that has not ended.
 struct Write {
