@@ -22,6 +22,7 @@ mod state;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -191,7 +192,7 @@ impl Sink for ParquetSink {
         let Session { shards, earlier, .. } = self.session()?;
         shards.add_wake(wake);
         let (shards, earlier) = (shards.clone(), earlier.clone());
-        Ok(Box::new(Lane { shards, earlier, limits: self.limits, open: Vec::new() }))
+        Ok(Box::new(Lane { shards, earlier, limits: self.limits, open: Vec::new(), usual: Rc::default() }))
     }
 
     fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {

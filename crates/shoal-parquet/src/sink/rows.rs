@@ -9,6 +9,17 @@ use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
 use shoal_engine::ObjectMeta;
 
+/// Most bytes of a column that are reserved before they are needed.
+const RESERVED_MAX: usize = 1 << 20;
+
+/// How much memory rows take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Capacity {
+    rows: usize,
+    names: usize,
+    data: usize,
+}
+
 /// Rows of one partition, or of one lane's part of it.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
@@ -23,6 +34,22 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    pub fn with_capacity(capacity: Capacity) -> Rows {
+        let Capacity { rows, names, data } = capacity;
+        Rows {
+            names: Vec::with_capacity(names.min(RESERVED_MAX)),
+            name_ends: Vec::with_capacity(rows.min(RESERVED_MAX)),
+            data: Vec::with_capacity(data.min(RESERVED_MAX)),
+            data_ends: Vec::with_capacity(rows.min(RESERVED_MAX)),
+            ..Rows::default()
+        }
+    }
+
+    /// What these rows need.
+    pub fn capacity(&self) -> Capacity {
+        Capacity { rows: self.len(), names: self.names.len(), data: self.data.len() }
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.name_ends.len()

@@ -1,6 +1,6 @@
 //! What a lane writes with: fills rows for each open partition.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use shoal_engine::sink::{Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed
 use shoal_engine::{Error, Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload, Result};
 
 use super::Earlier;
-use super::rows::Rows;
+use super::rows::{Capacity, Rows};
 use super::shard::{Job, Shards, Spill};
 
 /// While memory is full, an open partition with at least so many bytes is written.
@@ -28,6 +28,8 @@ pub(super) struct Lane {
     pub earlier: Arc<Earlier>,
     pub limits: Limits,
     pub open: Vec<Weak<RefCell<Part>>>,
+    /// What the last part needed: the next is likely to need as much.
+    pub usual: Rc<Cell<Capacity>>,
 }
 
 /// What a sealed part brings to `flush`.
@@ -42,6 +44,7 @@ pub(super) struct Part {
     limits: Limits,
     seq: u64,
     rows: Rows,
+    usual: Rc<Cell<Capacity>>,
     spill: Option<Arc<Spill>>,
     /// Knows names that are stored already.
     earlier: Option<Arc<Earlier>>,
@@ -56,7 +59,8 @@ impl Writer for Lane {
             shards: self.shards.clone(),
             limits: self.limits,
             seq: partition.seq,
-            rows: Rows::default(),
+            rows: Rows::with_capacity(self.usual.get()),
+            usual: self.usual.clone(),
             spill: None,
             earlier,
             objects: 0,
@@ -155,6 +159,7 @@ impl PartitionWriter for OpenPart {
 
     fn seal(self: Box<Self>) -> Result<Sealed> {
         let part = &mut *self.0.borrow_mut();
+        part.usual.set(part.rows.capacity());
         let token = Token { rows: std::mem::take(&mut part.rows), spill: part.spill.take() };
         let Part { seq, objects, bytes, .. } = *part;
         Ok(Sealed { seq, objects, bytes, sync_token: Some(Box::new(token)) })
