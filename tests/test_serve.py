@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,6 +96,25 @@ def test_pages_have_the_size_that_was_asked_for(service: Service) -> None:
     assert page["NextMarker"]
 
 
+def splitmix64(seed: int, at: int) -> int:
+    """Output number `at` of the generator, as Steele, Lea and Flood have published it."""
+    word = (1 << 64) - 1
+    mixed = (seed + (at + 1) * 0x9E3779B97F4A7C15) & word
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & word
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & word
+    return mixed ^ mixed >> 31
+
+
+def test_random_objects_have_the_bytes_of_the_published_generator_and_do_not_compress(service: Service) -> None:
+    url = service(synthetic="1000:100:random").url
+    bodies = [fetch(f"{url}/get/object-{index:09}") for index in range(200)]
+
+    for index, body in enumerate(bodies):
+        words = [splitmix64(splitmix64(0, index), at) for at in range(13)]
+        assert body == b"".join(word.to_bytes(8, "little") for word in words)[:100]
+    assert len(zlib.compress(b"".join(bodies), 9)) >= 200 * 100
+
+
 def test_a_context_manager_stops_at_the_end_of_its_block(tmp_path: Path) -> None:
     with package.serve(synthetic="1:1", access_log=tmp_path / "log") as server:
         fetch(server.url + "/get/object-000000000")
@@ -113,6 +133,7 @@ def test_a_context_manager_stops_at_the_end_of_its_block(tmp_path: Path) -> None
         ({}, "exactly one of `directory` and `synthetic`"),
         ({"directory": ".", "synthetic": "1:1"}, "exactly one of `directory` and `synthetic`"),
         ({"synthetic": "1x1"}, "COUNT:SIZE"),
+        ({"synthetic": "1:1:other"}, "COUNT:SIZE:random"),
         ({"synthetic": "1:1", "port": 70000}, "port"),
         ({"synthetic": "1:1", "port": True}, "port"),
         ({"synthetic": "1:1", "page_size": 0}, "page_size"),

@@ -464,7 +464,8 @@ def serve(
     Args:
         directory: The directory to serve. Paths outside it are never served.
         synthetic: `"COUNT:SIZE"` instead of a directory: COUNT objects `object-000000000`… of SIZE bytes each, with
-            their name and a newline, repeated, as contents.
+            their name and a newline, repeated, as contents. `"COUNT:SIZE:random"` has contents that do not compress;
+            both are the same on every machine.
         host: The numeric address to listen on, or `"localhost"`.
         port: The port to listen on; 0 for a free one.
         page_size: Maximum number of names on a page of the listing; a page has at most about 1 MiB.

@@ -1,4 +1,4 @@
-"""`shoal serve DIR | --synthetic COUNT:SIZE`. The URL goes to standard output, everything else to standard error."""
+"""`shoal serve DIR | --synthetic COUNT:SIZE[:random]`. The URL goes to standard output, the rest to standard error."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ EXAMPLES = """\b
 Examples:
   shoal serve photos/                          the files below photos/, on http://127.0.0.1:8080
   shoal serve --synthetic 1000000:100          a million synthetic objects of 100 bytes
+  shoal serve --synthetic 1000000:100:random   the same, with contents that do not compress
   shoal serve photos/ --port 0                 on a free port; the first line of output is the URL
   shoal copy http://127.0.0.1:8080 copied/     in another terminal
 """
@@ -24,7 +25,8 @@ Examples:
 @click.option(
     "--synthetic",
     metavar="COUNT:SIZE",
-    help="Instead of DIR: COUNT objects object-000000000... of SIZE bytes each: their name and a newline, repeated.",
+    help="Instead of DIR: COUNT objects object-000000000... of SIZE bytes each: their name and a newline, repeated. "
+    "COUNT:SIZE:random has bytes that do not compress.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all networks.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 for a free one.")
@@ -62,7 +64,7 @@ def command(
     directories that cannot be read) is printed here and is on its last page.
     """
     if (directory is None) == (synthetic is None):
-        raise click.UsageError("pass either DIR or --synthetic COUNT:SIZE")
+        raise click.UsageError("pass either DIR or --synthetic COUNT:SIZE[:random]")
     with _exit.Signals(lambda: None):
         try:
             server = shoal.serve(

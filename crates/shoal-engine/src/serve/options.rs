@@ -20,26 +20,35 @@ pub enum Content {
         /// Bytes of each.
         size: u64,
     },
+    /// The same names, with bytes that do not compress: SplitMix64's, the same on every machine.
+    SyntheticRandom {
+        /// How many objects.
+        count: u64,
+        /// Bytes of each.
+        size: u64,
+    },
 }
 
 impl Content {
-    /// Reads `COUNT:SIZE`, as in `1000000:100`.
+    /// Reads `COUNT:SIZE` or `COUNT:SIZE:random`, as in `1000000:100`.
     ///
     /// # Errors
-    /// [`ServeError::Option`] where it is not two whole numbers.
+    /// [`ServeError::Option`] for anything else.
     pub fn parse_synthetic(text: &str) -> Result<Self, ServeError> {
         let number = |part: &str| {
             let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
             if digits { part.parse::<u64>().ok() } else { None }
         };
-        text.split_once(':')
-            .and_then(|(count, size)| Some(Self::Synthetic { count: number(count)?, size: number(size)? }))
-            .ok_or_else(|| {
+        let numbers = text.strip_suffix(":random").unwrap_or(text);
+        let (count, size) =
+            numbers.split_once(':').and_then(|(count, size)| number(count).zip(number(size))).ok_or_else(|| {
                 ServeError::Option(format!(
-                    "synthetic objects are given as COUNT:SIZE, and {text:?} is not that: write two whole numbers, as \
-                    in 1000000:100"
+                    "synthetic objects are given as COUNT:SIZE or COUNT:SIZE:random, and {text:?} is not that: write \
+                    two whole numbers, as in 1000000:100"
                 ))
-            })
+            })?;
+        let is_random = numbers.len() < text.len();
+        Ok(if is_random { Self::SyntheticRandom { count, size } } else { Self::Synthetic { count, size } })
     }
 }
 

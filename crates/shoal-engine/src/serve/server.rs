@@ -151,7 +151,8 @@ fn open_content(content: Content) -> Result<Held, ServeError> {
             Ok(directory) => Ok(Held::Directory(directory)),
             Err(cause) => Err(ServeError::Directory { path, cause }),
         },
-        Content::Synthetic { count, size } => Ok(Held::Synthetic(Synthetic::new(count, size))),
+        Content::Synthetic { count, size } => Ok(Held::Synthetic(Synthetic::new(count, size, false))),
+        Content::SyntheticRandom { count, size } => Ok(Held::Synthetic(Synthetic::new(count, size, true))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, GRACE, serve, serve_with, synthetic, tree};
 use crate::support::{ext4_in_seconds, in_private_mounts};
-use shoal_engine::serve::Options;
+use shoal_engine::serve::{Content, Options, Server};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read as _;
@@ -123,6 +123,21 @@ fn large_objects_are_streamed_whole_and_in_part_also_with_requests_behind_them()
     let mut client = Client::new(server.address());
     let part = client.ask("GET", "/get/object-000000000", "Range: bytes=70001-700000\r\n");
     assert!(part.body == expected[70_001..700_001]);
+}
+
+#[test]
+fn random_contents_are_the_same_whole_streamed_and_in_part_and_have_a_tag_of_their_own() {
+    let serve = |size| Server::start(Content::SyntheticRandom { count: 3, size }, Options::default()).unwrap();
+    let (large, small) = (serve(1_000_003), serve(100));
+    let mut client = Client::new(large.address());
+    let whole = client.get("/get/object-000000002").body;
+    assert_eq!(whole.len(), 1_000_003);
+    let part = client.ask("GET", "/get/object-000000002", "Range: bytes=262143-700000\r\n");
+    assert!(part.body == whole[262_143..=700_000]);
+    let reply = Client::new(small.address()).get("/get/object-000000002");
+    assert!(reply.body == whole[..100], "the size only cuts");
+    assert_eq!(reply.header("etag"), Some("\"object-000000002-100-random\""));
+    assert!(client.get("/get/object-000000001").body[..100] != whole[..100]);
 }
 
 #[test]

@@ -217,8 +217,23 @@ fn what_cannot_be_served_is_refused_with_what_why_and_the_next_step() {
     ] {
         assert!(matches!(text(tiny(), options).0, ServeError::Option(_)));
     }
-    for bad in ["", "5", "5:", ":5", "5:x", "-5:1", "+5:1", "1:2:3", "99999999999999999999:1"] {
+    for bad in [
+        "",
+        "5",
+        "5:",
+        ":5",
+        "5:x",
+        "-5:1",
+        "+5:1",
+        "1:2:3",
+        "99999999999999999999:1",
+        "5:1:",
+        "5:1:x",
+        ":random",
+        "5:random",
+    ] {
         assert!(Content::parse_synthetic(bad).is_err(), "{bad:?}");
     }
     assert_eq!(Content::parse_synthetic("1000000:100").unwrap(), Content::Synthetic { count: 1_000_000, size: 100 });
+    assert_eq!(Content::parse_synthetic("7:9:random").unwrap(), Content::SyntheticRandom { count: 7, size: 9 });
 }
