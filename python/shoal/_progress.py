@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WINDOW = 5.0  # s over which a rate is averaged: short enough to follow a change, long enough to be readable
 LINE_EVERY = 10.0  # s between lines if a line cannot be redrawn, as in a log
+LINE_EVERY_JSON = 1.0  # s between lines of JSON, which programs read and draw
 PATH_MAX = 12  # numbers of a path as text: the beginning and the end say what a reader wants, on one line
 
 

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any, TextIO
 from shoal import _shoal
 from shoal._errors import ShoalError
 from shoal._options import without_secrets
-from shoal._progress import LINE_EVERY, Rates, count_text, only_waits, parts, size_text, time_text, waiting_text
+from shoal._progress import (
+    LINE_EVERY,
+    LINE_EVERY_JSON,
+    Rates,
+    count_text,
+    only_waits,
+    parts,
+    size_text,
+    time_text,
+    waiting_text,
+)
 from shoal.cli import _output
 from shoal.cli._fields import count_fields, error_fields, report_fields
 from shoal.cli._flags import in_flags
@@ -239,7 +249,8 @@ class Display:
         self._stamps = log_format == "text" and not is_terminal()
         self._rates = Rates()
         self._live: Live | None = None
-        self._next_line = time.monotonic() + LINE_EVERY
+        self._line_every = LINE_EVERY_JSON if self._json_log else LINE_EVERY
+        self._next_line = time.monotonic() + self._line_every
         self._waited = False
         draws = progress == "auto" and not self._json_log and is_terminal()
         self.progress: Callable[[Progress], object] | None = None
@@ -333,9 +344,11 @@ class Display:
         self._rates.update(progress)
         if time.monotonic() < self._next_line:
             return
-        self._next_line = time.monotonic() + LINE_EVERY
+        self._next_line = time.monotonic() + self._line_every
         fields = {
             **count_fields(progress.run),
+            "committed": progress.committed,
+            "resumed_from": progress.before.written,
             "seconds": round(progress.seconds, 3),
             "listing_done": progress.listing_done,
             "objects_per_second": round(self._rates.objects, 1),
