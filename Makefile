@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
-.PHONY: help build demo check test test-bench test-torch test-faults wheel fuzz clean tools
+.PHONY: help build demo billion check test test-bench test-torch test-faults wheel fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -18,6 +18,13 @@ build: .venv/.built .venv/.bench
 ## make demo         copy 100,000 objects, kill the run half-way, resume it, verify every byte
 demo: .venv/.built
 	$(PYTHON) scripts/demo.py
+
+## make billion      copy a billion objects into Parquet files, or continue; then check every row with DuckDB (docs/billion.md)
+OBJECTS ?= 1000000000
+CONTENTS ?= names
+DEST ?= billion-out
+billion: .venv/.built
+	$(PYTHON) scripts/billion.py --objects $(OBJECTS) --contents $(CONTENTS) '$(DEST)'
 
 ## make check        format, lints, types, layers, sizes, words, licences, advisories
 check: .venv/.built .venv/.bench .venv/.tools
@@ -55,7 +62,7 @@ fuzz:
 
 ## make clean        remove everything that the commands above made
 clean:
-	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
+	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out billion-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
 	find bench python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:
