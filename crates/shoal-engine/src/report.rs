@@ -198,9 +198,9 @@ pub struct Failure {
     pub tries: u32,
 }
 
-/// What the identity of a source of archives begins with. Its locators are the path of the archive, NUL, and what is the
-/// format's own: so that the journal, which stores both, can name the archive of a failure.
-pub(crate) const ARCHIVES: [&str; 3] = ["zip:", "tar:", "unzip:"];
+/// What the identity of a source of archives, or of files of rows, begins with. Its locators are the path of the archive,
+/// NUL, and what is the format's own: so that the journal, which stores both, can name the archive of a failure.
+pub(crate) const ARCHIVES: [&str; 4] = ["zip:", "tar:", "unzip:", "parquet:"];
 
 /// Whether the source of this identity is archives.
 pub(crate) fn is_of_archives(identity: &str) -> bool {

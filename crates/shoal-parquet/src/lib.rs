@@ -7,5 +7,7 @@
 //! The metadata of each file has, under [`schema::CHECKSUMS`], one xxh3 hash for each row group, over the bytes of the row
 //! group in the file. The page format has a checksum too, but the library cannot write it.
 
+mod read;
 pub mod schema;
 pub mod sink;
+pub mod source;

@@ -23,7 +23,7 @@ pub mod memory;
 mod pages;
 pub mod shard;
 pub(crate) mod tar;
-mod turn;
+pub mod turn;
 pub(crate) mod zip;
 
 use std::cell::RefCell;

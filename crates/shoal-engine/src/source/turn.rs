@@ -9,9 +9,15 @@ const OBJECTS: u32 = 64;
 const TIME: i128 = 10_000_000;
 
 /// A turn: what was done since the lane last did something else.
-pub(super) struct Turn {
+pub struct Turn {
     objects: u32,
     began: i128,
+}
+
+impl Default for Turn {
+    fn default() -> Turn {
+        Turn::new()
+    }
 }
 
 impl Turn {
@@ -20,8 +26,13 @@ impl Turn {
         Turn { objects: 0, began: coarse_now() }
     }
 
-    /// Yields if the turn is over. Call it after each object, with the coarse time.
-    pub async fn after_object(&mut self, now: i128) {
+    /// Yields if the turn is over. Call it after each object.
+    pub async fn after_object(&mut self) {
+        self.after_object_at(coarse_now()).await;
+    }
+
+    /// The same for a caller that has the coarse time.
+    pub(super) async fn after_object_at(&mut self, now: i128) {
         self.objects += 1;
         if self.objects >= OBJECTS || (now - self.began).abs() >= TIME {
             *self = Turn { objects: 0, began: now };

@@ -92,7 +92,7 @@ impl Fetcher for ArchiveFetcher {
                     }
                     Take::Job(job) => {
                         unpacker.fetch(&*lane, job).await;
-                        turn.after_object(read::coarse_now()).await;
+                        turn.after_object().await;
                     }
                 }
             }

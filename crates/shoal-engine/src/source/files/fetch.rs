@@ -65,7 +65,7 @@ impl Fetcher for FileFetcher {
                     Take::Job(job) => {
                         let now = read::coarse_now();
                         reader.fetch(&*lane, job, now).await;
-                        turn.after_object(now).await;
+                        turn.after_object_at(now).await;
                     }
                 }
             }

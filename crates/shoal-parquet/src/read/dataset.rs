@@ -1,0 +1,68 @@
+//! The files of a dataset: those of a directory whose names end in `.parquet`, in order of name. Hidden files and
+//! subdirectories are not among them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use shoal_engine::display::escape;
+use shoal_engine::{Error, Kind};
+
+use super::fault::Result;
+use super::file::{Facts, unreadable};
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Absolute.
+    pub path: Box<[u8]>,
+    pub facts: Facts,
+}
+
+/// The directory by its absolute path, free of links.
+///
+/// # Errors
+/// [`Kind::Config`] if it is not a directory that can be opened.
+pub fn directory(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |errno: Errno| {
+        let why = match errno {
+            Errno::NOENT => "no such file or directory".to_owned(),
+            Errno::NOTDIR => "not a directory".to_owned(),
+            errno => format!("cannot open it: {}", std::io::Error::from(errno).to_string().to_lowercase()),
+        };
+        let error = Error::new(Kind::Config, why).on(&escape(path.as_os_str().as_bytes()));
+        error.errno(Some(errno.raw_os_error()))
+    };
+    open(path).map_err(failed)?;
+    std::fs::canonicalize(path).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+}
+
+fn open(path: &Path) -> std::result::Result<Dir, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    Dir::new(fd)
+}
+
+/// All files that are there now, sorted.
+pub fn files(directory: &Path) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in open(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name().to_bytes();
+        if name.starts_with(b".") || !name.ends_with(b".parquet") {
+            continue;
+        }
+        let path = directory.join(OsStr::from_bytes(name));
+        let facts = match Facts::of_path(&path) {
+            Ok(Some(facts)) => facts,
+            Ok(None) => continue,
+            Err(fault) if fault.is_general() => return Err(fault),
+            Err(_) => Facts::default(), // a link to nothing, for example: opening it says why
+        };
+        found.push(Found { path: path.into_os_string().as_bytes().into(), facts });
+    }
+    found.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
+}
