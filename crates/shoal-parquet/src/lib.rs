@@ -11,3 +11,4 @@ mod read;
 pub mod schema;
 pub mod sink;
 pub mod source;
+pub mod verify;

@@ -1,0 +1,151 @@
+//! Checks a dataset without a journal: the structure of every file, the checksums of row groups, every row, and that no name
+//! is there twice.
+//!
+//! Here: the check and its result. `worker.rs` reads row groups, `names.rs` finds names that are there twice, `numbers.rs`
+//! looks at the numbers of files. Not here: how bytes become columns (`read/`).
+
+mod names;
+mod numbers;
+mod worker;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use shoal_engine::display::escape;
+use shoal_engine::{Error, Kind, Result};
+
+use self::worker::Shared;
+use crate::read::dataset;
+
+/// How often the callback is called: a stop must be noticed within 100 ms.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How a dataset is checked.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// Threads.
+    pub workers: usize,
+    /// About how many bytes hashes of names may take in memory. Beyond that they are written to a temporary file.
+    pub memory: usize,
+    /// Where the temporary file is. It has no name, and takes 24 bytes for each object.
+    pub temporary: PathBuf,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        VerifyOptions { workers, memory: 256 << 20, temporary: std::env::temp_dir() }
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyProgress {
+    pub files: u64,
+    /// All files that there are.
+    pub files_total: u64,
+    pub objects: u64,
+    /// Bytes of contents.
+    pub bytes: u64,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowPlace {
+    /// The name of the file.
+    pub file: String,
+    /// The number of the row in the file, from 0.
+    pub row: u64,
+}
+
+/// Two rows with one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    pub name: Vec<u8>,
+    pub first: RowPlace,
+    pub second: RowPlace,
+}
+
+/// A file in which something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    pub file: String,
+    /// What was found first.
+    pub reason: String,
+    /// How many rows, row groups or files are wrong.
+    pub faults: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub files: u64,
+    /// Rows that could be read.
+    pub objects: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+    /// Files without checksums of their row groups. Other programs write none.
+    pub without_checksums: u64,
+    /// Rows whose name an earlier row has.
+    pub duplicates: u64,
+    /// The first of them, at most 20.
+    pub examples: Vec<Duplicate>,
+    /// In order of name.
+    pub damaged: Vec<DamagedFile>,
+    /// What need not be wrong.
+    pub notes: Vec<String>,
+}
+
+impl Verified {
+    /// Whether nothing is wrong.
+    pub fn is_good(&self) -> bool {
+        self.damaged.is_empty() && self.duplicates == 0
+    }
+}
+
+/// Checks all files of a directory whose names end in `.parquet`. Calls `progress` on this thread, at least ten times a
+/// second; `Break` ends the check.
+///
+/// # Errors
+/// [`Kind::Config`] if the directory cannot be read or has no such file, [`Kind::Interrupted`] after `Break`, and if the
+/// temporary file cannot be written.
+pub fn verify(
+    directory: &Path,
+    options: &VerifyOptions,
+    progress: &mut dyn FnMut(&VerifyProgress) -> ControlFlow<()>,
+) -> Result<Verified> {
+    let directory = dataset::directory(directory)?;
+    let shown = || escape(std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()));
+    let found = dataset::files(&directory).map_err(|fault| fault.to_error().on(&shown()))?;
+    if found.is_empty() {
+        return Err(Error::new(Kind::Config, "no file in this directory ends in .parquet")
+            .on(&shown())
+            .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
+    }
+    let shared = Shared::new(found, options);
+    std::thread::scope(|scope| {
+        let spawn = |_| std::thread::Builder::new().name("shoal-verify".into()).spawn_scoped(scope, || shared.work());
+        let workers: Vec<_> = (0..options.workers.max(1)).map(spawn).collect();
+        if workers.iter().all(std::result::Result::is_err) {
+            return Err(Error::new(Kind::Internal, "cannot start a thread"));
+        }
+        let is_over = || workers.iter().flatten().all(std::thread::ScopedJoinHandle::is_finished);
+        while !is_over() {
+            if progress(&shared.progress()).is_break() {
+                shared.stop.store(true, Relaxed);
+            }
+            shared.ended.wait(TICK);
+        }
+        let panicked = workers.into_iter().flatten().any(|worker| worker.join().is_err());
+        if panicked { Err(Error::new(Kind::Internal, "a thread of the check panicked")) } else { Ok(()) }
+    })?;
+    let _ = progress(&shared.progress()); // for the last numbers
+    if shared.stop.load(Relaxed) {
+        return Err(shared.error().unwrap_or_else(|| Error::new(Kind::Interrupted, "stopped")));
+    }
+    let mut verified = shared.result()?;
+    verified.notes.extend(numbers::notes(&directory, shared.found()));
+    Ok(verified)
+}
