@@ -5,7 +5,8 @@
 //! journal and files that are not complete.
 //!
 //! The metadata of each file has, under [`schema::CHECKSUMS`], one xxh3 hash for each row group, over the bytes of the row
-//! group in the file. The page format has a checksum too, but the library cannot write it.
+//! group in the file, and one of the rest, under [`schema::FOOTER_CHECKSUM`]. The page format has a checksum too, but the
+//! library cannot write it.
 
 mod read;
 pub mod schema;

@@ -1,14 +1,28 @@
 //! The columns of a row, and the names of files and metadata: what the sink writes, and the source and the check read.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+/// The first bytes of a file.
+pub const MAGIC: &[u8] = b"PAR1";
+
 /// Key in the metadata of a file: the checksums of its row groups, 16 hexadecimal digits each, separated by spaces.
 pub const CHECKSUMS: &str = "shoal.row-group-xxh3";
 
+/// The same for one checksum of all that is behind the last row group, without its own 16 digits: index and footer.
+pub const FOOTER_CHECKSUM: &str = "shoal.footer-xxh3";
+
+/// Where the digits of that checksum are in the bytes of a footer. Names of objects are there too, but before its key.
+pub fn footer_digits(footer: &[u8]) -> Option<Range<usize>> {
+    let before = [FOOTER_CHECKSUM.as_bytes(), b"\x18\x10"].concat(); // the value is field 2, of 16 bytes
+    let start = footer.windows(before.len()).rposition(|window| window == before)? + before.len();
+    (start + 16 <= footer.len()).then_some(start..start + 16)
+}
+
 /// The columns. `name` is UTF-8. `size` is the length of `data` in bytes, for queries that do not read `data`.
-/// `last_modified` and `e_tag` are null where the source does not tell them.
+/// `last_modified` is null where the source does not tell it. So is `e_tag`, which no source but this one tells yet.
 pub fn schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![

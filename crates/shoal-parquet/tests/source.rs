@@ -14,7 +14,7 @@ use shoal_engine::listed::{Listed, each_listed};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::testing::source_contract;
 use shoal_engine::transfer::{Outcome, Transfer};
-use support::{Layout, Objects, batch, file, objects, options, source, write};
+use support::{Layout, Objects, batch, file, objects, options, read, source, write};
 
 #[test]
 fn datasets_of_all_layouts_keep_the_contract_of_a_source() {
@@ -150,6 +150,15 @@ fn failures_are_retried_by_their_locators_once_the_file_is_repaired() {
     let (written, failed) = (second.report.total.written, second.report.total.failed);
     assert!(written >= 890 && written + failed == 900, "{written} written, {failed} failed");
     assert!(tree(out.path()).iter().all(|(name, data)| expected.get(name) == Some(data)));
+}
+
+#[test]
+fn checksums_that_another_program_copied_do_not_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let expected = objects(300);
+    write(directory.path(), &expected, 1000, &Layout { stale: true, ..Layout::of_others() });
+    let (outcome, arrived) = read(directory.path());
+    assert!(outcome.report.run.failed == 0 && arrived == expected, "{:?}", outcome.report.failures);
 }
 
 #[test]

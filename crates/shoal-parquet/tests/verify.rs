@@ -10,6 +10,7 @@ use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use shoal_engine::Kind;
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::transfer::Transfer;
+use shoal_parquet::schema::FOOTER_CHECKSUM;
 use shoal_parquet::sink::{ParquetOptions, ParquetSink};
 use shoal_parquet::verify::{RowPlace, Verified, VerifyOptions, verify};
 use support::{Layout, Objects, batch, file, objects, options, write};
@@ -59,18 +60,22 @@ fn a_whole_dataset_is_good_and_counted() {
     }
 }
 
+/// Writes a dataset as a copy does.
+fn pack(directory: &Path, objects: &Objects, parquet: ParquetOptions) {
+    let all: Vec<_> = objects.iter().map(|(name, data)| (name.clone(), data.clone())).collect();
+    let pages = all.chunks(100).map(<[_]>::to_vec).collect();
+    let options = shoal_engine::TransferOptions { durability: Default::default(), ..options(2) };
+    let sink = ParquetSink::new(directory, parquet, &options).unwrap();
+    let source = MemorySource::new(pages, 20);
+    let run = Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()));
+    assert!(run.error.is_none() && run.report.run.failed == 0, "{:?} {:?}", run.error, run.report.failures);
+}
+
 #[test]
 fn what_the_sink_writes_is_good() {
     let directory = tempfile::tempdir().unwrap();
     let objects = objects(3000);
-    let all: Vec<_> = objects.iter().map(|(name, data)| (name.clone(), data.clone())).collect();
-    let pages = all.chunks(100).map(<[_]>::to_vec).collect();
-    let small = ParquetOptions { shard_size: 100_000, group_rows: 250, ..ParquetOptions::default() };
-    let options = shoal_engine::TransferOptions { durability: Default::default(), ..options(2) };
-    let sink = ParquetSink::new(directory.path(), small, &options).unwrap();
-    let source = MemorySource::new(pages, 20);
-    let run = Transfer::new(Arc::new(source), Arc::new(sink), options).run(&mut |_| ControlFlow::Continue(()));
-    assert!(run.error.is_none() && run.report.run.failed == 0, "{:?} {:?}", run.error, run.report.failures);
+    pack(directory.path(), &objects, ParquetOptions { shard_size: 100_000, group_rows: 250, ..Default::default() });
     let verified = check(directory.path());
     assert!(verified.is_good() && verified.notes.is_empty(), "{verified:?}");
     assert_eq!((verified.objects, verified.bytes), (objects.len() as u64, bytes_of(&objects)));
@@ -87,6 +92,30 @@ fn a_changed_byte_is_found_by_its_checksum_and_the_rest_is_checked() {
     let why = "row group 0 does not match its checksum: any row of it may be wrong";
     assert_eq!(damaged(&verified), ("objects-000001.parquet", 1, why));
     assert_eq!((verified.files, verified.objects, verified.duplicates), (3, 1100, 0));
+}
+
+#[test]
+fn a_changed_bit_behind_the_row_groups_of_a_file_of_shoal_is_found() {
+    let (directory, objects) = (tempfile::tempdir().unwrap(), objects(50));
+    pack(directory.path(), &objects, ParquetOptions::default());
+    let path = directory.path().join("objects-000000.parquet");
+    let whole = std::fs::read(&path).unwrap();
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new();
+    let metadata = metadata.parse_and_finish(&bytes::Bytes::from(whole.clone())).unwrap();
+    let (start, length) = metadata.row_groups().last().unwrap().columns().last().unwrap().byte_range();
+    let (begin, mut unseen) = ((start + length) as usize, Vec::new());
+    for at in begin..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, bytes).unwrap();
+        let verified = check(directory.path());
+        if verified.is_good() && verified.without_checksums == 0 {
+            unseen.push(at);
+        }
+    }
+    // The key of the checksum is what must be there for the checksum to count.
+    let key = whole.windows(FOOTER_CHECKSUM.len()).rposition(|window| window == FOOTER_CHECKSUM.as_bytes()).unwrap();
+    assert!(unseen.iter().all(|at| (key..key + FOOTER_CHECKSUM.len()).contains(at)), "{unseen:?}, {key}");
 }
 
 #[test]
@@ -117,7 +146,7 @@ fn a_damaged_page_without_a_checksum_is_found_with_its_rows() {
     let verified = check(directory.path());
     let (_, faults, reason) = damaged(&verified);
     assert_eq!(verified.objects + faults, 3000);
-    assert!(faults < 2000 && reason.starts_with("row ") && reason.contains("column `data`"), "{reason}");
+    assert!(faults < 2000 && reason.starts_with("row ") && reason.contains("column \"data\""), "{reason}");
 }
 
 fn raw_file(path: &Path, names: Vec<Option<&str>>, data: Vec<Option<&[u8]>>, sizes: Vec<Option<i64>>) {
@@ -127,7 +156,7 @@ fn raw_file(path: &Path, names: Vec<Option<&str>>, data: Vec<Option<&[u8]>>, siz
         ("data", Arc::new(BinaryArray::from(data))),
     ];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, one)| (name, one, true)));
-    std::fs::write(path, file(&batch.unwrap(), &Layout::default())).unwrap();
+    std::fs::write(path, file(&batch.unwrap(), &Layout { has_checksums: false, ..Layout::default() })).unwrap();
 }
 
 #[test]
@@ -139,7 +168,7 @@ fn rows_that_must_not_be_are_found() {
             vec![Some("a"), Some("b")],
             vec![Some(b"A"), Some(b"B")],
             vec![Some(1), Some(2)],
-            "row 1: its `size` is 2, but its data has 1 bytes",
+            "row 1: its \"size\" is 2, but its data has 1 bytes",
         ),
     ];
     for (names, data, sizes, why) in cases {
@@ -174,18 +203,16 @@ fn a_name_that_is_there_twice_is_found_with_both_places_whatever_the_memory() {
 }
 
 #[test]
-fn missing_numbers_and_unfinished_files_are_notes() {
+fn files_that_are_missing_are_damage_and_unfinished_ones_are_a_note() {
     let (directory, paths) = dataset();
     std::fs::remove_file(&paths[1]).unwrap();
     std::fs::create_dir_all(directory.path().join(".shoal/tmp")).unwrap();
     std::fs::write(directory.path().join(".shoal/tmp/x.parquet"), b"PAR1").unwrap();
     let verified = check(directory.path());
-    assert!(verified.is_good());
-    let wanted = [
-        "no file has the number of objects-000001.parquet",
-        "1 file in .shoal/tmp not finished: run the same copy again to finish it",
-    ];
-    assert_eq!(verified.notes, wanted);
+    let why = "it is missing: there are files with higher numbers";
+    assert_eq!(damaged(&verified), ("objects-000001.parquet", 1, why));
+    let note = "1 file in .shoal/tmp not finished, and not read: run the copy into this directory again to finish it";
+    assert_eq!(verified.notes, [note]);
 }
 
 #[test]

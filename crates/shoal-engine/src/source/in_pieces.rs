@@ -5,12 +5,7 @@ use crate::error::Result;
 use crate::object::ObjectMeta;
 
 /// Answers a job with the pieces that `write` writes.
-pub(super) async fn in_pieces(
-    lane: &dyn Lane,
-    job: Job,
-    meta: &ObjectMeta,
-    write: impl AsyncFnOnce(&mut Body) -> Result<()>,
-) {
+pub async fn in_pieces(lane: &dyn Lane, job: Job, meta: &ObjectMeta, write: impl AsyncFnOnce(&mut Body) -> Result<()>) {
     match lane.begin(&job, meta).await {
         Ok(mut body) => {
             let result = write(&mut body).await;

@@ -23,7 +23,7 @@ pub mod memory;
 mod pages;
 pub mod shard;
 pub(crate) mod tar;
-pub mod turn;
+mod turn;
 pub(crate) mod zip;
 
 use std::cell::RefCell;
@@ -47,6 +47,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A future that stays on its lane.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+pub use self::in_pieces::in_pieces;
+pub use self::pages::Pages;
+pub use self::turn::Turn;
 pub use crate::object::WHOLE_MAX;
 
 /// How a resumed run can trust the part of a listing before its cursor.

@@ -6,7 +6,7 @@ use crate::partition::{Cursor, Partition};
 const PAGE: u64 = 100;
 
 /// Where a listing is.
-pub(super) struct Pages {
+pub struct Pages {
     seq: u64,
     /// Where the page begins.
     after: Cursor,

@@ -136,7 +136,7 @@ impl Names {
         let size = match self.size.as_ref().map_or(Ok(None), |sizes| sizes.number(row))? {
             None => None,
             Some(size) => {
-                let wrong = |_| Fault::new(Kind::Integrity, format!("its `size` is {size}"));
+                let wrong = |_| Fault::new(Kind::Integrity, format!("its \"size\" is {size}"));
                 Some(u64::try_from(size).map_err(wrong)?)
             }
         };
@@ -169,7 +169,7 @@ pub fn contents(data: &Decoded, row: u32, size: Option<u64>) -> Result<&[u8]> {
     match size.filter(|size| *size != bytes.len() as u64) {
         None => Ok(bytes),
         Some(size) => {
-            let why = format!("its `size` is {size}, but its data has {} bytes", bytes.len());
+            let why = format!("its \"size\" is {size}, but its data has {} bytes", bytes.len());
             Err(Fault::new(Kind::Integrity, why))
         }
     }

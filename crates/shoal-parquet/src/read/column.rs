@@ -123,7 +123,7 @@ fn read(parquet: &ParquetFile, group: usize, field: Field, rows: Range<u32>) -> 
     };
     parquet.file.unchanged()?; // a change explains any error, and makes what was read a mixture
     read.map_err(|fault| match fault.kind {
-        Kind::Archive => fault.at(&format!("row group {group}, column `{}`", field.name())),
+        Kind::Archive => fault.at(&format!("row group {group}, column \"{}\"", field.name())),
         _ => fault,
     })
 }

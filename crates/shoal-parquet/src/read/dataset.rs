@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
-use shoal_engine::{Error, Kind};
+use shoal_engine::{Error, Kind, SHOAL_DIR};
 
 use super::fault::Result;
 use super::file::{Facts, unreadable};
@@ -26,6 +26,9 @@ pub struct Found {
 /// # Errors
 /// [`Kind::Config`] if it is not a directory that can be opened.
 pub fn directory(path: &Path) -> Result<PathBuf, Error> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::new(Kind::Config, "parquet: needs a directory").hint("as in parquet:out/"));
+    }
     let failed = |errno: Errno| {
         let why = match errno {
             Errno::NOENT => "no such file or directory".to_owned(),
@@ -45,8 +48,33 @@ fn open(path: &Path) -> std::result::Result<Dir, Errno> {
     Dir::new(fd)
 }
 
-/// All files that are there now, sorted.
-pub fn files(directory: &Path) -> Result<Vec<Found>> {
+/// A note if the directory has files that a copy into it has not finished: their rows are not part of the dataset yet.
+pub fn unfinished(directory: &Path) -> Option<String> {
+    let count = std::fs::read_dir(directory.join(SHOAL_DIR).join("tmp")).map_or(0, Iterator::count);
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+    let why = "not finished, and not read: run the copy into this directory again to finish it";
+    (count > 0).then(|| format!("{files} in {SHOAL_DIR}/tmp {why}"))
+}
+
+/// All files that are there now, sorted; at least one.
+///
+/// # Errors
+/// [`Kind::Config`] if there is none. Others if the directory cannot be read.
+pub fn files(directory: &Path) -> Result<Vec<Found>, Error> {
+    let on = escape(directory.as_os_str().as_bytes());
+    let found = regular(directory).map_err(|fault| fault.to_error().on(&on))?;
+    if found.is_empty() {
+        let why = "no file in this directory ends in .parquet";
+        let error = Error::new(Kind::Config, why).on(&on).errno(Some(Errno::NOENT.raw_os_error()));
+        return Err(match unfinished(directory) {
+            Some(note) => error.hint(note),
+            None => error,
+        });
+    }
+    Ok(found)
+}
+
+fn regular(directory: &Path) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in open(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use arrow_schema::{DataType, Field as ArrowField, Fields};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
-use parquet::file::metadata::{ColumnChunkMask, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
+};
 use parquet::schema::types::{SchemaDescriptor, Type};
 use shoal_engine::Kind;
 use shoal_engine::display::escape;
@@ -14,6 +16,7 @@ use super::checksum;
 use super::fault::{Fault, Result, guarded};
 use super::file::{Chunks, DataFile};
 use super::pages::Pages;
+use crate::schema::MAGIC;
 
 /// A column that shoal reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,19 +99,30 @@ impl ParquetFile {
         if file.facts.size == 0 {
             return Err(Fault::new(Kind::Archive, "not a Parquet file: it is empty"));
         }
+        if !file.bytes(0, MAGIC.len()).is_ok_and(|begin| begin == MAGIC) {
+            return Err(Fault::new(Kind::Archive, "not a Parquet file: it does not begin with PAR1"));
+        }
         let chunks = Chunks::new(&file);
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&chunks).map_err(|error| {
             let fault = Fault::from(error);
             if fault.kind == Kind::Archive { fault.at("not a Parquet file, or damaged") } else { fault }
         })?;
+        let checksums = checksum::stored(&metadata)?;
         let mut columns = [const { None }; 5];
         for field in Field::ALL {
-            columns[field as usize] = column(&metadata, field)?;
+            // A file of shoal has all of them: a name that was damaged must not look like a column that is missing.
+            columns[field as usize] = column(&metadata, field, checksums.is_some() || field.is_needed())?;
         }
         let leaves: Vec<usize> = columns.iter().flatten().map(|column| column.leaf).collect();
         let groups = (0..metadata.num_row_groups()).map(|group| row_group(&metadata, group, &leaves));
         let groups = groups.collect::<Result<Vec<_>>>()?;
-        let checksums = checksum::stored(&metadata)?;
+        checksum::check_footer(&file, &metadata)?;
+        let rows: i64 = groups.iter().map(|group| i64::from(group.rows)).sum();
+        let stated = metadata.file_metadata().num_rows();
+        if rows != stated {
+            let why = format!("damaged: its footer says {stated} rows, but its row groups have {rows}");
+            return Err(Fault::new(Kind::Archive, why));
+        }
         let metadata = with_index(metadata, leaves, &chunks);
         Ok(ParquetFile { file, metadata, columns, groups, checksums })
     }
@@ -130,7 +144,7 @@ impl ParquetFile {
             None => Ok(Pages::default()),
             Some(column) => guarded(|| of(column)).map_err(|fault| match self.file.unchanged() {
                 Err(changed) => changed,
-                Ok(()) => fault.at(&format!("row group {group}, column `{}`", field.name())),
+                Ok(()) => fault.at(&format!("row group {group}, column \"{}\"", field.name())),
             }),
         });
         pages.as_ref().map_err(Fault::clone)
@@ -164,6 +178,14 @@ fn row_group(metadata: &ParquetMetaData, number: usize, leaves: &[usize]) -> Res
     let group = metadata.row_group(number);
     let rows = u32::try_from(group.num_rows()).ok().filter(|rows| i32::try_from(*rows).is_ok());
     let rows = rows.ok_or_else(|| damaged(format!("it cannot have {} rows", group.num_rows())))?;
+    let is_within = |column: &ColumnChunkMetaData| {
+        column.compressed_size() >= 0
+            && column.data_page_offset() >= 0
+            && column.dictionary_page_offset().is_none_or(|at| at >= 0)
+    };
+    if !group.columns().iter().all(is_within) {
+        return Err(damaged("a column begins before the file".to_owned()));
+    }
     for &leaf in leaves {
         let column = group.column(leaf);
         if column.num_values() != i64::from(rows) {
@@ -183,21 +205,21 @@ fn row_group(metadata: &ParquetMetaData, number: usize, leaves: &[usize]) -> Res
 }
 
 /// Finds a column and checks its type.
-fn column(metadata: &ParquetMetaData, field: Field) -> Result<Option<Column>> {
+fn column(metadata: &ParquetMetaData, field: Field, is_needed: bool) -> Result<Option<Column>> {
     let schema = metadata.file_metadata().schema_descr();
     let mut named = schema.root_schema().get_fields().iter().filter(|one| one.name() == field.name());
     let (found, second) = (named.next(), named.next());
     let Some(found) = found else {
         let has: Vec<_> = schema.root_schema().get_fields().iter().take(20).map(|one| one.name()).collect();
         let has = escape(has.join(", ").as_bytes());
-        let why = format!("no column `{}` (its columns: {has})", field.name());
-        return if field.is_needed() { Err(Fault::new(Kind::Archive, why)) } else { Ok(None) };
+        let why = format!("no column \"{}\" (its columns: {has})", field.name());
+        return if is_needed { Err(Fault::new(Kind::Archive, why)) } else { Ok(None) };
     };
     if second.is_some() {
-        return Err(Fault::new(Kind::Archive, format!("it has two columns `{}`", field.name())));
+        return Err(Fault::new(Kind::Archive, format!("it has two columns \"{}\"", field.name())));
     }
     let unit = unit_of(field, found).ok_or_else(|| {
-        let why = format!("its column `{}` is {}, not {}", field.name(), shown(found), field.wanted());
+        let why = format!("its column \"{}\" is {}, not {}", field.name(), shown(found), field.wanted());
         Fault::new(Kind::Archive, why)
     })?;
     let leaf = schema.columns().iter().position(|leaf| leaf.path().parts() == [field.name()]);

@@ -8,6 +8,7 @@ pub mod dataset;
 pub mod fault;
 pub mod file;
 pub mod footer;
+pub mod missing;
 pub mod open_file;
 pub mod pages;
 pub mod row;

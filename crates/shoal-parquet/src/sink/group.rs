@@ -21,9 +21,8 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter, Trac
 use parquet::schema::types::{ColumnPath, SchemaDescPtr};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::schema::{CHECKSUMS, schema};
+use crate::schema::{CHECKSUMS, FOOTER_CHECKSUM, MAGIC, footer_digits, schema};
 
-const MAGIC: &[u8] = b"PAR1";
 const PAGE_BYTES: usize = 64 << 10;
 /// Rows given to the encoder at once: it looks at the size of a page only in between.
 const PAGE_STEP: usize = 256;
@@ -141,6 +140,8 @@ impl Growing {
     pub fn new(file: File) -> Result<Growing> {
         let mut out = TrackedWrite::new(Hashed { file, hash: Xxh3::new() });
         out.write_all(MAGIC)?;
+        out.flush()?;
+        out.inner_mut().hash.reset();
         Ok(Growing { out, groups: Vec::new(), rows: 0 })
     }
 
@@ -190,6 +191,7 @@ impl Growing {
         group.close()?;
         self.out.flush()?;
         let checksum = self.out.inner().hash.digest();
+        self.out.inner_mut().hash.reset(); // for what is behind it
         let taken = closed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (group, columns, offsets) = taken.ok_or_else(|| {
             parquet::errors::ParquetError::General("a row group was closed without its metadata".into())
@@ -204,12 +206,19 @@ impl Growing {
         let metadata = self.metadata(format).build();
         let mut footer = Vec::new();
         ParquetMetaDataWriter::new(&mut footer, &metadata).finish()?;
-        self.write(&footer)
+        self.write_footer(footer)
     }
 
-    /// Writes bytes, and sees that they are written: the writer of metadata drops its buffer without a look at errors.
-    fn write(&mut self, bytes: &[u8]) -> Result<u64> {
-        self.out.write_all(bytes)?;
+    /// Writes a footer with its checksum, and sees that it is written: the writer of metadata drops its buffer without a look
+    /// at errors.
+    fn write_footer(&mut self, mut footer: Vec<u8>) -> Result<u64> {
+        let digits = footer_digits(&footer)
+            .ok_or_else(|| parquet::errors::ParquetError::General("a footer has no place for its checksum".into()))?;
+        let mut hash = self.out.inner().hash.clone();
+        hash.update(&footer[..digits.start]);
+        hash.update(&footer[digits.end..]);
+        footer[digits].copy_from_slice(format!("{:016x}", hash.digest()).as_bytes());
+        self.out.write_all(&footer)?;
         self.out.flush()?;
         Ok(self.length())
     }
@@ -240,7 +249,7 @@ impl Growing {
         }
         ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish()?;
         let tail = std::mem::take(&mut *tail.lock().unwrap_or_else(PoisonError::into_inner));
-        let length = self.write(&tail)?;
+        let length = self.write_footer(tail)?;
         Ok((self.out.inner().file.try_clone()?, length))
     }
 
@@ -250,7 +259,10 @@ impl Growing {
             1,
             self.rows,
             Some(concat!("shoal ", env!("CARGO_PKG_VERSION")).to_owned()),
-            Some(vec![KeyValue::new(CHECKSUMS.to_owned(), checksums.join(" "))]),
+            Some(vec![
+                KeyValue::new(CHECKSUMS.to_owned(), checksums.join(" ")),
+                KeyValue::new(FOOTER_CHECKSUM.to_owned(), "0".repeat(16)),
+            ]),
             format.descriptor.clone(),
             None,
         );
@@ -262,6 +274,7 @@ impl Growing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::footer::ParquetFile;
     use crate::sink::rows::{Rows, columns};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use shoal_engine::ObjectMeta;
@@ -295,6 +308,10 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         assert_eq!(whole.len() as u64, length);
         for (at, cut) in cuts.iter().enumerate() {
+            let part = directory.path().join("b");
+            std::fs::write(&part, &whole[..*cut as usize]).unwrap();
+            let part = ParquetFile::open(part.as_os_str().as_encoded_bytes()).unwrap(); // its checksum is right
+            assert_eq!(part.checksums.map(|sums| sums.len()), Some((at + 1).min(3)));
             let cut = bytes::Bytes::copy_from_slice(&whole[..*cut as usize]);
             let reader = ParquetRecordBatchReaderBuilder::try_new(cut).unwrap().build().unwrap();
             let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use shoal_engine::source::turn::Turn;
-use shoal_engine::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
+use shoal_engine::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, Turn, WHOLE_MAX, in_pieces};
 use shoal_engine::{Kind, ObjectMeta, Partition, Payload, Result};
 
 use super::entries::{Locator, RowEntries, Wanted, checksum};
@@ -17,6 +16,9 @@ use crate::read::row::AtRow;
 
 /// Bytes of a large object that are passed on at once.
 const PIECE: usize = 256 << 10;
+/// How often a lane is told to wait, every 20 ms if nothing happens, before it gives its pages back. It is told once
+/// between two partitions too: decoding the same pages again for each made one worker ten times slower.
+const WAITS: u32 = 3;
 
 /// The fetcher of one lane.
 pub struct RowFetcher {
@@ -75,17 +77,21 @@ impl Fetcher for RowFetcher {
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let mut current = None;
+            let (mut current, mut waits) = (None, 0);
             let mut turn = Turn::new();
             loop {
                 match lane.take() {
                     Take::Stop => return Ok(()),
                     Take::Wait => {
-                        current = None; // its pages are not held while there is nothing to do
+                        waits += 1;
+                        if waits > WAITS {
+                            current = None; // its pages are not held while there is nothing to do
+                        }
                         lane.wake().await;
                         turn = Turn::new();
                     }
                     Take::Job(job) => {
+                        waits = 0;
                         self.fetch(&*lane, job, &mut current, &mut turn).await;
                         turn.after_object().await;
                     }
@@ -106,12 +112,14 @@ impl RowFetcher {
             lane.whole(job, &meta, Payload::Borrowed(bytes));
             return;
         }
-        let mut body = match lane.begin(&job, &meta).await {
-            Ok(body) => body,
-            Err(error) => return lane.failed(job, error),
+        let write = async |body: &mut Body| {
+            for piece in bytes.chunks(PIECE) {
+                body.write(piece)?;
+                turn.after_piece().await;
+            }
+            Ok(())
         };
-        let result = pieces(bytes, &mut body, turn).await;
-        lane.finished(job, body, result);
+        in_pieces(lane, job, &meta, write).await;
     }
 
     /// Finds the row of a job: what its columns say, and its contents.
@@ -141,14 +149,6 @@ impl RowFetcher {
             false => Err(changed()),
         }
     }
-}
-
-async fn pieces(bytes: &[u8], body: &mut Body, turn: &mut Turn) -> Result<()> {
-    for piece in bytes.chunks(PIECE) {
-        body.write(piece)?;
-        turn.after_piece().await;
-    }
-    Ok(())
 }
 
 /// Why something that was listed without a name cannot be read.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shoal_engine::display::escape;
-use shoal_engine::source::{BoxFuture, Listing};
+use shoal_engine::source::{BoxFuture, Listing, Pages};
 use shoal_engine::{Cursor, Error, Key, Kind, Partition, Result};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -21,8 +21,6 @@ use crate::read::open_file::OpenFile;
 const ROWS_MAX: u32 = 100;
 /// About how many bytes a partition of several rows has at most.
 const BYTES_MAX: u64 = 8 << 20;
-/// Partitions of a page. The journal folds whole pages.
-const PAGE: u64 = 100;
 
 /// Where a page begins: the contents of a `Cursor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,31 +157,22 @@ pub struct RowListing {
     cut: Option<Cut>,
     /// Partitions of the file at `at` that come before the cursor.
     before: u64,
-    seq: u64,
-    after: Cursor,
-    /// Partitions in the page so far.
-    filled: u64,
+    pages: Pages,
 }
 
 impl RowListing {
     pub fn new(directory: PathBuf, files: Arc<Files>, after: Option<Cursor>) -> Result<RowListing> {
         let begin =
             PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
-        let (seq, after) = (begin.seq, begin.cursor());
+        let pages = Pages::new(begin.seq, begin.cursor());
         let (found, chain) = Default::default();
         let begin = Some(begin);
-        Ok(RowListing { directory, files, begin, found, chain, at: 0, cut: None, before: 0, seq, after, filled: 0 })
+        Ok(RowListing { directory, files, begin, found, chain, at: 0, cut: None, before: 0, pages })
     }
 
     fn find(&mut self) -> Result<()> {
         let Some(begin) = &self.begin else { return Ok(()) };
-        let on = || escape(std::os::unix::ffi::OsStrExt::as_bytes(self.directory.as_os_str()));
-        let found = dataset::files(&self.directory).map_err(|fault| fault.to_error().on(&on()))?;
-        if found.is_empty() {
-            return Err(Error::new(Kind::Config, "no file in this directory ends in .parquet")
-                .on(&on())
-                .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
-        }
+        let found = dataset::files(&self.directory)?;
         if let Some(within) = &begin.within {
             let at = usize::try_from(within.at).unwrap_or(usize::MAX);
             if at >= found.len() || self.chain.up_to(at, &found) != within.chain {
@@ -225,18 +214,12 @@ impl RowListing {
         let found = &self.found[self.at];
         let payload = of_rows(found, rows).into();
         let (key, len) = (key(found, rows), Some(rows.len()));
-        let mut partition = Partition { seq: self.seq, key, after: self.after.clone(), next: None, payload, len };
-        self.seq += 1;
-        self.filled += 1;
-        if self.filled == PAGE {
-            self.filled = 0;
+        let partition = Partition { seq: 0, key, after: Cursor::default(), next: None, payload, len };
+        self.pages.number(partition, |seq| {
             let done = self.cut.as_ref().map_or(0, |cut| cut.done);
             let chain = self.chain.up_to(self.at, &self.found);
-            let within = Some(Position { at: self.at as u64, done, chain });
-            self.after = PageStart { seq: self.seq, within }.cursor();
-            partition.next = Some(self.after.clone());
-        }
-        partition
+            PageStart { seq, within: Some(Position { at: self.at as u64, done, chain }) }.cursor()
+        })
     }
 }
 

@@ -23,6 +23,7 @@ use shoal_engine::{Cursor, Partition, Result};
 
 use self::files::Files;
 use crate::read::dataset;
+use crate::read::missing::{MISSING, missing};
 
 /// A directory of Parquet files as a source.
 pub struct ParquetSource {
@@ -62,6 +63,12 @@ impl Source for ParquetSource {
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(entries::of_locators(locators))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let found = dataset::files(&self.directory).unwrap_or_default(); // the listing says why
+        let missing = missing(&found).into_iter().map(|(file, _)| format!("\"{file}\": {MISSING}"));
+        missing.chain(dataset::unfinished(&self.directory)).collect()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -1,11 +1,9 @@
 //! Checks a dataset without a journal: the structure of every file, the checksums of row groups, every row, and that no name
 //! is there twice.
 //!
-//! Here: the check and its result. `worker.rs` reads row groups, `names.rs` finds names that are there twice, `numbers.rs`
-//! looks at the numbers of files. Not here: how bytes become columns (`read/`).
+//! Here: the check and its result. `worker.rs` reads row groups, `names.rs` finds names that are there twice. Not here: how bytes become columns (`read/`).
 
 mod names;
-mod numbers;
 mod worker;
 
 use std::ops::ControlFlow;
@@ -13,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use shoal_engine::display::escape;
 use shoal_engine::{Error, Kind, Result};
 
 use self::worker::Shared;
 use crate::read::dataset;
+use crate::read::missing::{MISSING, missing};
 
 /// How often the callback is called: a stop must be noticed within 100 ms.
 const TICK: Duration = Duration::from_millis(50);
@@ -27,6 +25,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct VerifyOptions {
     /// Threads.
     pub workers: usize,
+    /// At the lowest I/O priority and a low priority.
+    pub nice: bool,
     /// About how many bytes hashes of names may take in memory. Beyond that they are written to a temporary file.
     pub memory: usize,
     /// Where the temporary file is. It has no name, and takes 24 bytes for each object.
@@ -36,7 +36,7 @@ pub struct VerifyOptions {
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        VerifyOptions { workers, memory: 256 << 20, temporary: std::env::temp_dir() }
+        VerifyOptions { workers, nice: false, memory: 256 << 20, temporary: std::env::temp_dir() }
     }
 }
 
@@ -117,14 +117,7 @@ pub fn verify(
     progress: &mut dyn FnMut(&VerifyProgress) -> ControlFlow<()>,
 ) -> Result<Verified> {
     let directory = dataset::directory(directory)?;
-    let shown = || escape(std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()));
-    let found = dataset::files(&directory).map_err(|fault| fault.to_error().on(&shown()))?;
-    if found.is_empty() {
-        return Err(Error::new(Kind::Config, "no file in this directory ends in .parquet")
-            .on(&shown())
-            .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
-    }
-    let shared = Shared::new(found, options);
+    let shared = Shared::new(dataset::files(&directory)?, options);
     std::thread::scope(|scope| {
         let spawn = |_| std::thread::Builder::new().name("shoal-verify".into()).spawn_scoped(scope, || shared.work());
         let workers: Vec<_> = (0..options.workers.max(1)).map(spawn).collect();
@@ -136,7 +129,7 @@ pub fn verify(
             if progress(&shared.progress()).is_break() {
                 shared.stop.store(true, Relaxed);
             }
-            shared.ended.wait(TICK);
+            shared.ended.wait(workers.len(), TICK);
         }
         let panicked = workers.into_iter().flatten().any(|worker| worker.join().is_err());
         if panicked { Err(Error::new(Kind::Internal, "a thread of the check panicked")) } else { Ok(()) }
@@ -146,6 +139,9 @@ pub fn verify(
         return Err(shared.error().unwrap_or_else(|| Error::new(Kind::Interrupted, "stopped")));
     }
     let mut verified = shared.result()?;
-    verified.notes.extend(numbers::notes(&directory, shared.found()));
+    let missing = missing(shared.found()).into_iter();
+    verified.damaged.extend(missing.map(|(file, faults)| DamagedFile { file, reason: MISSING.to_owned(), faults }));
+    verified.damaged.sort_by(|one, other| one.file.cmp(&other.file));
+    verified.notes.extend(dataset::unfinished(&directory));
     Ok(verified)
 }

@@ -86,7 +86,7 @@ impl Found {
 /// All names of a dataset.
 pub struct AllNames {
     parts: Vec<Mutex<Part>>,
-    /// Entries that a part holds in memory.
+    /// Most entries that a part holds in memory.
     held_max: usize,
     /// Created when it is first needed; it has no name.
     file: OnceLock<std::result::Result<File, String>>,
@@ -97,6 +97,7 @@ pub struct AllNames {
 impl AllNames {
     pub fn new(memory: usize, temporary: &Path) -> AllNames {
         let held_max = (memory / PARTS / size_of::<NameEntry>()).max(16);
+        let held_max = 1 << held_max.ilog2(); // as much as a vector that doubles its memory has
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
         let (file, length) = Default::default();
         AllNames { parts, held_max, file, length, temporary: temporary.to_owned() }
@@ -112,10 +113,10 @@ impl AllNames {
         names.sort_unstable_by_key(|name| name.part());
         for run in names.chunk_by(|one, other| one.part() == other.part()) {
             let mut part = self.parts[run[0].part()].lock().unwrap_or_else(PoisonError::into_inner);
-            part.held.extend_from_slice(run);
-            if part.held.len() >= self.held_max {
-                self.write(&mut part)?;
+            if !part.held.is_empty() && part.held.len() + run.len() > self.held_max {
+                self.write(&mut part)?; // before it grows: a vector doubles its memory
             }
+            part.held.extend_from_slice(run);
         }
         names.clear();
         Ok(())

@@ -26,6 +26,9 @@ const BYTES: u64 = 16 << 20;
 pub struct Shared {
     found: Vec<Found>,
     work: Mutex<Work>,
+    nice: bool,
+    /// What the kernel did not allow.
+    note: Mutex<Option<String>>,
     names: AllNames,
     next_part: AtomicUsize,
     twice: Mutex<Twice>,
@@ -57,14 +60,19 @@ struct Group {
     left: Arc<AtomicUsize>,
 }
 
-/// Wakes the thread that waits for the others.
+/// How many threads have ended; wakes the one that waits for them.
 #[derive(Default)]
-pub struct Ended(Mutex<()>, Condvar);
+pub struct Ended(Mutex<usize>, Condvar);
 
 impl Ended {
-    pub fn wait(&self, most: Duration) {
-        let held = lock(&self.0);
-        let _ = self.1.wait_timeout(held, most);
+    fn add(&self) {
+        *lock(&self.0) += 1;
+        self.1.notify_one();
+    }
+
+    /// Waits until so many have ended, or so long.
+    pub fn wait(&self, threads: usize, most: Duration) {
+        let _ = self.1.wait_timeout_while(lock(&self.0), most, |ended| *ended < threads);
     }
 }
 
@@ -72,9 +80,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-enum Task {
-    Group(Group),
-    Open(usize),
+/// A thread that may still add row groups or names, until this is dropped: also if it panics.
+struct Busy<'a>(&'a Mutex<Work>);
+
+impl<'a> Busy<'a> {
+    fn new(of: &'a Mutex<Work>, work: &mut Work) -> Busy<'a> {
+        work.busy += 1;
+        Busy(of)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        lock(self.0).busy -= 1;
+    }
+}
+
+enum Task<'a> {
+    Group(Group, Busy<'a>),
+    Open(usize, Busy<'a>),
     /// Others may still add something.
     Wait,
     Done,
@@ -83,6 +107,8 @@ enum Task {
 impl Shared {
     pub fn new(found: Vec<Found>, options: &VerifyOptions) -> Shared {
         Shared {
+            nice: options.nice,
+            note: Mutex::default(),
             names: AllNames::new(options.memory, &options.temporary),
             found,
             work: Mutex::default(),
@@ -121,11 +147,16 @@ impl Shared {
 
     /// The work of one thread.
     pub fn work(&self) {
+        if self.nice
+            && let Err(note) = shoal_engine::fs::neighbour::lower_priority()
+        {
+            lock(&self.note).get_or_insert(note);
+        }
         if let Err(error) = self.groups().and_then(|()| self.parts()) {
             lock(&self.error).get_or_insert(error);
             self.stop.store(true, Relaxed);
         }
-        self.ended.1.notify_one();
+        self.ended.add();
     }
 
     fn groups(&self) -> Result<()> {
@@ -134,30 +165,23 @@ impl Shared {
             if self.stop.load(Relaxed) {
                 return Ok(());
             }
-            let done = match self.task() {
-                Task::Group(group) => self.group(&group, &mut names),
-                Task::Open(number) => self.open(number),
-                Task::Wait => {
-                    std::thread::sleep(Duration::from_millis(1));
-                    continue;
-                }
+            match self.task() {
+                Task::Group(group, _busy) => self.group(&group, &mut names)?,
+                Task::Open(number, _busy) => self.open(number)?,
+                Task::Wait => std::thread::sleep(Duration::from_millis(1)),
                 Task::Done => return Ok(()),
-            };
-            lock(&self.work).busy -= 1;
-            done?;
+            }
         }
     }
 
-    fn task(&self) -> Task {
+    fn task(&self) -> Task<'_> {
         let mut work = lock(&self.work);
         if let Some(group) = work.groups.pop_front() {
-            work.busy += 1;
-            return Task::Group(group);
+            return Task::Group(group, Busy::new(&self.work, &mut work));
         }
         if work.next_file < self.found.len() {
             work.next_file += 1;
-            work.busy += 1;
-            return Task::Open(work.next_file - 1);
+            return Task::Open(work.next_file - 1, Busy::new(&self.work, &mut work));
         }
         if work.busy > 0 { Task::Wait } else { Task::Done }
     }
@@ -171,12 +195,6 @@ impl Shared {
             }
         };
         let count = file.parquet.groups.len();
-        let rows: u64 = file.parquet.rows_before(count);
-        let stated = file.parquet.metadata.file_metadata().num_rows();
-        if i64::try_from(rows) != Ok(stated) {
-            let why = format!("its footer says {stated} rows, but its row groups have {rows}");
-            self.fault(number, Fault::new(Kind::Archive, why))?;
-        }
         self.without_checksums.fetch_add(u64::from(file.parquet.checksums.is_none()), Relaxed);
         if count == 0 {
             self.files.fetch_add(1, Relaxed);
@@ -287,7 +305,7 @@ impl Shared {
             duplicates: twice.count,
             examples,
             damaged: damaged.into_iter().map(|(_, file)| file).collect(),
-            notes: Vec::new(),
+            notes: lock(&self.note).take().into_iter().collect(),
         })
     }
 

@@ -34,6 +34,8 @@ pub struct Layout {
     pub version: WriterVersion,
     pub has_index: bool,
     pub has_checksums: bool,
+    /// Checksums of other bytes, as of a file that another program has rewritten.
+    pub stale: bool,
 }
 
 impl Default for Layout {
@@ -48,6 +50,7 @@ impl Default for Layout {
             version: WriterVersion::PARQUET_1_0,
             has_index: true,
             has_checksums: true,
+            stale: false,
         }
     }
 }
@@ -62,7 +65,9 @@ impl Layout {
 
     fn properties(&self) -> WriterPropertiesBuilder {
         let statistics = if self.has_index { EnabledStatistics::Page } else { EnabledStatistics::None };
+        let created_by = if self.has_checksums { "shoal of a test" } else { "another program" };
         let properties = WriterProperties::builder()
+            .set_created_by(created_by.to_owned())
             .set_dictionary_enabled(self.dictionary)
             .set_statistics_enabled(statistics)
             .set_offset_index_disabled(!self.has_index)
@@ -103,6 +108,9 @@ pub fn file(batch: &RecordBatch, layout: &Layout) -> Vec<u8> {
     writer.write(batch).unwrap();
     writer.flush().unwrap();
     writer.sync().unwrap(); // for the bytes below
+    if layout.stale {
+        writer.append_key_value_metadata(KeyValue::new(CHECKSUMS.to_owned(), "0123456789abcdef".to_owned()));
+    }
     if layout.has_checksums {
         let ranges: Vec<_> = writer
             .flushed_row_groups()
