@@ -273,7 +273,8 @@ def destination_text(destination: Path) -> str:
 
 NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
 SERVICES = ("http://", "https://")
-FORMATS = ("zip:", "tar:")  # the engine interprets them
+ARCHIVE_FORMATS = ("zip:", "tar:")  # the engine interprets them
+FORMATS = (*ARCHIVE_FORMATS, "parquet:")  # the binding interprets the last
 
 
 def source_options(source: Source) -> SourceOptions:
@@ -292,7 +293,7 @@ def source_options(source: Source) -> SourceOptions:
     elif isinstance(given, Archives):
         own_archives = given
         text, paths = (given.paths, None) if isinstance(given.paths, str) else (None, given.paths)
-        entries = text is None or not text.startswith(FORMATS)
+        entries = text is None or not text.startswith(ARCHIVE_FORMATS)
     elif isinstance(given, str) and given.startswith(SERVICES + FORMATS):
         text = given
     elif isinstance(given, Files | str | os.PathLike | Iterable) and type(given) not in NO_PATHS:
@@ -354,7 +355,8 @@ def copy(
     Args:
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
-            entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`.
+            entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`; the rows of Parquet files:
+            `"parquet:DIR"`.
         destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
             files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,

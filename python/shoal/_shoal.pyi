@@ -37,6 +37,7 @@ __all__ = [
     "kinds",
     "save",
     "status",
+    "verify_dataset",
 ]
 
 __version__: Final[str]
@@ -68,6 +69,15 @@ def status(path: Path, shown: int, skipped: int) -> Status:
 
 def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]], object]) -> None:
     """Calls a function with the failures of a run, some hundred at a time, so that memory use does not grow."""
+
+def verify_dataset(
+    directory: str,
+    workers: int | None,
+    nice: bool,
+    memory: int,
+    progress: Callable[[Progress], object] | None,
+) -> dict[str, Any]:
+    """Checks the Parquet files of a directory, without a journal. See docs/parquet.md."""
 
 def default_options() -> dict[str, Any]:
     """Returns the engine's defaults by option; sizes in bytes, times in seconds."""

@@ -30,6 +30,7 @@ mod source;
 mod status;
 mod table;
 mod transfer;
+mod verify;
 
 use pyo3::prelude::*;
 
@@ -68,6 +69,8 @@ mod _shoal {
     use crate::status::{each_failure, status};
     #[pymodule_export]
     use crate::transfer::copy;
+    #[pymodule_export]
+    use crate::verify::verify_dataset;
 
     /// Version of engine, binding and package, which are one.
     #[pymodule_export]

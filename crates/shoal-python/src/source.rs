@@ -1,6 +1,6 @@
-//! What stands for a source, from Python to the engine. Not here: what a text means (the engine's `transfer.rs`).
+//! What stands for a source, from Python to the engine: `parquet:DIR`, or what the engine's `transfer.rs` makes of a text.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,9 +11,15 @@ use shoal_engine::source::Source;
 use shoal_engine::source::archive::{self, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
 use shoal_engine::transfer::source_from_url;
+use shoal_parquet::source::ParquetSource;
 
 use crate::from_items::from_items;
 use crate::options::{Archives, ListGet, Options};
+
+const PARQUET: &[u8] = b"parquet:";
+/// The engine's hint does not have `parquet:`.
+const HINT: &str = "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), rows of Parquet files \
+                    (parquet:DIR), or a list/get service, http://host:port; for a file with a colon in its name, ./NAME:X";
 
 from_items! {
     /// `shoal._options.SourceOptions`.
@@ -54,11 +60,20 @@ impl SourceOptions {
             };
             return Ok(py.detach(open));
         }
+        if let (None, Some(directory)) = (&paths, text.as_bytes().strip_prefix(PARQUET)) {
+            let directory = PathBuf::from(OsStr::from_bytes(directory));
+            return Ok(
+                py.detach(|| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(ParquetSource::new(&directory)?)) })
+            );
+        }
         let files =
             |what| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(files::Files::new(what, own.files.clone())?)) };
         Ok(py.detach(|| match (paths, text.to_str()) {
             (Some(paths), _) => files(FilesFrom::Paths(paths.iter().map(|path| path.as_bytes()).collect())),
-            (None, Some(text)) => source_from_url(text, &own),
+            (None, Some(text)) => source_from_url(text, &own).map_err(|error| match error.why() {
+                "not a valid source" => error.hint(HINT),
+                _ => error,
+            }),
             // Only a path may be something other than text.
             (None, None) => files(FilesFrom::Path(text.clone().into())),
         }))

@@ -38,19 +38,17 @@ pub fn copy<'py>(
         Ok(source) => source,
         Err(error) => return Err(run_error(py, &error)),
     };
-    let mut watch = Watch { live: Live::enter(py)?, progress, called: None, raised: None };
+    let mut watch = Watch::new(py, progress)?;
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
             let sink = sink(&destination, &engine, parquet)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };
         let outcome = run();
-        watch.live.ended();
+        watch.ended();
         outcome
     });
-    let Watch { live, raised, .. } = watch;
-    let raised = raised.or_else(|| exiting(live.told_to_stop()));
-    live.leave(py);
+    let raised = watch.leave(py);
     match outcome {
         Ok(outcome) => conclude(py, outcome, raised, on_error, true),
         Err(error) => Err(run_error(py, &error)),
@@ -64,7 +62,7 @@ pub fn exiting(told_to_stop: bool) -> Option<PyErr> {
 }
 
 /// What the caller's thread does while a run is going.
-struct Watch {
+pub struct Watch {
     live: Live,
     progress: Option<Py<PyAny>>,
     called: Option<Instant>,
@@ -73,7 +71,25 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&mut self, progress: &Progress) -> ControlFlow<()> {
+    pub fn new(py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Watch> {
+        Ok(Watch { live: Live::enter(py)?, progress, called: None, raised: None })
+    }
+
+    /// The threads of the run have ended.
+    pub fn ended(&self) {
+        self.live.ended();
+    }
+
+    /// Ends watching. Returns what is to be raised.
+    pub fn leave(self, py: Python<'_>) -> Option<PyErr> {
+        let Watch { live, raised, .. } = self;
+        let raised = raised.or_else(|| exiting(live.told_to_stop()));
+        live.leave(py);
+        raised
+    }
+
+    /// Looks for signals, and calls the progress function if it is time.
+    pub fn look(&mut self, progress: &Progress) -> ControlFlow<()> {
         if self.raised.is_some() || self.live.told_to_stop() {
             return ControlFlow::Break(());
         }

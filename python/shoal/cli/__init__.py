@@ -24,7 +24,7 @@ COMMANDS = {
     "records": "Show, filter and sum fixed-size records in flat files.",
     "serve": "Serve a directory, or synthetic objects, over HTTP.",
     "status": "Show what is done, what failed and why.",
-    "verify": "Verify the files of a directory against a manifest.",
+    "verify": "Verify files against a manifest, or Parquet files of objects.",
     "bench": "Measure shoal and other programs on this machine.",
     "completion": "Print the script that completes commands in your shell.",
 }

@@ -380,13 +380,15 @@ def generate_options(function: F) -> F:
 output_options = _apply([flag(OUTPUT, **one) for one in _OUTPUT])
 
 
-def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives:
+def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives | str:
     """Removes the options of sources from `options`, and returns the source that the text describes."""
     files, service, archives = (
         {name: options.pop(name) for name in inspect.signature(one).parameters if name in _NAMES} for one in SOURCES
     )
     if text.startswith(_api.SERVICES):
         return _api.list_get(text, **service)
-    if text.startswith(_api.FORMATS):
+    if text.startswith(_api.ARCHIVE_FORMATS):
         return _api.archives(text, **archives)
+    if text.startswith(_api.FORMATS):
+        return text
     return _api.files(text, **files)

@@ -51,7 +51,8 @@ def command(
 ) -> int:
     """Copy every object of SRC into DST.
 
-    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
+    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
+    the rows of Parquet files (`parquet:DIR`).
     DST is a directory, which is created if it does not exist; `parquet:DIR`, which packs the objects as rows of Parquet
     files in DIR; or `null:`, which discards everything.
 

@@ -54,7 +54,8 @@ def command(
 ) -> int:
     """Read every object of SRC and discard it, to count, to measure, or to make a manifest.
 
-    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, or archives (`zip:GLOB`, `tar:GLOB`).
+    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
+    the rows of Parquet files (`parquet:DIR`).
     Nothing is written. An object that cannot be read does not stop the others: it is printed with its reason, and
     the exit code is 1.
 

@@ -1,4 +1,7 @@
-"""`shoal verify DIR SHA256SUMS`. Not here: reading the manifest (`shoal._manifest`), printing (`_display.py`)."""
+"""`shoal verify DIR [SHA256SUMS]`.
+
+Not here: reading the manifest (`shoal._manifest`), the check without one (`_dataset.py`), printing (`_display.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ import click
 import shoal
 from shoal import _options as options_of_python
 from shoal._progress import count_text, size_text, time_text
-from shoal.cli import _display, _exit, _options, _summary
+from shoal.cli import _dataset, _display, _exit, _options, _summary
 from shoal.cli._checksums import ANY_ORDER, each_checksum
 from shoal.cli._display import Display
 from shoal.cli._flags import in_flags
-from shoal.cli._groups import ERRORS, SOURCE, Command
+from shoal.cli._groups import ERRORS, SOURCE, Command, Usage
 
 if TYPE_CHECKING:
     from shoal._manifest import Manifest
@@ -26,6 +29,7 @@ Examples:
   shoal read photos/ --checksum sha256 > SHA256SUMS    make the manifest
   shoal verify backup/ SHA256SUMS                      verify another copy with it
   shoal verify backup/ SHA256SUMS --strict             fail also for files that are not in the manifest
+  shoal verify parquet:out/                            verify the Parquet files in a directory, without a manifest
 """
 
 FAILED = ("different", "missing", "unreadable")  # a file is in one of these states, or good, or extra
@@ -34,11 +38,11 @@ FAILED = ("different", "missing", "unreadable")  # a file is in one of these sta
 @click.command(
     "verify",
     cls=Command,
-    short_help="Verify the files of a directory against a manifest.",
+    short_help="Verify files against a manifest, or Parquet files of objects.",
     epilog=EXAMPLES,
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("manifest", metavar="SHA256SUMS", type=click.Path(path_type=Path))
+@click.argument("manifest", metavar="[SHA256SUMS]", required=False, type=click.Path(path_type=Path))
 @_options.flag(
     SOURCE,
     ["--checksum"],
@@ -51,7 +55,7 @@ FAILED = ("different", "missing", "unreadable")  # a file is in one of these sta
 @_options.output_options
 def command(
     directory: Path,
-    manifest: Path,
+    manifest: Path | None,
     checksum: options_of_python.Checksum | None,
     strict: bool,
     follow_links: bool,
@@ -67,12 +71,20 @@ def command(
     The manifest is the output of `shoal read DIR --checksum sha256`, or of `sha256sum` in DIR; xxh3 and crc32 are told
     by their length. A manifest that is empty, malformed or ends within a line is an error. Files that are not in it are
     printed, but are a failure only with --strict. The exit code is 1 if a file is missing, different or unreadable.
+
+    Without a manifest, DIR is `parquet:DIR`, or has the files that a copy to `parquet:DIR` writes. This checks every
+    page, checksum and size, and that no name is there twice. The exit code is 1 if anything is wrong.
     """
     from shoal._manifest import Manifest
 
+    dataset = _dataset_of(directory, manifest, checksum, strict=strict, follow_links=follow_links)
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
+            if manifest is None:
+                display.begins(str(directory), None)
+                good = _dataset.check(dataset, display, options, as_json=as_json)
+                return _exit.DONE if good else _exit.SOME_FAILED
             wanted = Manifest(manifest, checksum)
             if not directory.is_dir():
                 raise shoal.ConfigError(f"no such directory: {str(directory)!r}")
@@ -97,6 +109,35 @@ def command(
         }
         display.ended(_words(report, wanted, found), fields)
     return _exit.DONE if ok else _exit.SOME_FAILED
+
+
+def _dataset_of(
+    directory: Path,
+    manifest: Path | None,
+    checksum: options_of_python.Checksum | None,
+    *,
+    strict: bool,
+    follow_links: bool,
+) -> str:
+    """Returns the directory of Parquet files to check, if there is no manifest.
+
+    Raises:
+        Usage: It is neither, or a flag is for the other.
+    """
+    named = _dataset.directory_of(str(directory))
+    if manifest is not None and named is not None:
+        raise Usage("`parquet:DIR` is verified without a manifest", hint=f"shoal verify {directory}")
+    if manifest is not None:
+        return ""
+    if named is None and not _dataset.is_dataset(directory):
+        made = f"shoal read {directory} --checksum sha256 > SHA256SUMS makes one"
+        hint = f"{made}; for Parquet files, pass parquet:{directory}"
+        raise Usage("missing argument SHA256SUMS, the manifest", hint=hint)
+    flags = {"--checksum": checksum is not None, "--strict": strict, "--follow-links": follow_links}
+    for flag, given in flags.items():
+        if given:
+            raise Usage(f"{flag} needs a manifest", hint="leave it out to check Parquet files")
+    return named if named is not None else str(directory)
 
 
 def _compare(
