@@ -47,22 +47,23 @@ def is_served(place: Path) -> bool:
 @pytest.mark.parametrize("contents", ["names", "random"])
 def test_it_copies_and_checks_and_a_second_time_only_checks(tmp_path: Path, contents: str) -> None:
     place = tmp_path / "out"
-    done = run(place, 300_000, contents)
+    objects = 2_000_000  # some seconds, with a line of progress each
+    done = run(place, objects, contents)
 
     assert (done.returncode, done.stderr) == (0, "")
     right = "every byte right" if contents == "names" else "every length right"
-    assert f"300,000 rows, each name once, {right}" in done.stdout
+    assert f"2,000,000 rows, each name once, {right}" in done.stdout
     assert "bytes on disk" in done.stdout
     recorded = rates(place)
-    assert recorded[-1]["committed"] == 300_000
+    assert recorded[-1]["committed"] == objects
     assert recorded[-1]["memory"] > 1_000_000
     assert recorded[-1]["disk"] > 500_000
     assert not is_served(place)
 
-    again = run(place, 300_000, contents)
+    again = run(place, objects, contents)
 
     assert (again.returncode, again.stderr) == (0, "")
-    assert f"300,000 rows, each name once, {right}" in again.stdout
+    assert f"2,000,000 rows, each name once, {right}" in again.stdout
     assert rates(place) == recorded
 
 
