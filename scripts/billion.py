@@ -77,10 +77,9 @@ def service(root: Path, objects: int, contents: str) -> Iterator[str]:
 def on_disk(directory: Path) -> int:
     """Bytes that a directory takes on disk."""
     total = 0
-    for at, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
-                total += os.stat(os.path.join(at, name)).st_blocks * 512  # noqa: PTH116, PTH118
+    for path in directory.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
+            total += path.stat().st_blocks * 512
     return total
 
 

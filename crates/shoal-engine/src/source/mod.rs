@@ -13,6 +13,7 @@
 //! - A source passes names on unchanged. The lane validates them; an unsafe name never becomes a job.
 
 pub mod archive;
+pub mod file_cursor;
 pub mod files;
 pub mod ids;
 mod in_pieces;

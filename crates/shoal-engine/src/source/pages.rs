@@ -1,4 +1,4 @@
-//! Numbers the partitions of a listing and puts them into pages. Not here: listings whose pages come from elsewhere.
+//! Numbers the partitions of a listing and puts them into pages. Not here: listings that get their pages from a service.
 
 use crate::partition::{Cursor, Partition};
 

@@ -1,4 +1,4 @@
-//! The files of a dataset: those of a directory whose names end in `.parquet`, in order of name. Hidden files and
+//! The files of a dataset: those of a directory with names that end in `.parquet`, in order of name. Hidden files and
 //! subdirectories are not among them.
 
 use std::ffi::OsStr;

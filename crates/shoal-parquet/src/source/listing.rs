@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shoal_engine::display::escape;
+use shoal_engine::source::file_cursor::{PageStart, Position, refused};
 use shoal_engine::source::{BoxFuture, Listing, Pages};
-use shoal_engine::{Cursor, Error, Key, Kind, Partition, Result};
+use shoal_engine::{Cursor, Key, Partition, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::entries::{Rows, of_rows};
@@ -21,49 +22,6 @@ use crate::read::open_file::OpenFile;
 const ROWS_MAX: u32 = 100;
 /// About how many bytes a partition of several rows has at most.
 const BYTES_MAX: u64 = 8 << 20;
-
-/// Where a page begins: the contents of a `Cursor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PageStart {
-    /// `seq` of its first partition.
-    seq: u64,
-    /// `None` at the start of the listing.
-    within: Option<Position>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Position {
-    /// Number of the file it begins in, and how many partitions of that file come before.
-    at: u64,
-    done: u64,
-    /// The hash of all files up to that one.
-    chain: u128,
-}
-
-impl PageStart {
-    fn cursor(&self) -> Cursor {
-        let mut bytes = self.seq.to_le_bytes().to_vec();
-        if let Some(Position { at, done, chain }) = &self.within {
-            bytes.extend_from_slice(&at.to_le_bytes());
-            bytes.extend_from_slice(&done.to_le_bytes());
-            bytes.extend_from_slice(&chain.to_le_bytes());
-        }
-        Cursor(bytes.into())
-    }
-
-    fn of(cursor: Option<&Cursor>) -> Option<PageStart> {
-        let Some(cursor) = cursor else { return Some(PageStart { seq: 0, within: None }) };
-        let (seq, rest) = cursor.0.split_first_chunk()?;
-        let seq = u64::from_le_bytes(*seq);
-        if rest.is_empty() {
-            return Some(PageStart { seq, within: None });
-        }
-        let (at, rest) = rest.split_first_chunk()?;
-        let (done, chain) = rest.split_first_chunk()?;
-        let (at, done) = (u64::from_le_bytes(*at), u64::from_le_bytes(*done));
-        Some(PageStart { seq, within: Some(Position { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }) })
-    }
-}
 
 /// The hash of the files, from the first one on.
 #[derive(Default)]
@@ -100,7 +58,7 @@ struct Cut {
     row: u32,
     ended: bool,
     /// Partitions so far.
-    done: u64,
+    done: u32,
 }
 
 impl Cut {
@@ -156,14 +114,13 @@ pub struct RowListing {
     at: usize,
     cut: Option<Cut>,
     /// Partitions of the file at `at` that come before the cursor.
-    before: u64,
+    before: u32,
     pages: Pages,
 }
 
 impl RowListing {
     pub fn new(directory: PathBuf, files: Arc<Files>, after: Option<Cursor>) -> Result<RowListing> {
-        let begin =
-            PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
+        let begin = PageStart::of(after.as_ref())?;
         let pages = Pages::new(begin.seq, begin.cursor());
         let (found, chain) = Default::default();
         let begin = Some(begin);
@@ -229,10 +186,6 @@ impl Listing for RowListing {
     }
 }
 
-fn refused(why: &str) -> Error {
-    Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: `resume=\"relist\"`")
-}
-
 /// Returns the key of a partition: a hash of the path, size and change time of the file, and of which rows.
 fn key(found: &Found, rows: Rows) -> Key {
     let mut hasher = Xxh3::new();
@@ -242,19 +195,4 @@ fn key(found: &Found, rows: Rows) -> Key {
         hasher.update(&number.to_le_bytes());
     }
     Key(hasher.digest128())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_back() {
-        let within = Some(Position { at: 7, done: 1 << 40, chain: 1 << 100 });
-        for start in [PageStart { seq: 0, within: None }, PageStart { seq: 300, within }] {
-            assert_eq!(PageStart::of(Some(&start.cursor())), Some(start));
-        }
-        assert_eq!(PageStart::of(Some(&Cursor([1, 2].as_slice().into()))), None);
-        assert_eq!(PageStart::of(None), Some(PageStart { seq: 0, within: None }));
-    }
 }

@@ -5,7 +5,7 @@
 //! how lanes share what is decoded (`read/`).
 //!
 //! - A partition is a run of at most 100 rows of one row group, so listing reads only footers and the index of pages.
-//! - The objects of a page that is damaged fail, each by its name. So do those of a row group whose checksum is wrong.
+//! - The objects of a page that is damaged fail, each by its name. So do those of a row group with a wrong checksum.
 //! - A file that is not a dataset's is one failure. So is a row group of which not even the names can be read.
 
 mod entries;

@@ -88,7 +88,7 @@ pub struct Verified {
     pub bytes: u64,
     /// Files without checksums of their row groups. Other programs write none.
     pub without_checksums: u64,
-    /// Rows whose name an earlier row has.
+    /// Rows with the name of an earlier row.
     pub duplicates: u64,
     /// The first of them, at most 20.
     pub examples: Vec<Duplicate>,
@@ -105,7 +105,7 @@ impl Verified {
     }
 }
 
-/// Checks all files of a directory whose names end in `.parquet`. Calls `progress` on this thread, at least ten times a
+/// Checks all files `*.parquet` of a directory. Calls `progress` on this thread, at least ten times a
 /// second; `Break` ends the check.
 ///
 /// # Errors

@@ -27,6 +27,7 @@ use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
 use crate::partition::{Cursor, Key, Partition};
+use crate::source::file_cursor::{PageStart, Position, refused};
 use crate::source::pages::Pages;
 use crate::source::{BoxFuture, Listing, ListingEnd};
 
@@ -40,49 +41,6 @@ const LARGE: u64 = 64 << 20;
 const AT_ONCE: u64 = 4 << 20;
 /// Bytes at the start of a planned archive that the kernel is asked to read: a lane gets its first partition soon.
 const FIRST: u64 = 8 << 20;
-
-/// Where a page begins: the contents of a `Cursor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PageStart {
-    /// `seq` of its first partition.
-    seq: u64,
-    /// `None` at the start of the listing.
-    within: Option<Position>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Position {
-    /// Index of the archive it begins in, and how many partitions of that archive come before.
-    at: u64,
-    done: u32,
-    /// The hash of all archives up to that one.
-    chain: u128,
-}
-
-impl PageStart {
-    fn cursor(&self) -> Cursor {
-        let mut bytes = self.seq.to_le_bytes().to_vec();
-        if let Some(Position { at, done, chain }) = &self.within {
-            bytes.extend_from_slice(&at.to_le_bytes());
-            bytes.extend_from_slice(&done.to_le_bytes());
-            bytes.extend_from_slice(&chain.to_le_bytes());
-        }
-        Cursor(bytes.into())
-    }
-
-    fn of(cursor: Option<&Cursor>) -> Option<PageStart> {
-        let Some(cursor) = cursor else { return Some(PageStart { seq: 0, within: None }) };
-        let (seq, rest) = cursor.0.split_first_chunk()?;
-        let seq = u64::from_le_bytes(*seq);
-        if rest.is_empty() {
-            return Some(PageStart { seq, within: None });
-        }
-        let (at, rest) = rest.split_first_chunk()?;
-        let (done, chain) = rest.split_first_chunk()?;
-        let (at, done) = (u64::from_le_bytes(*at), u32::from_le_bytes(*done));
-        Some(PageStart { seq, within: Some(Position { at, done, chain: u128::from_le_bytes(chain.try_into().ok()?) }) })
-    }
-}
 
 /// The hash of the archives, from the first one on.
 #[derive(Default)]
@@ -205,8 +163,7 @@ pub(super) struct ArchiveListing {
 
 impl ArchiveListing {
     pub fn new(cache: Arc<ArchiveCache>, after: Option<Cursor>) -> Result<ArchiveListing> {
-        let begin =
-            PageStart::of(after.as_ref()).ok_or_else(|| refused("the journal's cursor is not from this source"))?;
+        let begin = PageStart::of(after.as_ref())?;
         let pages = Pages::new(begin.seq, begin.cursor());
         let begin = Some(begin);
         let (stats, found, chain) = Default::default();
@@ -297,10 +254,6 @@ fn is_full(cache: &ArchiveCache, path: &[u8]) -> bool {
     cache.options.into_subdirectories && cache.subdirectories().is_ok_and(|all| all.is_shared(&cache.find.name(path)))
 }
 
-fn refused(why: &str) -> Error {
-    Error::new(Kind::CursorRefused, why).hint("list from the start and skip what is committed: `resume=\"relist\"`")
-}
-
 /// Plans an archive. A large one is planned on its own thread: a compressed tar is unpacked for its plan, and a run
 /// that stops must not wait for that.
 async fn planned(cache: &Arc<ArchiveCache>, found: &Found) -> Result<Arc<Archive>> {
@@ -358,19 +311,4 @@ fn key(found: &Found, archive: Option<&Archive>, ranges: &[Range<u32>]) -> Key {
         hasher.update(&member.crc.to_le_bytes());
     }
     Key(hasher.digest128())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_back() {
-        let within = Some(Position { at: 7, done: 17, chain: 1 << 100 });
-        for start in [PageStart { seq: 0, within: None }, PageStart { seq: 300, within }] {
-            assert_eq!(PageStart::of(Some(&start.cursor())), Some(start));
-        }
-        assert_eq!(PageStart::of(Some(&Cursor([1, 2].as_slice().into()))), None);
-        assert_eq!(PageStart::of(None), Some(PageStart { seq: 0, within: None }));
-    }
 }

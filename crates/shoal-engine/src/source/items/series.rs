@@ -19,7 +19,7 @@ pub const BATCH_BYTES: u64 = 8 << 20;
 /// Number and index in front of the name in a locator.
 pub(super) const PLACE: usize = 12;
 
-/// An object to save, whose bytes are created when they are needed.
+/// An object to save. Its bytes are created when they are needed.
 pub trait Item: Send + Sync + 'static {
     /// Bytes it keeps in memory.
     fn held(&self) -> u64;
