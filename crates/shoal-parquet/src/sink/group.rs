@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::ArrayRef;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -21,6 +20,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter, Trac
 use parquet::schema::types::{ColumnPath, SchemaDescPtr};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::rows::{Rows, columns};
 use crate::schema::{CHECKSUMS, FOOTER_CHECKSUM, MAGIC, footer_digits, schema};
 
 const PAGE_BYTES: usize = 64 << 10;
@@ -44,17 +44,7 @@ struct Settings {
 impl Format {
     pub fn new() -> Result<Format> {
         let descriptor = Arc::new(ArrowSchemaConverter::new().convert(&schema())?);
-        // The arrays are views; the file's own types are the same.
-        let columns = schema();
-        let fields = columns.fields().iter().map(|field| {
-            let kind = match field.name().as_str() {
-                "name" => DataType::Utf8View,
-                "data" => DataType::BinaryView,
-                _ => field.data_type().clone(),
-            };
-            Arc::new(Field::clone(field).with_data_type(kind))
-        });
-        let fields: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let fields = schema();
         let settings = |compression| -> Result<Settings> {
             let properties = Arc::new(properties(compression));
             let file = SerializedFileWriter::new(io::sink(), descriptor.root_schema_ptr(), properties.clone())?;
@@ -158,19 +148,20 @@ impl Growing {
         &self.out.inner().file
     }
 
-    /// Appends a row group. `packed`: the contents are compressed.
-    pub fn append(&mut self, format: &Format, columns: &[ArrayRef], packed: bool) -> Result<()> {
+    /// Appends a row group of these parts. `packed`: the contents are compressed.
+    pub fn append(&mut self, format: &Format, parts: Vec<Rows>, packed: bool) -> Result<()> {
         let Settings { properties, columns: factory } = if packed { &format.packed } else { &format.plain };
         let at = self.groups.len();
-        let mut chunks = Vec::with_capacity(columns.len());
-        for ((field, values), mut writer) in
-            format.schema.fields().iter().zip(columns).zip(factory.create_column_writers(at)?)
-        {
-            for leaf in compute_leaves(field, values)? {
-                writer.write(&leaf)?;
+        let mut writers = factory.create_column_writers(at)?;
+        for rows in parts {
+            let columns = columns(rows, &format.schema)?;
+            for ((field, values), writer) in format.schema.fields().iter().zip(&columns).zip(&mut writers) {
+                for leaf in compute_leaves(field, values)? {
+                    writer.write(&leaf)?;
+                }
             }
-            chunks.push(writer.close()?);
         }
+        let chunks = writers.into_iter().map(|writer| writer.close()).collect::<Result<Vec<_>>>()?;
         self.out.flush()?;
         self.out.inner_mut().hash.reset();
         let closed = Arc::new(Mutex::new(None));
@@ -275,7 +266,7 @@ impl Growing {
 mod tests {
     use super::*;
     use crate::read::footer::ParquetFile;
-    use crate::sink::rows::{Rows, columns};
+    use arrow_array::{Array, Int64Array};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use shoal_engine::ObjectMeta;
 
@@ -300,7 +291,7 @@ mod tests {
         let mut growing = Growing::new(File::create(&path).unwrap()).unwrap();
         let mut cuts = Vec::new();
         for group in 0..3 {
-            growing.append(&format, &columns(rows(group * 1000, 1000)).unwrap(), group != 1).unwrap();
+            growing.append(&format, rows(group * 1000, 1000), group != 1).unwrap();
             cuts.push(growing.footer(&format).unwrap());
         }
         let (_, length) = growing.finish(&format).unwrap();
@@ -317,5 +308,32 @@ mod tests {
             let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
             assert_eq!(rows, (at + 1).min(3) * 1000);
         }
+    }
+
+    #[test]
+    fn parts_with_and_without_times_and_tags_make_one_row_group() {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(7);
+        let with = ObjectMeta { last_modified: Some(time), e_tag: Some("tag".into()), ..ObjectMeta::default() };
+        let without = ObjectMeta::default();
+        let parts = [[false, false], [false, true], [true, false]];
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let format = Format::new().unwrap();
+        let mut growing = Growing::new(File::create(&path).unwrap()).unwrap();
+        let rows = parts.map(|part| {
+            let mut rows = Rows::default();
+            part.iter().for_each(|&has| rows.push(b"name", if has { &with } else { &without }, b"data"));
+            rows
+        });
+        growing.append(&format, rows.into(), true).unwrap();
+        growing.finish(&format).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap().build().unwrap();
+        let [batch] = reader.collect::<Result<Vec<_>, _>>().unwrap().try_into().unwrap();
+        for column in ["last_modified", "e_tag"] {
+            let column = batch.column_by_name(column).unwrap();
+            let valid: Vec<bool> = (0..column.len()).map(|row| column.is_valid(row)).collect();
+            assert_eq!(valid, parts.concat());
+        }
+        assert_eq!(batch.column_by_name("size").unwrap().to_data(), Int64Array::from(vec![4; 6]).to_data());
     }
 }

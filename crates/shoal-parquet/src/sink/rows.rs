@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use arrow_array::builder::{BinaryViewBuilder, StringBuilder, StringViewBuilder};
-use arrow_array::{ArrayRef, Int64Array, TimestampNanosecondArray};
-use arrow_buffer::Buffer;
-use arrow_schema::ArrowError;
+use arrow_array::{ArrayRef, BinaryArray, Int64Array, StringArray, TimestampNanosecondArray, new_null_array};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, SchemaRef};
 use shoal_engine::ObjectMeta;
 
 /// Most bytes of a column that are reserved before they are needed.
@@ -24,9 +23,9 @@ pub(super) struct Capacity {
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     names: Vec<u8>,
-    name_ends: Vec<u32>,
+    name_begins: Vec<i32>,
     data: Vec<u8>,
-    data_ends: Vec<u64>,
+    data_begins: Vec<i32>,
     /// Nanoseconds since 1970; empty while no row has a time.
     modified: Vec<Option<i64>>,
     /// Empty while no row has a tag.
@@ -38,9 +37,9 @@ impl Rows {
         let Capacity { rows, names, data } = capacity;
         Rows {
             names: Vec::with_capacity(names.min(RESERVED_MAX)),
-            name_ends: Vec::with_capacity(rows.min(RESERVED_MAX)),
+            name_begins: Vec::with_capacity(rows.min(RESERVED_MAX)),
             data: Vec::with_capacity(data.min(RESERVED_MAX)),
-            data_ends: Vec::with_capacity(rows.min(RESERVED_MAX)),
+            data_begins: Vec::with_capacity(rows.min(RESERVED_MAX)),
             ..Rows::default()
         }
     }
@@ -52,7 +51,7 @@ impl Rows {
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.name_ends.len()
+        self.name_begins.len()
     }
 
     /// Bytes of names and contents.
@@ -70,10 +69,10 @@ impl Rows {
     /// Appends a row.
     pub fn push(&mut self, name: &[u8], meta: &ObjectMeta, data: &[u8]) {
         let row = self.len();
+        self.name_begins.push(self.names.len() as i32);
         self.names.extend_from_slice(name);
-        self.name_ends.push(self.names.len() as u32);
+        self.data_begins.push(self.data.len() as i32);
         self.data.extend_from_slice(data);
-        self.data_ends.push(self.data.len() as u64);
         set(&mut self.modified, row, meta.last_modified.and_then(nanoseconds));
         set(&mut self.tags, row, meta.e_tag.clone());
     }
@@ -94,45 +93,36 @@ fn nanoseconds(time: std::time::SystemTime) -> Option<i64> {
     }
 }
 
-/// The columns of a row group, in the order of the schema. The contents are not copied.
+/// The columns of some rows, in the order of the schema. Names and contents are not copied.
 ///
 /// # Errors
 /// If a name is not UTF-8.
-pub(super) fn columns(parts: Vec<Rows>) -> Result<Vec<ArrayRef>, ArrowError> {
-    let rows = parts.iter().map(Rows::len).sum();
-    let mut names = StringViewBuilder::with_capacity(rows);
-    let mut sizes = Vec::with_capacity(rows);
-    let mut data = BinaryViewBuilder::with_capacity(rows);
-    let mut modified: Vec<Option<i64>> = Vec::new();
-    let mut tags = StringBuilder::new();
-    for part in parts {
-        let count = part.len();
-        let name_block = names.append_block(Buffer::from_vec(part.names));
-        let mut begin = 0;
-        for end in &part.name_ends {
-            names.try_append_view(name_block, begin, end - begin)?;
-            begin = *end;
-        }
-        // A view has 32 bits for the place in its block; a row group holds far less.
-        let block = data.append_block(Buffer::from_vec(part.data));
-        let mut begin = 0;
-        for end in &part.data_ends {
-            let length = (end - begin) as u32;
-            data.try_append_view(block, begin as u32, length)?;
-            sizes.push(i64::from(length));
-            begin = *end;
-        }
-        let mut times = part.modified;
+pub(super) fn columns(rows: Rows, schema: &SchemaRef) -> Result<Vec<ArrayRef>, ArrowError> {
+    let count = rows.len();
+    let nulls = |column: usize| new_null_array(schema.field(column).data_type(), count);
+    let names = StringArray::try_new(offsets(rows.name_begins, &rows.names), Buffer::from_vec(rows.names), None)?;
+    let places = offsets(rows.data_begins, &rows.data);
+    let sizes: Vec<i64> = places.lengths().map(|length| length as i64).collect();
+    let data = BinaryArray::try_new(places, Buffer::from_vec(rows.data), None)?;
+    let mut times = rows.modified;
+    let modified: ArrayRef = if times.is_empty() {
+        nulls(3)
+    } else {
         times.resize(count, None);
-        modified.extend(times);
-        let mut of_part = part.tags.into_iter();
-        (0..count).for_each(|_| tags.append_option(of_part.next().flatten()));
-    }
-    Ok(vec![
-        Arc::new(names.finish()),
-        Arc::new(Int64Array::from(sizes)),
-        Arc::new(data.finish()),
-        Arc::new(TimestampNanosecondArray::from(modified).with_timezone("UTC")),
-        Arc::new(tags.finish()),
-    ])
+        Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
+    };
+    let mut tags = rows.tags;
+    let tags: ArrayRef = if tags.is_empty() {
+        nulls(4)
+    } else {
+        tags.resize(count, None);
+        Arc::new(StringArray::from_iter(tags))
+    };
+    Ok(vec![Arc::new(names), Arc::new(Int64Array::from(sizes)), Arc::new(data), modified, tags])
+}
+
+/// Where each value begins, and where the last one ends.
+fn offsets(mut begins: Vec<i32>, bytes: &[u8]) -> OffsetBuffer<i32> {
+    begins.push(bytes.len() as i32);
+    OffsetBuffer::new(ScalarBuffer::from(begins))
 }

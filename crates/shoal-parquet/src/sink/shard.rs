@@ -12,7 +12,7 @@ use shoal_engine::{Error, Kind, Result};
 
 use super::failure::{io_failed, parquet_failed};
 use super::group::{Format, Growing};
-use super::rows::{Rows, columns};
+use super::rows::Rows;
 use super::state::Placed;
 
 /// Contents of a row group that are compressed as a sample; if that saves less than a sixteenth, the group is not.
@@ -261,7 +261,6 @@ impl Shards {
         let places: Vec<_> = job.parts.iter().map(|(seq, rows)| (*seq, rows.len() as u32)).collect();
         let parts: Vec<_> = job.parts.into_iter().map(|(_, rows)| rows).collect();
         let packed = is_worth_packing(&parts);
-        let columns = columns(parts).map_err(|error| parquet_failed("write", &self.tmp, &error.into()))?;
         loop {
             let shard = match &job.spill {
                 Some(spill) => spill.shard.clone(),
@@ -277,7 +276,7 @@ impl Shards {
             };
             let group = growing.groups() as u32;
             // After an error the file is not used again: what it has beyond its last commit is not known.
-            growing.append(&self.format, &columns, packed).map_err(|error| parquet_failed("write", &path, &error))?;
+            growing.append(&self.format, parts, packed).map_err(|error| parquet_failed("write", &path, &error))?;
             let takes_more = growing.length() < self.shard_size;
             locked.growing = Some(growing);
             let mut first = 0;
