@@ -38,7 +38,7 @@ use shoal_engine::{Error, Kind, ObjectKey, Result};
 use self::commit::Book;
 use self::earlier::Earlier;
 use self::shard::{Shards, lock};
-use self::writer::{Lane, Limits};
+use self::writer::{Lane, Limits, OBJECT_MAX};
 
 /// Bytes of a file, about.
 const SHARD_SIZE: u64 = 128 << 20;
@@ -117,7 +117,8 @@ impl ParquetSink {
         }
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
-        let limits = Limits { group: GROUP_MAX.min(transfer.memory / 32).max(1) as usize, object: transfer.memory / 8 };
+        let group = GROUP_MAX.min(transfer.memory / 32).max(1) as usize;
+        let limits = Limits { group, object: (transfer.memory / 8).min(OBJECT_MAX) };
         let held_max = transfer.memory / 2;
         Ok(ParquetSink { path, options, limits, held_max, session: OnceLock::new(), encoders: Mutex::default() })
     }

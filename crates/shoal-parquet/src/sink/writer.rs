@@ -14,6 +14,9 @@ use super::shard::{Job, Shards, Spill};
 /// While memory is full, an open partition with at least so many bytes is written.
 const SPILL_MIN: usize = 256 << 10;
 
+/// Most bytes of an object: a page has one whole value at least, and 31 bits for its length.
+pub(super) const OBJECT_MAX: u64 = 1 << 30;
+
 /// The limits of one run, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -92,8 +95,11 @@ impl Part {
             return Ok(());
         }
         let why = format!("{size} bytes are too many for a row: at most {}", self.limits.object);
-        Err(Error::new(Kind::TooLarge, why)
-            .hint("use a larger `memory` (a row may have an eighth), or copy it to files"))
+        let hint = match self.limits.object {
+            OBJECT_MAX => "copy it to files",
+            _ => "use a larger `memory` (a row may have an eighth), or copy it to files",
+        };
+        Err(Error::new(Kind::TooLarge, why).hint(hint))
     }
 
     fn add(&mut self, key: &ObjectKey, meta: &ObjectMeta, data: &[u8]) -> Result<Put> {
