@@ -54,6 +54,8 @@ const FAR: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions {
     pub ceiling: usize,
+    /// No smaller number is worth a trial.
+    pub floor: usize,
     /// This number was too much lately.
     pub barred: Option<usize>,
     /// How many there are for this process, where lanes may wait for one.
@@ -349,6 +351,7 @@ impl Search {
             0 => Some(self.best / 2).filter(|&half| half > 0),
             worse => between(worse, self.best),
         };
+        let candidate = candidate.filter(|&low| low >= conditions.floor);
         match candidate {
             Some(_) if conditions.elapsed < TRIM_AFTER => self.trimmed = false,
             Some(low) => {
@@ -356,7 +359,7 @@ impl Search {
                     .proven
                     .take()
                     .map(|(proven, _)| proven)
-                    .filter(|&proven| proven > self.worse && proven < low)
+                    .filter(|&proven| proven > self.worse && (conditions.floor..low).contains(&proven))
                     .unwrap_or(low);
                 self.trimmed = true;
                 self.compare(Purpose::Trim, low, self.reference, true, window, TRIM);
@@ -411,7 +414,8 @@ impl Search {
         }
         (self.up_in, self.down_in) = (self.up_in - 1.0, self.down_in - 1.0);
         let above = conditions.above(self.best, up(self.best)).filter(|_| refusal.is_none() && self.up_in <= 0.0);
-        let below = Some(down(self.best)).filter(|&below| below < self.best && self.down_in <= 0.0);
+        let is_worth = |below: usize| below < self.best && below >= conditions.floor;
+        let below = Some(down(self.best)).filter(|&below| is_worth(below) && self.down_in <= 0.0);
         if let Some(above) = above {
             self.up_in = UP_EVERY;
             self.compare(Purpose::ProbeUp, self.best, above, false, Some(window), PROBE);
