@@ -138,6 +138,32 @@ def test_a_long_path_keeps_its_beginning_and_its_end() -> None:
     assert len(f"  path: {long}") <= 80
 
 
+def test_progress_projects_the_bytes_and_tells_what_is_received_from_what_is_committed() -> None:
+    def at(*, listing_done: bool, committed: int) -> str:
+        run = package.Counts(listed=500, written=200, skipped=0, failed=0, unfinished=0, bytes=2000)
+        before = package.Counts(listed=100, written=100, skipped=0, failed=0, unfinished=0, bytes=1000)
+        rest = dict.fromkeys(("in_flight", "retries", "deferred"), 0)
+        progress = package.Progress(
+            run=run,
+            before=before,
+            listing_done=listing_done,
+            workers=4,
+            committed=committed,
+            retry_in=None,
+            paused=False,
+            seconds=10.0,
+            **rest,
+        )
+        rates = Rates()
+        rates.update(progress)
+        return ", ".join(parts(progress, rates))
+
+    assert at(listing_done=False, committed=180).startswith("300 objects of 600 so far, 3 kB, 20/s")
+    assert at(listing_done=True, committed=180).startswith("300 of 600 objects, 3 kB of about 6 kB, 20/s")
+    assert "committed" not in at(listing_done=True, committed=180), "what a second brings is always on its way"
+    assert ", 150 not committed yet, " in at(listing_done=True, committed=50)
+
+
 def test_progress_shows_the_current_workers(service: Service) -> None:
     seen: list[package.Progress] = []
     package.copy(service(synthetic="100:100").url, "null:", workers=7, progress=seen.append)

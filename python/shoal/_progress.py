@@ -52,6 +52,15 @@ class Rates:
         return max(0, progress.listed - progress.done) / self.objects
 
 
+def bytes_expected(progress: Progress) -> int | None:
+    """Returns the bytes of all objects, if the rest are as large as those so far; None while the total is not known."""
+    written = progress.before.written + progress.run.written
+    if not progress.listing_done or not written:
+        return None
+    size = progress.before.bytes + progress.run.bytes
+    return size + max(0, progress.listed - progress.done) * size // written
+
+
 def size_text(size: float) -> str:
     """Returns a size with three figures and a decimal unit, as `1.23 GB`."""
     if size < 999.5:
@@ -95,7 +104,8 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
     """Returns the parts of a progress line, the most important first."""
     done, listed = progress.done, progress.listed
     far = f"{done:,} of {count_text(listed)}" if progress.listing_done else f"{count_text(done)} of {listed:,} so far"
-    said = [far, size_text(progress.before.bytes + progress.run.bytes)]
+    size, expected = progress.before.bytes + progress.run.bytes, bytes_expected(progress)
+    said = [far, size_text(size) + (f" of about {size_text(expected)}" if expected and expected > size else "")]
     if progress.paused:
         said.append("paused: waiting for the host")
     else:
@@ -103,6 +113,9 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
     left = rates.seconds_left(progress)
     if left is not None:
         said.append(f"{time_text(left)} left")
+    waiting = progress.run.written + progress.run.skipped + progress.run.failed - progress.committed
+    if waiting > 2 * rates.objects:  # always some: a sink commits about once a second
+        said.append(f"{waiting:,} not committed yet")
     said += [f"{progress.in_flight} in flight", count_text(progress.workers, "worker")]
     failed = progress.before.failed + progress.run.failed
     for count, word in (

@@ -24,6 +24,7 @@ from shoal._progress import (
     LINE_EVERY,
     LINE_EVERY_JSON,
     Rates,
+    bytes_expected,
     count_text,
     only_waits,
     parts,
@@ -360,6 +361,7 @@ class Display:
             "retry_in": progress.retry_in,
             "paused": progress.paused,
             "seconds_left": self._rates.seconds_left(progress),
+            "bytes_expected": bytes_expected(progress),
         }
         self._say("progress", ", ".join(parts(progress, self._rates)), fields)
 
