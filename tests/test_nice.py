@@ -88,6 +88,16 @@ def test_the_threads_of_a_nice_run_have_low_priorities_and_it_copies_everything(
     assert tree(shoal.directory / "nice") == tree(shoal.directory / "usual")
 
 
+def test_the_threads_that_encode_rows_have_low_priorities(
+    shoal: Command, service: Service, usual: tuple[int, int]
+) -> None:
+    url = service(synthetic="2000:1000").url
+    for flags, expected in ((["--nice"], LOWERED), ([], usual)):
+        process = shoal.start("copy", url, f"parquet:out{len(flags)}", *flags, "--limit-rate", "500K")
+        wait_for_priority(process, {"shoal-parquet-0"}, expected)
+        assert process.wait(60) == 0
+
+
 def test_a_thread_that_a_source_starts_inherits_them(shoal: Command, usual: tuple[int, int]) -> None:
     # Large enough to be planned by a thread of its own, and slow enough to be seen.
     (shoal.directory / "noise").write_bytes(random.Random(19).randbytes(6 << 20))

@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shoal_engine::fs::lock::Lock;
+use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
@@ -86,6 +87,7 @@ pub struct ParquetSink {
     options: ParquetOptions,
     limits: Limits,
     held_max: u64,
+    nice: bool,
     session: OnceLock<Session>,
     encoders: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -120,7 +122,8 @@ impl ParquetSink {
         let group = GROUP_MAX.min(transfer.memory / 32).max(1) as usize;
         let limits = Limits { group, object: (transfer.memory / 8).min(OBJECT_MAX) };
         let held_max = transfer.memory / 2;
-        Ok(ParquetSink { path, options, limits, held_max, session: OnceLock::new(), encoders: Mutex::default() })
+        let nice = transfer.nice;
+        Ok(ParquetSink { path, options, limits, held_max, nice, session: OnceLock::new(), encoders: Mutex::default() })
     }
 
     fn session(&self) -> Result<&Session> {
@@ -170,9 +173,14 @@ impl Sink for ParquetSink {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut encoders = lock(&self.encoders);
         for number in 0..(cores / 2).clamp(1, 8) {
-            let shards = shards.clone();
+            let (shards, nice) = (shards.clone(), self.nice);
             let thread = std::thread::Builder::new().name(format!("shoal-parquet-{number}"));
-            let thread = thread.spawn(move || shards.encode());
+            let thread = thread.spawn(move || {
+                if nice {
+                    let _ = lower_priority(); // what the kernel refuses, the threads of the run tell
+                }
+                shards.encode();
+            });
             encoders
                 .push(thread.map_err(|error| Error::new(Kind::Internal, format!("cannot start a thread: {error}")))?);
         }
