@@ -1,12 +1,14 @@
 //! Files that are being written, in `.shoal/tmp`, and the threads that encode row groups into them.
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::Advice;
 use shoal_engine::sink::Wake;
 use shoal_engine::{Error, Kind, Result};
 
@@ -274,9 +276,10 @@ impl Shards {
                     None => continue, // a commit has finished it meanwhile
                 }
             };
-            let group = growing.groups() as u32;
+            let (group, from) = (growing.groups() as u32, growing.length());
             // After an error the file is not used again: what it has beyond its last commit is not known.
             growing.append(&self.format, parts, packed).map_err(|error| parquet_failed("write", &path, &error))?;
+            begin_writing_back(growing.file(), from, growing.length());
             let takes_more = growing.length() < self.shard_size;
             locked.growing = Some(growing);
             let mut first = 0;
@@ -291,6 +294,12 @@ impl Shards {
             return Ok(());
         }
     }
+}
+
+/// Has the kernel write these bytes to the disk now, so that the disk is not idle until the next sync. They are dirty, so
+/// they stay in the page cache.
+fn begin_writing_back(file: &File, from: u64, to: u64) {
+    let _ = rustix::fs::fadvise(file, from, NonZero::new(to - from), Advice::DontNeed);
 }
 
 /// Whether compression saves something on a sample from the middle.
