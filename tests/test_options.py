@@ -63,7 +63,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
-    own = {"order", "chunk_size", "shard"}
+    own = {"order", "chunk_size", "part"}
     of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"}
     assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"}
     for name, default in defaults(_read.read).items():
@@ -74,10 +74,10 @@ def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
     output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum", "help_all"}
     sources = set(defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives))
-    assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
+    assert set(flags) == set(defaults(_read.read)) - {"chunk_size"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
-        assert name in ("chunk_size", "shard", "progress", "on_error") or given[name] == default
+        assert name in ("chunk_size", "progress", "on_error") or given[name] == default
 
 
 def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_with_its_defaults() -> None:

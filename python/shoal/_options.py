@@ -64,7 +64,7 @@ class ReadOptions(TypedDict):
     order: Order
     chunk_size: int | None
     checksum: Checksum | None
-    shard: tuple[int, int] | None
+    part: tuple[int, int] | None
 
 
 class EncodeOptions(TypedDict):
@@ -472,7 +472,7 @@ def engine_options(
 
 
 def read_options(
-    *, order: Order, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
+    *, order: Order, chunk_size: Size | None, checksum: Checksum | None, part: tuple[int, int] | None
 ) -> ReadOptions:
     """Validates the options for reading and returns them in the form that the binding takes.
 
@@ -483,11 +483,11 @@ def read_options(
     if checksum is not None:
         one_of(checksum, get_args(Checksum), "checksum")
     size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")
-    if shard is not None:
-        part = tuple(shard)
-        if len(part) != 2 or any(type(number) is not int for number in part) or not 0 <= part[0] < part[1] < 1 << 32:
-            raise ConfigError(f"`shard` must be (index, count), with the index counted from 0, got {shard!r}")
-    return ReadOptions(order=order, chunk_size=size, checksum=checksum, shard=shard)
+    if part is not None:
+        own = tuple(part)
+        if len(own) != 2 or any(type(number) is not int for number in own) or not 0 <= own[0] < own[1] < 1 << 32:
+            raise ConfigError(f"`part` must be (index, count), with the index counted from 0, got {part!r}")
+    return ReadOptions(order=order, chunk_size=size, checksum=checksum, part=part)
 
 
 def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -281,7 +281,7 @@ class RunStatus(Value):
         completed: When it was completed, or None.
         total: What is committed; `unfinished` counts the objects that wait for a retry.
         skipped_by: The skipped objects, counted by reason: those of `Skipped`, and filtered (`include`, `exclude`),
-            directory (created, or implied by its files), elsewhere (in another shard).
+            directory (created, or implied by its files).
         kept: Part of the written ones: files that an earlier session of the run had already written.
         skipped: The first objects that were skipped without being excluded.
         skipped_more: How many more of these there are. The journal has the names of the first 100,000.

@@ -20,6 +20,7 @@ Examples:
   shoal read 'photos/**/*.jpg' --workers 8             only these, eight at a time
   shoal read photos/ --checksum sha256 > SHA256SUMS    a manifest for shoal verify or sha256sum -c
   shoal read http://files.local:8080 --checksum xxh3   the same for a list/get service
+  shoal read photos/ --part 3/16                       the fourth of sixteen parts
   shoal read 'zip:downloads/*.zip' --checksum sha256   the same for the entries of archives
 """
 
@@ -45,6 +46,7 @@ def command(
     source: str,
     checksum: options_of_python.Checksum | None,
     order: options_of_python.Order,
+    part: tuple[int, int] | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -68,7 +70,7 @@ def command(
         try:
             what = _options.source_of(source, options)
             display.begins(source, None)
-            if checksum is None and order == ANY_ORDER:
+            if checksum is None and part is None and order == ANY_ORDER:
                 report = shoal.copy(what, "null:", **options, progress=display.progress)
             else:
 
@@ -81,7 +83,7 @@ def command(
                     else:
                         _display.out_manifest_line(name, digest.hex())
 
-                report = each_checksum(what, checksum or "xxh3", order, display.progress, options, show)
+                report = each_checksum(what, checksum or "xxh3", part, order, display.progress, options, show)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)

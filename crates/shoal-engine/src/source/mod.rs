@@ -22,7 +22,7 @@ pub mod list_get;
 mod locators;
 pub mod memory;
 mod pages;
-pub mod shard;
+pub mod part;
 pub(crate) mod tar;
 mod turn;
 pub(crate) mod zip;
@@ -261,8 +261,6 @@ pub enum Skip {
     Duplicate,
     /// It is not an object, but for example a link, a device or a pipe, as the reason says.
     NoObject(Reason),
-    /// It belongs to another shard of the source.
-    Elsewhere,
     /// It is a directory. With `make` the sink creates it (`Writer::directory`), since no object below it does.
     Directory {
         /// It is empty.
@@ -276,7 +274,6 @@ impl Skip {
         match self {
             Skip::Duplicate => Reason::Duplicate,
             Skip::NoObject(reason) => reason,
-            Skip::Elsewhere => Reason::Elsewhere,
             Skip::Directory { .. } => Reason::Directory,
         }
     }

@@ -1,8 +1,9 @@
-//! `Shard`: one of several parts of a source, chosen by the hash of each object's name. It is for processes that share
+//! `OfPart`: one of several parts of a source, chosen by the hash of each object's name. It is for processes that share
 //! the work without communication, such as the workers of a data loader.
 //!
-//! Each process lists everything and fetches only its own part. An object is in exactly one part. Not here: which
-//! process has which part.
+//! Each process lists everything and fetches only its own part. An object is in exactly one part. The objects of other
+//! parts are left out when a partition is opened, so they do not count as listed. Partitions keep the keys of the whole
+//! listing. Not here: which process has which part.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,7 +11,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties};
+use super::{
+    BoxFuture, Entries, Entry, Fetcher, Known, Lane, Listing, ListingEnd, LocalFuture, Source, SourceProperties,
+};
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::object::Storage;
@@ -41,21 +44,21 @@ impl Part {
     }
 }
 
-/// One part of another source. It skips the objects of the other parts.
-pub struct Shard {
+/// One part of another source, without the objects of the other parts.
+pub struct OfPart {
     inner: Arc<dyn Source>,
     part: Part,
 }
 
-impl Shard {
+impl OfPart {
     /// Returns this part of `inner`.
-    pub fn new(inner: Arc<dyn Source>, part: Part) -> Shard {
-        Shard { inner, part }
+    pub fn new(inner: Arc<dyn Source>, part: Part) -> OfPart {
+        OfPart { inner, part }
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Source for Shard {
+impl Source for OfPart {
     fn identity(&self) -> String {
         format!("{} part {} of {}", self.inner.identity(), self.part.index, self.part.count)
     }
@@ -63,13 +66,13 @@ impl Source for Shard {
         self.inner.properties()
     }
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
-        self.inner.list(after)
+        Ok(Box::new(ListingOfPart(self.inner.list(after)?)))
     }
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         self.inner.select(locators)
     }
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
-        Ok(Box::new(OfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
+        Ok(Box::new(FetcherOfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
     }
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
@@ -91,13 +94,32 @@ impl Source for Shard {
     }
 }
 
-struct OfPart {
+/// How many objects of a partition are in this part is not known before its names are.
+struct ListingOfPart(Box<dyn Listing>);
+
+#[deny(clippy::missing_trait_methods)]
+impl Listing for ListingOfPart {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {
+        let next = self.0.next();
+        Box::pin(async move { Ok(next.await?.map(|partition| Partition { len: None, ..partition })) })
+    }
+
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        self.0.report_to(findings);
+    }
+
+    fn end(&mut self) -> ListingEnd {
+        self.0.end()
+    }
+}
+
+struct FetcherOfPart {
     inner: Box<dyn Fetcher>,
     part: Part,
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Fetcher for OfPart {
+impl Fetcher for FetcherOfPart {
     fn report_to(&mut self, findings: &Arc<Findings>) {
         self.inner.report_to(findings);
     }
@@ -105,7 +127,7 @@ impl Fetcher for OfPart {
     fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
         Box::pin(async move {
             let inner = self.inner.open(partition).await?;
-            Ok(Rc::new(EntriesOfPart { inner, part: self.part }) as Rc<dyn Entries>)
+            Ok(Rc::new(EntriesOfPart::new(inner, self.part)) as Rc<dyn Entries>)
         })
     }
 
@@ -116,27 +138,43 @@ impl Fetcher for OfPart {
 
 struct EntriesOfPart {
     inner: Rc<dyn Entries>,
-    part: Part,
+    /// The indexes in `inner` of the entries of this part.
+    own: Box<[u32]>,
 }
 
+impl EntriesOfPart {
+    fn new(inner: Rc<dyn Entries>, part: Part) -> EntriesOfPart {
+        // What could not be listed is missing in every part.
+        let is_own = |entry: Entry<'_>| entry.unlisted.is_some() || part.has(entry.name);
+        let own = (0..inner.len()).filter(|&index| is_own(inner.get(index))).collect();
+        EntriesOfPart { inner, own }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
 impl Entries for EntriesOfPart {
     fn len(&self) -> u32 {
-        self.inner.len()
+        self.own.len() as u32
+    }
+
+    fn is_empty(&self) -> bool {
+        self.own.is_empty()
     }
 
     fn get(&self, index: u32) -> Entry<'_> {
-        let entry = self.inner.get(index);
-        // What could not be listed is missing in every part.
-        let elsewhere = (entry.unlisted.is_none() && !self.part.has(entry.name)).then_some(Skip::Elsewhere);
-        Entry { skip: entry.skip.or(elsewhere), ..entry }
+        self.inner.get(self.own[index as usize])
+    }
+
+    fn within(&self, index: u32) -> Option<&[u8]> {
+        self.inner.within(self.own[index as usize])
     }
 
     fn is_stream(&self) -> bool {
         self.inner.is_stream()
     }
 
-    fn within(&self, index: u32) -> Option<&[u8]> {
-        self.inner.within(index)
+    fn known(&self, index: u32) -> Known {
+        self.inner.known(self.own[index as usize])
     }
 
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
@@ -150,7 +188,7 @@ mod tests {
     use std::ops::ControlFlow;
     use std::sync::Arc;
 
-    use super::{Part, Shard};
+    use super::{OfPart, Part};
     use crate::sink::memory::MemorySink;
     use crate::source::memory::MemorySource;
     use crate::transfer::Transfer;
@@ -162,12 +200,13 @@ mod tests {
         let mut all = BTreeMap::new();
         for index in 0..7 {
             let sink = MemorySink::new();
-            let part = Arc::new(Shard::new(source.clone(), Part::new(index, 7).unwrap()));
+            let part = Arc::new(OfPart::new(source.clone(), Part::new(index, 7).unwrap()));
             let outcome =
                 Transfer::new(part, Arc::new(sink.clone()), Default::default()).run(&mut |_| ControlFlow::Continue(()));
             assert!(outcome.error.is_none());
-            assert_eq!(outcome.report.run.written + outcome.report.run.skipped, 1000);
-            assert!((100..200).contains(&outcome.report.run.written), "about a seventh");
+            let counts = outcome.report.run;
+            assert_eq!((counts.listed, counts.skipped), (counts.written, 0), "others' objects are not listed");
+            assert!((100..200).contains(&counts.written), "about a seventh");
             for (name, data) in sink.objects() {
                 assert!(all.insert(name, data).is_none(), "in two parts");
             }
