@@ -29,6 +29,7 @@ from shoal._options import (
     ListGetOptions,
     OnError,
     Overwrite,
+    Part,
     Path,
     Patterns,
     Pipeline,
@@ -330,6 +331,7 @@ def copy(
     journal: Path | None = None,
     resume: Resume = "auto",
     dry_run: bool = False,
+    part: Part | None = None,
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -383,6 +385,9 @@ def copy(
             `"update"` lists everything and copies what is new or differs. `"restart"` copies everything
             again. The last two accept other filters and another layout.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
+        part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+            share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+            rules.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
@@ -443,6 +448,7 @@ def copy(
         ignore_vanished=ignore_vanished,
         resume=resume,
         dry_run=dry_run,
+        part=part,
     )
     where, target = source_options(source), destination_text(destination)
     with Watch(progress, lambda: f"copying {shown(where)} to {target}") as watch:
@@ -510,7 +516,8 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
 
     Returns:
         The process that works on the destination, and for each run in its journal the counts, whether it is complete,
-        failures with their reasons, and the rate over time.
+        failures with their reasons, and the rate over time. Of a job in parts (`part=`), each part with its run;
+        `.complete` is true only if all parts are.
 
     Raises:
         ConfigError: There is no journal, or `failures` or `skipped` is negative.

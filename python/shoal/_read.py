@@ -14,6 +14,7 @@ from shoal._options import (
     WORKERS,
     OnError,
     Order,
+    Part,
     Patterns,
     ProgressOption,
     ReadOptions,
@@ -33,7 +34,7 @@ def read(
     include: Patterns = (),
     exclude: Patterns = (),
     order: Order = "any",
-    part: tuple[int, int] | None = None,
+    part: Part | None = None,
     chunk_size: Size | None = None,
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
@@ -110,8 +111,9 @@ def read(
     """
     return reader(
         source,
-        read_options(order=order, chunk_size=chunk_size, checksum=None, part=part),
+        read_options(order=order, chunk_size=chunk_size, checksum=None),
         progress,
+        part=part,
         workers=workers,
         nice=nice,
         memory=memory,
@@ -133,6 +135,7 @@ def reader(
     own: ReadOptions,
     progress: ProgressOption,
     *,
+    part: Part | None,
     workers: Workers,
     nice: bool,
     memory: Size,
@@ -175,6 +178,7 @@ def reader(
         ignore_vanished=ignore_vanished,
         resume="auto",
         dry_run=False,
+        part=part,
     )
     where = source_options(source)
     watch = Watch(progress, lambda: f"reading {shown(where)}")

@@ -6,14 +6,14 @@ mod zip;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shoal_engine::Storage;
+use shoal_engine::{Part, Storage};
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
-use shoal_engine::source::part::{OfPart, Part};
+use shoal_engine::source::part::OfPart;
 use shoal_engine::testing::source_contract;
 
 #[test]

@@ -18,6 +18,7 @@ from shoal._options import (
     EncodeOptions,
     OnError,
     Overwrite,
+    Part,
     Path,
     ProgressOption,
     Resume,
@@ -63,6 +64,7 @@ def generate(
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
+    part: Part | None = None,
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -105,6 +107,9 @@ def generate(
         journal: Path of the journal, if it is not to be inside the destination.
         resume: `"auto"` continues with the rest, or retries the failures if nothing else is left. `"failed"` retries
             only the failures. `"restart"` runs all ids again, also with other options.
+        part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+            share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+            rules.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
             exception. All of them record failures in the journal.
@@ -144,6 +149,7 @@ def generate(
         journal=journal,
         max_failures=max_failures,
         on_error=on_error,
+        part=part,
         resume=one_of(resume, ("auto", "failed", "restart"), "resume"),
         **{unused: defaults[unused] for unused in UNUSED},
     )

@@ -20,7 +20,6 @@ SIZE = 8  # bytes of the little-endian size before each checksum (the engine's `
 def each_checksum(
     source: Source,
     checksum: Checksum,
-    part: tuple[int, int] | None,
     order: Order,
     progress: ProgressOption,
     options: dict[str, Any],
@@ -30,7 +29,7 @@ def each_checksum(
 
     The report has the objects that could not be read. `options` are those of `shoal.read`, with the same defaults.
     """
-    own = _options.read_options(order=order, chunk_size=None, checksum=checksum, part=part)
+    own = _options.read_options(order=order, chunk_size=None, checksum=checksum)
     taken = inspect.signature(_read.reader).parameters
     defaults = {name: one.default for name, one in inspect.signature(_read.read).parameters.items() if name in taken}
     for name in ("source", "progress"):

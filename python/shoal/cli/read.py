@@ -46,7 +46,6 @@ def command(
     source: str,
     checksum: options_of_python.Checksum | None,
     order: options_of_python.Order,
-    part: tuple[int, int] | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -70,7 +69,7 @@ def command(
         try:
             what = _options.source_of(source, options)
             display.begins(source, None)
-            if checksum is None and part is None and order == ANY_ORDER:
+            if checksum is None and order == ANY_ORDER:
                 report = shoal.copy(what, "null:", **options, progress=display.progress)
             else:
 
@@ -83,7 +82,7 @@ def command(
                     else:
                         _display.out_manifest_line(name, digest.hex())
 
-                report = each_checksum(what, checksum or "xxh3", part, order, display.progress, options, show)
+                report = each_checksum(what, checksum or "xxh3", order, display.progress, options, show)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)

@@ -162,7 +162,7 @@ def _compare(
 
     assert wanted.checksum is not None  # noqa: S101  # its first line says so
     source = shoal.files(directory, follow_links=follow_links)
-    report = each_checksum(source, wanted.checksum, None, ANY_ORDER, display.progress, options, compare)
+    report = each_checksum(source, wanted.checksum, ANY_ORDER, display.progress, options, compare)
     reasons = {one.name: in_flags(one.reason) for one in report.failures}
     for name, state in wanted.rest(directory):
         tell(state, name, reasons.pop(name, ""))

@@ -21,12 +21,14 @@ use super::storage::REMOTE;
 use super::sync::sync_directory;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::name::SHOAL_DIR;
+use crate::name::{JOB, PARTS_DIR, SHOAL_DIR};
 
 /// For the owner only, because a journal has names and sources.
 const DIR_MODE: Mode = Mode::RWXU;
 /// Likewise for files.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Largest file that is read as a whole, in bytes.
+const SMALL_MAX: u64 = 1 << 20;
 /// Bits of `st_mode` that give permissions to others than the owner.
 const OTHERS: u32 = 0o077;
 
@@ -45,17 +47,22 @@ impl PrivateDir {
     pub fn create(destination: &Path) -> Result<PrivateDir> {
         std::fs::create_dir_all(destination)
             .map_err(|error| io_fault("the destination cannot be created", destination, error))?;
-        let parent = Self::around(destination)?;
-        match rustix::fs::mkdirat(&parent.fd, SHOAL_DIR, DIR_MODE) {
+        Self::around(destination)?.create_in(OsStr::new(SHOAL_DIR))
+    }
+
+    /// Opens a directory of shoal's own in this one, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// As [`PrivateDir::create`].
+    pub fn create_in(&self, name: &OsStr) -> Result<PrivateDir> {
+        let failed = |what, errno| fault(what, &self.path.join(name), errno);
+        match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
             // The entry must survive a power cut, or the journal would be lost as a whole.
-            Ok(()) => parent.sync()?,
+            Ok(()) => self.sync()?,
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fault("cannot be made", &parent.path.join(SHOAL_DIR), errno)),
+            Err(errno) => return Err(failed("cannot be made", errno)),
         }
-        parent.subdirectory(OsStr::new(SHOAL_DIR))?.ok_or_else(|| {
-            let path = parent.path.join(SHOAL_DIR);
-            fault("cannot be opened", &path, Errno::NOENT)
-        })
+        self.open_in(name)?.ok_or_else(|| failed("cannot be opened", Errno::NOENT))
     }
 
     /// Opens `.shoal` in `destination` if it is there.
@@ -65,7 +72,7 @@ impl PrivateDir {
     pub fn open(destination: &Path) -> Result<Option<PrivateDir>> {
         match std::fs::symlink_metadata(destination) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            _ => Self::around(destination)?.subdirectory(OsStr::new(SHOAL_DIR)),
+            _ => Self::around(destination)?.open_in(OsStr::new(SHOAL_DIR)),
         }
     }
 
@@ -82,6 +89,17 @@ impl PrivateDir {
         Ok(PrivateDir { fd, path })
     }
 
+    /// Whether this `.shoal` is that of a destination which a job writes in parts.
+    ///
+    /// # Errors
+    /// As [`PrivateDir::open_in`].
+    pub fn is_in_parts(&self) -> Result<bool> {
+        match self.open_in(OsStr::new(PARTS_DIR))? {
+            Some(parts) => parts.has_file(OsStr::new(JOB)),
+            None => Ok(false),
+        }
+    }
+
     /// The directory's fd.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -93,7 +111,10 @@ impl PrivateDir {
     }
 
     /// Opens a directory of shoal's own in this one, and takes the permissions of others away. `None` if it is missing.
-    fn subdirectory(&self, name: &OsStr) -> Result<Option<PrivateDir>> {
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if it is a link, no directory, or may not be read.
+    pub fn open_in(&self, name: &OsStr) -> Result<Option<PrivateDir>> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
@@ -154,6 +175,44 @@ impl PrivateDir {
             .map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
         // Restores what the umask took away. A file system without permissions rejects this and needs none.
         let _ = rustix::fs::fchmod(&file, FILE_MODE);
+        self.sync()
+    }
+
+    /// Reads a small file. `None` if it is missing.
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if it is not a regular file, is larger than 1 MiB, or cannot be read.
+    pub fn read(&self, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.file(name, false)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let limit = SMALL_MAX + 1;
+        match std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::from(file), limit), &mut bytes) {
+            Ok(read) if (read as u64) < limit => Ok(Some(bytes)),
+            Ok(_) => Err(fault("cannot be read", &self.path.join(name), Errno::FBIG)),
+            Err(error) => Err(io_fault("cannot be read", &self.path.join(name), error)),
+        }
+    }
+
+    /// Writes a small file, whole or not at all: it is durable when this returns. The caller has a lock.
+    ///
+    /// # Errors
+    /// The kinds of a full or read-only file system.
+    pub fn write(&self, name: &OsStr, bytes: &[u8]) -> Result<()> {
+        let mut temporary = name.to_owned();
+        temporary.push(".new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let written = rustix::fs::openat(&self.fd, &temporary, flags, FILE_MODE).and_then(|file| {
+            let mut left = bytes;
+            while !left.is_empty() {
+                left = &left[rustix::io::write(&file, left)?..];
+            }
+            rustix::fs::fsync(&file)?;
+            rustix::fs::renameat(&self.fd, &temporary, &self.fd, name)
+        });
+        written.map_err(|errno| {
+            let _ = self.remove(&temporary);
+            fault("cannot be made", &self.path.join(name), errno)
+        })?;
         self.sync()
     }
 

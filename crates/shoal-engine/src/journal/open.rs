@@ -24,6 +24,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
 use crate::options::{Pass, Resume};
+use crate::part::refused_beside_parts;
 use crate::report::is_of_archives;
 
 /// Creates the ballast and the database file, and connects for writing.
@@ -76,6 +77,9 @@ impl Journal {
             None => (Store::empty(), None),
             Some(files) => {
                 let lock = Lock::take(files.dir(), files.lock())?;
+                if matches!(location, Location::Directory(_)) && files.dir().is_in_parts()? {
+                    return Err(refused_beside_parts(&files.shown_place()));
+                }
                 (Store::from(writer(files, options, &mut notes)?), Some(lock))
             }
         };
@@ -362,7 +366,7 @@ impl Tally {
 }
 
 /// How two sets of options differ, as `name: old -> new`.
-fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
+pub(super) fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
     fn value<'o>(options: &'o [(String, String)], name: &str) -> Option<&'o str> {
         options.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

@@ -1,48 +1,22 @@
 //! `OfPart`: one of several parts of a source, chosen by the hash of each object's name. It is for processes that share
-//! the work without communication, such as the workers of a data loader.
+//! the work without communication.
 //!
-//! Each process lists everything and fetches only its own part. An object is in exactly one part. The objects of other
-//! parts are left out when a partition is opened, so they do not count as listed. Partitions keep the keys of the whole
-//! listing. Not here: which process has which part.
+//! Each part lists everything and fetches only its own objects. A name is in exactly one part. The objects of other parts
+//! are left out when a partition is opened, so they do not count as listed. Partitions keep the keys of the whole listing.
+//! Not here: archives with their own subdirectories, which are divided by archive (`archive/`).
 
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{
     BoxFuture, Entries, Entry, Fetcher, Known, Lane, Listing, ListingEnd, LocalFuture, Source, SourceProperties,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::findings::Findings;
 use crate::object::Storage;
+use crate::part::Part;
 use crate::partition::{Cursor, Partition};
-
-/// Part `index` of `count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    index: u32,
-    count: u32,
-}
-
-impl Part {
-    /// # Errors
-    /// [`Kind::Config`] if `index` is not below `count`.
-    pub fn new(index: u32, count: u32) -> Result<Part> {
-        match index < count {
-            true => Ok(Part { index, count }),
-            false => Err(Error::new(
-                Kind::Config,
-                format!("part {index} of {count} does not exist: parts are counted from 0"),
-            )),
-        }
-    }
-
-    fn has(self, name: &[u8]) -> bool {
-        xxh3_64(name) % u64::from(self.count) == u64::from(self.index)
-    }
-}
 
 /// One part of another source, without the objects of the other parts.
 pub struct OfPart {
@@ -60,7 +34,7 @@ impl OfPart {
 #[deny(clippy::missing_trait_methods)]
 impl Source for OfPart {
     fn identity(&self) -> String {
-        format!("{} part {} of {}", self.inner.identity(), self.part.index, self.part.count)
+        self.inner.identity() // the journal has the part beside it
     }
     fn properties(&self) -> SourceProperties {
         self.inner.properties()
@@ -91,6 +65,17 @@ impl Source for OfPart {
     }
     fn root_mode(&self) -> Option<u32> {
         self.inner.root_mode()
+    }
+    fn divided(&self, _part: Part) -> Option<Arc<dyn Source>> {
+        None
+    }
+}
+
+/// Part `part` of a source: as the source divides itself, or by the hash of each name.
+pub fn divide(source: Arc<dyn Source>, part: Part) -> Arc<dyn Source> {
+    match source.divided(part) {
+        Some(divided) => divided,
+        None => Arc::new(OfPart::new(source, part)),
     }
 }
 
@@ -188,7 +173,8 @@ mod tests {
     use std::ops::ControlFlow;
     use std::sync::Arc;
 
-    use super::{OfPart, Part};
+    use super::OfPart;
+    use crate::part::Part;
     use crate::sink::memory::MemorySink;
     use crate::source::memory::MemorySource;
     use crate::transfer::Transfer;
@@ -212,6 +198,5 @@ mod tests {
             }
         }
         assert_eq!(all, objects.into_iter().collect());
-        assert!(Part::new(7, 7).is_err());
     }
 }
