@@ -288,6 +288,39 @@ def test_parts_that_are_killed_at_random_and_run_at_the_same_time_come_to_the_wh
     assert not list((shoal.directory / "out" / ".shoal").rglob(".shoal-*"))
 
 
+def test_parts_write_parquet_files_of_their_own_which_are_one_dataset(shoal: Command, service: Service) -> None:
+    files = fill(shoal.directory / "src", 3_000)
+    url = service(shoal.directory / "src", page_size=200).url
+    copy = ("copy", url, "parquet:rows", "--shard-size", "30kB", "--part")
+    killed = [shoal.start(*copy, f"{index}/3", "--limit-rate", "30kB") for index in range(3)]
+    for index, process in enumerate(killed):
+        wait_until(lambda: any(shoal.directory.glob(f"rows/part-{index}-objects-*.parquet")))  # noqa: B023
+        process.kill()
+        process.wait()
+    refused = shoal.run("copy", url, "parquet:rows")
+    assert refused.returncode == 2
+    assert "written in parts" in refused.stderr
+    last = [shoal.start(*copy, f"{index}/3", "--json") for index in range(3)]
+    reports = []
+    for process in last:
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        reports.append(json.loads(output.splitlines()[-1])["total"])
+    assert sums(reports)["written"] == len(files)
+    made = {path.name.rsplit("-", 1)[0] for path in (shoal.directory / "rows").glob("*.parquet")}
+    assert made == {f"part-{index}-objects" for index in range(3)}
+    with package.read(f"parquet:{shoal.directory}/rows") as reader:
+        rows = [(one.name, bytes(one.data)) for one in reader]
+    assert len(rows) == len(files)
+    assert dict(rows) == files
+    assert shoal.run("verify", "parquet:rows").returncode == 0
+    (shoal.directory / "rows" / "part-1-objects-000000.parquet").unlink()
+    damaged = shoal.run("verify", "parquet:rows")
+    assert damaged.returncode == 1
+    assert "part-1-objects-000000.parquet" in damaged.stdout + damaged.stderr
+    assert package.status(f"parquet:{shoal.directory}/rows").complete
+
+
 def archives(directory: Path, count: int) -> dict[str, bytes]:
     """Makes zip archives; returns what is in them, below the directories of their own."""
     directory.mkdir()
@@ -395,10 +428,6 @@ def test_parts_are_refused_where_they_cannot_be_told_apart(shoal: Command) -> No
     refused = shoal.run("copy", "src", "out", "--part", "0/2", "--journal", "j.db")
     assert refused.returncode == 2
     assert "--journal" in refused.stderr
-    refused = shoal.run("copy", "src", "parquet:rows", "--part", "0/2")
-    assert refused.returncode == 2
-    assert "several parts cannot write" in refused.stderr
-    assert not (shoal.directory / "rows").exists()
     for wrong in ("2/2", "-1/2", "1", "1/2/3", "a/b", "1/0"):
         assert shoal.run("copy", "src", "out", f"--part={wrong}").returncode == 2, wrong
     assert not (shoal.directory / "out").exists()

@@ -51,13 +51,6 @@ impl fmt::Display for Part {
     }
 }
 
-/// The error of a run without parts, at a destination that is written in parts.
-pub(crate) fn refused_beside_parts(destination: &str) -> Error {
-    Error::new(Kind::Config, "this destination is written in parts, so a run needs `part`")
-        .on(destination)
-        .hint("use `part` with the job's number of parts, or choose another destination")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,13 +12,13 @@ use crate::engine::{FAILURES_SHOWN, Neighbour, Run};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::neighbour::{Pressure, lower_priority};
+use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
 use crate::http::url::without_password;
-use crate::fs::private::PrivateDir;
 use crate::journal::{self, DESTINATION, Journal, Location, Membership, OpenOptions, PART, RunKey, Standing};
 use crate::name::SHOAL_DIR;
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
-use crate::part::{Part, refused_beside_parts};
+use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
@@ -242,9 +242,9 @@ fn location(options: &TransferOptions, sink: &dyn Sink) -> Result<Location> {
     };
     let Some(part) = options.part else {
         // Before anything is written, and for a dry run. It is looked at again under the lock.
-        if PrivateDir::open(&directory).ok().flatten().is_some_and(|shoal| shoal.is_in_parts().unwrap_or(false)) {
-            let shown = crate::display::escape(std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()));
-            return Err(refused_beside_parts(&shown));
+        // What else goes wrong here goes wrong again there, and is told.
+        if let Ok(Some(shoal)) = PrivateDir::open(&directory) {
+            shoal.keep_out_of_parts()?;
         }
         return Ok(options.journal.clone().map_or(Location::Directory(directory), Location::File));
     };

@@ -6,7 +6,6 @@ mod zip;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shoal_engine::{Part, Storage};
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
@@ -15,6 +14,7 @@ use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::source::part::OfPart;
 use shoal_engine::testing::source_contract;
+use shoal_engine::{Part, Storage};
 
 #[test]
 fn memory_keeps_the_contract_of_a_source() {

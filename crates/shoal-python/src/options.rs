@@ -6,11 +6,11 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_engine::{Part, TransferOptions};
 use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
+use shoal_engine::{Part, TransferOptions};
 use shoal_parquet::sink::ParquetOptions;
 
 use crate::errors::OnError;

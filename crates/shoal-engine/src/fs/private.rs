@@ -89,15 +89,22 @@ impl PrivateDir {
         Ok(PrivateDir { fd, path })
     }
 
-    /// Whether this `.shoal` is that of a destination which a job writes in parts.
+    /// Refuses a run without parts, if this `.shoal` is that of a destination which a job writes in parts.
     ///
     /// # Errors
-    /// As [`PrivateDir::open_in`].
-    pub fn is_in_parts(&self) -> Result<bool> {
-        match self.open_in(OsStr::new(PARTS_DIR))? {
-            Some(parts) => parts.has_file(OsStr::new(JOB)),
-            None => Ok(false),
+    /// [`Kind::Config`] if it is; else as [`PrivateDir::open_in`].
+    pub fn keep_out_of_parts(&self) -> Result<()> {
+        let in_parts = match self.open_in(OsStr::new(PARTS_DIR))? {
+            Some(parts) => parts.has_file(OsStr::new(JOB))?,
+            None => false,
+        };
+        if !in_parts {
+            return Ok(());
         }
+        let destination = self.path.parent().unwrap_or(&self.path);
+        Err(Error::new(Kind::Config, "this destination is written in parts, so a run needs `part`")
+            .on(&escape(destination.as_os_str().as_bytes()))
+            .hint("use `part` with the job's number of parts, or choose another destination"))
     }
 
     /// The directory's fd.

@@ -103,12 +103,6 @@ impl Files {
         escape(self.dir.path().join(&self.database).as_os_str().as_bytes())
     }
 
-    /// The destination with this `.shoal`, for a message.
-    pub(super) fn shown_place(&self) -> String {
-        let path = self.dir.path();
-        escape(path.parent().unwrap_or(path).as_os_str().as_bytes())
-    }
-
     /// The error that a user sees. `connection`: where it comes from, if there is one.
     pub(super) fn explain(&self, error: JournalError, connection: Option<&Connection>) -> Error {
         let error = error.into_error(connection).on(&self.shown());

@@ -24,7 +24,6 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
 use crate::options::{Pass, Resume};
-use crate::part::refused_beside_parts;
 use crate::report::is_of_archives;
 
 /// Creates the ballast and the database file, and connects for writing.
@@ -77,8 +76,8 @@ impl Journal {
             None => (Store::empty(), None),
             Some(files) => {
                 let lock = Lock::take(files.dir(), files.lock())?;
-                if matches!(location, Location::Directory(_)) && files.dir().is_in_parts()? {
-                    return Err(refused_beside_parts(&files.shown_place()));
+                if matches!(location, Location::Directory(_)) {
+                    files.dir().keep_out_of_parts()?;
                 }
                 (Store::from(writer(files, options, &mut notes)?), Some(lock))
             }

@@ -189,7 +189,8 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
     job.origin.healed.store(true, Relaxed);
     all = job.finish(&mut states, &mut random).map_err(|why| format!("{what}, mended: {why}"))?;
     one = whole(job.transfer(&plain, None, Resume::Auto).0);
-    compare(&job, &plain, sum(&all), one.report.total, uninterrupted).map_err(|why| format!("{what}, mended: {why}"))?;
+    compare(&job, &plain, sum(&all), one.report.total, uninterrupted)
+        .map_err(|why| format!("{what}, mended: {why}"))?;
     refuses_others(&job, &states)
 }
 
@@ -228,7 +229,10 @@ fn refuses_others(job: &Job, states: &[State]) -> Result<(), String> {
     let parts = journal::parts(&job.out).map_err(|error| error.to_string())?.ok_or("there is no job in parts")?;
     let complete = |part: &journal::PartStatus| {
         part.owner.is_none()
-            && part.journal.as_ref().is_some_and(|status| status.runs.len() == 1 && status.runs[0].completed_at.is_some())
+            && part
+                .journal
+                .as_ref()
+                .is_some_and(|status| status.runs.len() == 1 && status.runs[0].completed_at.is_some())
     };
     if parts.count as usize != states.len() || !parts.parts.iter().all(complete) {
         return Err("not all parts are complete by their journals".into());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
-use shoal_engine::{Error, Kind, SHOAL_DIR};
+use shoal_engine::{Error, Kind, PARTS_DIR, SHOAL_DIR};
 
 use super::fault::Result;
 use super::file::{Facts, unreadable};
@@ -50,10 +50,13 @@ fn open(path: &Path) -> std::result::Result<Dir, Errno> {
 
 /// A note if the directory has files that a copy into it has not finished: their rows are not part of the dataset yet.
 pub fn unfinished(directory: &Path) -> Option<String> {
-    let count = std::fs::read_dir(directory.join(SHOAL_DIR).join("tmp")).map_or(0, Iterator::count);
+    let own = directory.join(SHOAL_DIR);
+    let parts = std::fs::read_dir(own.join(PARTS_DIR)).into_iter().flatten().flatten().map(|part| part.path());
+    let files = |own: PathBuf| std::fs::read_dir(own.join("tmp")).map_or(0, Iterator::count);
+    let count = [own].into_iter().chain(parts).map(files).sum::<usize>();
     let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     let why = "not finished, and not read: run the copy into this directory again to finish it";
-    (count > 0).then(|| format!("{files} in {SHOAL_DIR}/tmp {why}"))
+    (count > 0).then(|| format!("{files} below {SHOAL_DIR} {why}"))
 }
 
 /// All files that are there now, sorted; at least one.

@@ -33,7 +33,7 @@ use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
 };
-use shoal_engine::{Error, Kind, ObjectKey, Result};
+use shoal_engine::{Error, Kind, ObjectKey, Part, Result};
 
 use self::commit::Book;
 use self::earlier::Earlier;
@@ -86,6 +86,7 @@ pub struct ParquetSink {
     options: ParquetOptions,
     limits: Limits,
     held_max: u64,
+    part: Option<Part>,
     session: OnceLock<Session>,
     encoders: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -118,8 +119,8 @@ impl ParquetSink {
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
         let limits = Limits { group: GROUP_MAX.min(transfer.memory / 32).max(1) as usize, object: transfer.memory / 8 };
-        let held_max = transfer.memory / 2;
-        Ok(ParquetSink { path, options, limits, held_max, session: OnceLock::new(), encoders: Mutex::default() })
+        let (held_max, part) = (transfer.memory / 2, transfer.part);
+        Ok(ParquetSink { path, options, limits, held_max, part, session: OnceLock::new(), encoders: Mutex::default() })
     }
 
     fn session(&self) -> Result<&Session> {
@@ -145,6 +146,7 @@ impl Sink for ParquetSink {
             window_objects: WINDOW_OBJECTS,
             window_bytes: WINDOW_BYTES,
             stop_within: STOP_WITHIN,
+            parts: true,
             ..SinkProperties::default()
         }
     }
@@ -161,10 +163,23 @@ impl Sink for ParquetSink {
 
     fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
         let private = PrivateDir::create(&self.path)?;
-        let writer = Lock::take_where_possible(&private, "writer".as_ref())?;
-        let recovered = recover::recover(&self.path, start, state)?;
+        let writer = match self.part {
+            None => Lock::take_where_possible(&private, "writer".as_ref())?,
+            Some(_) => None, // the run has it, together with other parts
+        };
+        if self.part.is_none() {
+            private.keep_out_of_parts()?;
+        }
+        let recovered = recover::recover(&self.path, self.part, start, state)?;
         let shards = Arc::new(Shards::new(recovered.tmp, self.options.shard_size, self.held_max)?);
-        let book = Book::new(self.path.clone(), self.options, self.limits, recovered.next, recovered.files);
+        let book = Book::new(
+            self.path.clone(),
+            self.part.map(Part::index),
+            self.options,
+            self.limits,
+            recovered.next,
+            recovered.files,
+        );
         let earlier = Arc::new(recovered.earlier);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut encoders = lock(&self.encoders);
@@ -202,7 +217,7 @@ impl Sink for ParquetSink {
 
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         let tmp = &self.session()?.shards.tmp;
-        recover::publish(&self.path, tmp, state)
+        recover::publish(&self.path, self.part, tmp, state)
     }
 }
 

@@ -75,8 +75,7 @@ impl Destination {
         let at = |failed: FsError| failed.at_start(path, dir.as_fd());
         let barrier = barrier(options.durability, *system);
         let mut notes = Vec::new();
-        let (clock, First { now, file_mode, births }) =
-            Clock::start(own, own_path, &start.sessions, warp)?;
+        let (clock, First { now, file_mode, births }) = Clock::start(own, own_path, &start.sessions, warp)?;
         start.lease.saw(now);
         if let Some(file) = clock.handle() {
             start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
@@ -104,7 +103,8 @@ impl Destination {
         };
         let folds = probe::folds_names(tmp).map_err(Operation::Create.failed()).map_err(at)?;
         let mounts = Mounts::new(has_mounts_below(&resolved(path)));
-        let facts = Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds, part: options.part };
+        let facts =
+            Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds, part: options.part };
         let destination = Destination {
             mounts,
             keep_times: start.keep_times,

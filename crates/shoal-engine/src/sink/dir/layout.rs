@@ -81,7 +81,8 @@ mod tests {
         assert_eq!(partition_path(Some(part), 1234), "part-3/00/0012/34");
         let names = (0..200_000).map(|n| Name::parse(n.to_string().as_bytes()).unwrap());
         let own: Vec<_> = names.filter(|name| part.has(name.as_bytes())).collect();
-        let places: std::collections::HashSet<_> = own.iter().map(|name| retried_path(Some(part), None, name)).collect();
+        let places: std::collections::HashSet<_> =
+            own.iter().map(|name| retried_path(Some(part), None, name)).collect();
         assert!(places.iter().all(|place| place.starts_with(b"part-3/retried/")));
         assert!(places.len() > 5_000, "spread over all directories: {}", places.len());
     }

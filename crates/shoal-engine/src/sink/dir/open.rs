@@ -15,7 +15,7 @@ use crate::fs::lock::Lock;
 use crate::fs::private::PrivateDir;
 use crate::fs::sync::{FileSystem, file_system, sync_directory};
 use crate::name::{PARTS_DIR, SHOAL_DIR};
-use crate::part::{Part, refused_beside_parts};
+use crate::part::Part;
 
 /// In the run's own directory, for temporary files.
 const TMP: &str = "tmp";
@@ -65,9 +65,7 @@ impl Opened {
             Some(private) if part.is_none() => {
                 let lock = Lock::take_where_possible(&private, WRITER.as_ref())?;
                 // Again under the lock, if the journal is elsewhere: parts may have begun since the run looked.
-                if private.is_in_parts()? {
-                    return Err(refused_beside_parts(&crate::display::escape(path.as_os_str().as_bytes())));
-                }
+                private.keep_out_of_parts()?;
                 lock
             }
             _ => None,
