@@ -200,11 +200,12 @@ impl PrivateDir {
         }
     }
 
-    /// Writes a small file, whole or not at all: it is durable when this returns. The caller has a lock.
+    /// Creates a small file, whole or not at all: it is durable when this returns. Returns false if there is one already:
+    /// on a network, another machine may have created it, and this one may not have noticed. The caller has a lock.
     ///
     /// # Errors
     /// The kinds of a full or read-only file system.
-    pub fn write(&self, name: &OsStr, bytes: &[u8]) -> Result<()> {
+    pub fn create_whole(&self, name: &OsStr, bytes: &[u8]) -> Result<bool> {
         let mut temporary = name.to_owned();
         temporary.push(".new");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -214,13 +215,16 @@ impl PrivateDir {
                 left = &left[rustix::io::write(&file, left)?..];
             }
             rustix::fs::fsync(&file)?;
-            rustix::fs::renameat(&self.fd, &temporary, &self.fd, name)
+            // The server decides, whatever this machine has cached. Not every file system has hard links.
+            match rustix::fs::linkat(&self.fd, &temporary, &self.fd, name, AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => Ok(false),
+                Err(_) => rustix::fs::renameat(&self.fd, &temporary, &self.fd, name).map(|()| true),
+            }
         });
-        written.map_err(|errno| {
-            let _ = self.remove(&temporary);
-            fault("cannot be made", &self.path.join(name), errno)
-        })?;
-        self.sync()
+        let _ = self.remove(&temporary); // the next one that creates it writes over it
+        let created = written.map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
+        self.sync().map(|()| created)
     }
 
     /// Creates a file of `length` bytes that really takes that much space: of random bytes, because zeros may be stored as

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use super::files::Files;
 use super::open::differences;
-use super::options::RunKey;
-use super::status::{self, Status};
+use super::options::{PART, RunKey};
+use super::status::{self, RunStatus, Status};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
@@ -50,8 +50,10 @@ impl Membership {
         let shared = [journal?, writer?];
         let parts = private.create_in(PARTS_DIR.as_ref())?;
         let _moment = Lock::take_for_a_moment(&parts, OsStr::new("lock"))?;
-        if !check(destination, &private, part, key)? {
-            parts.write(JOB.as_ref(), Job::new(part, key).text().as_bytes())?;
+        if !check(destination, &private, part, key)?
+            && !parts.create_whole(JOB.as_ref(), Job::new(part, key).text().as_bytes())?
+        {
+            check(destination, &private, part, key)?; // another machine was faster, and this one sees it now
         }
         Ok(Membership { _shared: shared })
     }
@@ -78,9 +80,11 @@ fn check(destination: &Path, private: &PrivateDir, part: Part, key: &RunKey) -> 
             return Ok(true);
         }
         let why = format!("the parts at this destination belong to another job: {}", differences.join(", "));
-        return Err(Error::new(Kind::JournalMismatch, why)
-            .on(&shown)
-            .hint("use the same source, options and number of parts for all parts, or choose another destination"));
+        return Err(Error::new(Kind::JournalMismatch, why).on(&shown).hint(format!(
+            "use the same source, options and number of parts for all parts, or choose another destination; if the \
+                other job was a mistake and has written nothing, remove \"{}\"",
+            escape(private.path().join(PARTS_DIR).as_os_str().as_bytes())
+        )));
     }
     // A run that was killed before it began has a journal without runs.
     let has_journal = private.has_file(OsStr::new("journal.db"))? && !status::status(destination)?.runs.is_empty();
@@ -172,6 +176,14 @@ pub struct PartStatus {
     pub journal: Option<Status>,
 }
 
+impl PartStatus {
+    /// Whether it has been completed, and nothing works on it.
+    pub fn is_complete(&self) -> bool {
+        let completed = |status: &Status| status.runs.iter().all(|run| run.completed_at.is_some());
+        self.owner.is_none() && self.journal.as_ref().is_some_and(completed)
+    }
+}
+
 /// Reads the journals of a destination that is written in parts. `None` if it is not.
 ///
 /// # Errors
@@ -183,11 +195,20 @@ pub fn parts(destination: &Path) -> Result<Option<Parts>> {
     let Some(private) = PrivateDir::open(destination)? else { return Ok(None) };
     let Some(Job { parts: count, source, options }) = Job::read(&private)? else { return Ok(None) };
     let part = |index| {
+        let part = Part::new(index, count)?;
         let Some(files) = Files::find_part(destination, index)? else {
             return Ok(PartStatus { index, owner: None, journal: None });
         };
         let owner = files.holder()?;
+        let shown = files.shown();
+        let is_other =
+            |run: &RunStatus| run.options.iter().all(|(name, value)| name != PART || *value != part.to_string());
         let journal = match status::read(files) {
+            Ok(journal) if journal.runs.iter().any(is_other) => {
+                return Err(
+                    Error::new(Kind::Journal, format!("is not that of part {part}, as its job says")).on(&shown)
+                );
+            }
             Ok(journal) => Some(journal).filter(|journal| !journal.runs.is_empty()),
             // Only its own process can read it on this file system: of this part is known that it is running.
             Err(error) if error.kind() == Kind::JournalLocked => None,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
-use shoal_engine::{Error, Kind, PARTS_DIR, SHOAL_DIR};
+use shoal_engine::{Error, Kind, PARTS_DIR, SHOAL_DIR, journal};
 
 use super::fault::Result;
 use super::file::{Facts, unreadable};
@@ -56,7 +56,16 @@ pub fn unfinished(directory: &Path) -> Option<String> {
     let count = [own].into_iter().chain(parts).map(files).sum::<usize>();
     let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     let why = "not finished, and not read: run the copy into this directory again to finish it";
-    (count > 0).then(|| format!("{files} below {SHOAL_DIR} {why}"))
+    let unfinished = (count > 0).then(|| format!("{files} below {SHOAL_DIR} {why}"));
+    // Of a part that has not begun, no file tells.
+    let parts = journal::parts(directory).ok().flatten().and_then(|job| {
+        let complete = job.parts.iter().filter(|part| part.is_complete()).count();
+        let total = job.count as usize;
+        (complete < total)
+            .then(|| format!("{complete} of {total} parts are complete: the rows of the others are missing"))
+    });
+    let notes: Vec<String> = unfinished.into_iter().chain(parts).collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// All files that are there now, sorted; at least one.
