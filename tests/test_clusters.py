@@ -96,7 +96,8 @@ def test_the_script_of_the_page_run_for_every_index_in_turn_copies_everything(tm
 def test_the_script_of_the_page_run_in_parallel_and_killed_copies_everything(tmp_path: Path, starts: Start) -> None:
     """Four at a time. Half of the first tries are killed, and a quarter stopped, as when a node fails or is drained."""
     chance = random.Random(5)
-    waiting, running = [(index, 0) for index in range(COUNT)], []
+    waiting = [(index, 0) for index in range(COUNT)]
+    running: list[tuple[int, int, subprocess.Popen[str]]] = []
     kills = 0
     until = time.monotonic() + 2 * PATIENCE
     try:

@@ -303,7 +303,7 @@ def test_parts_write_parquet_files_of_their_own_which_are_one_dataset(shoal: Com
     with package.read(url) as reader:
         files = {one.name: bytes(one.data) for one in reader}
     copy = ("copy", url, "parquet:rows", "--shard-size", "100kB", "--part")
-    killed = [shoal.start(*copy, f"{index}/3", "--limit-rate", "150kB") for index in range(3)]
+    killed = [shoal.start(*copy, f"{index}/3", "--limit-rate", "40kB") for index in range(3)]
     for index, process in enumerate(killed):
         wait_until(lambda: any(shoal.directory.glob(f"rows/part-{index}-objects-*.parquet")))  # noqa: B023
         process.kill()

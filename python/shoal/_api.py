@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shoal import _shoal
 from shoal._errors import ConfigError
@@ -259,6 +259,22 @@ def points_to_sources(function: F) -> F:
     return cast("F", call)
 
 
+def on_clusters(function: F) -> F:
+    """Lets a function run the parts of its job on a cluster, if `cluster` is given."""
+
+    @functools.wraps(function)
+    def call(*args: object, **options: object) -> object:
+        if options.get("cluster") is not None:
+            from shoal._cluster import Job, run  # imported here: `import shoal` must be fast
+
+            return run(Job(cast("Any", function), args, options))
+        if options.get("parts") is not None:
+            raise ConfigError("`parts` needs `cluster`", hint="for one part of a job, use `part`")
+        return function(*args, **options)
+
+    return cast("F", call)
+
+
 def destination_text(destination: Path) -> str:
     """Returns a destination as text.
 
@@ -316,6 +332,7 @@ def source_options(source: Source) -> SourceOptions:
 
 
 @points_to_sources
+@on_clusters
 def copy(
     source: Source,
     destination: Path,
@@ -332,6 +349,8 @@ def copy(
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -388,6 +407,9 @@ def copy(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its

@@ -419,7 +419,8 @@ def part_of(value: Part | None) -> Part | None:
     """
     if value is None:
         return None
-    own = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    given: object = value  # typed callers pass nothing else; others get an error
+    own = tuple(given) if isinstance(given, Sequence) else ()
     if len(own) != 2 or any(type(number) is not int for number in own) or not 0 <= own[0] < own[1] <= COUNT_MAX:
         raise ConfigError(f"`part` must be (index, count), with the index counted from 0, got {value!r}")
     return own[0], own[1]

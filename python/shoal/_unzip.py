@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shoal import _shoal
 from shoal._api import archives as archives_of
-from shoal._api import copy
+from shoal._api import copy, on_clusters
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
 
 
+@on_clusters
 def unzip(
     archives: Path | Iterable[Path],
     destination: Path,
@@ -62,6 +63,8 @@ def unzip(
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -123,6 +126,9 @@ def unzip(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts
             have one name. `docs/clusters.md` has the rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         ignore_vanished: Count archives that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
-from shoal._api import destination_text
+from shoal._api import destination_text, on_clusters
 from shoal._options import (
     MEMORY,
     WORKERS,
@@ -52,6 +52,7 @@ UNUSED = (
 )
 
 
+@on_clusters
 def generate(
     function: Callable[[Any], object],
     ids: Sequence[int] | Sequence[str],
@@ -65,6 +66,8 @@ def generate(
     journal: Path | None = None,
     resume: Resume = "auto",
     part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -110,6 +113,9 @@ def generate(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
             exception. All of them record failures in the journal.

@@ -209,6 +209,8 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("nice", "Half the cores, low priorities: leave the rest to others."),
             _option("memory", "Memory limit for data.", metavar="SIZE", callback=_size, **_variable("memory")),
             _option("limit_rate", "Bytes per second, at most, such as 10MB.", metavar="SIZE"),
+            _option("cluster", "Run all parts of the job on a Ray cluster.", metavar="ray[://HOST:PORT]"),
+            _option("parts", "Number of parts on the cluster.", type=int, metavar="N"),
         ]
     ),
     SERVICES: dict(
