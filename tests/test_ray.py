@@ -22,7 +22,7 @@ from conftest import PATIENCE, Service
 from trees import tree
 from waiting import wait_until
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group ray")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group tests")
 
 pytestmark = [pytest.mark.disk, pytest.mark.xdist_group("ray")]
 
