@@ -41,6 +41,7 @@ PUSH_EVERY = 0.3  # s between the messages of a part: as fast as a person reads
 LOOK_EVERY = 0.2  # s between the looks of the driver
 PROBE_WITHIN = 60.0  # s for all nodes to answer before anything starts
 SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file systems cache names for some seconds
+RETRIES = 20  # of a part whose process or node was lost: a part that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
 
@@ -272,7 +273,7 @@ class Driver:
         self.job, self.parts, self.notes = job, parts, notes
         self.began = time.monotonic()
         self.board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=1)(Board).remote()
-        task = ray.remote(num_cpus=processors, max_retries=-1, scheduling_strategy="SPREAD")(work)
+        task = ray.remote(num_cpus=processors, max_retries=RETRIES, scheduling_strategy="SPREAD")(work)
         self.sent = ray.put(job)
         self.pending: dict[Any, int] = {}
         for index in range(parts):
@@ -326,7 +327,11 @@ class Driver:
                 continue
             except ray.exceptions.RayError as error:
                 why = str(error).strip().splitlines()[-1]
-                self.errors.append(RunError(f"part {index} of {self.parts} was lost: {why}"))
+                self.errors.append(
+                    RunError(
+                        f"part {index} of {self.parts} was lost: {why}", hint="run the same command again to resume"
+                    )
+                )
                 continue
             report = what.report if how == "failed" else what
             if how == "failed" and not isinstance(what, ObjectsFailedError):
