@@ -16,7 +16,7 @@ Route = tuple[str, ...]
 
 BASE = {
     *("name", "key", "object", "error", "partition", "session", "options", "report", "display", "poison", "sink_state"),
-    "findings",
+    *("findings", "part"),
 }
 # What the traits of a sink speak of, in files of their own.
 SINK = {"sink!", "sink::flush", "sink::properties", "sink::start", "sink::writer"}

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # In backticks, but no option.
 OTHER = {"ls", "yes"}
 # Parameters without a flag: they are arguments of a command, or exist only in Python.
-ONLY_PYTHON = {"chunk_size", "shard", "source_id", "progress", "batch_size", "destination", "source", "failures"} | {
+ONLY_PYTHON = {"chunk_size", "source_id", "progress", "batch_size", "destination", "source", "failures"} | {
     "function",
     "ids",
     "path",

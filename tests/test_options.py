@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 ENGINE = _shoal.default_options()
 SIZES = {"memory", "limit_rate", "max_size", "shard_size"}
+# What sends the parts of a job to a cluster, which the engine knows nothing of.
+CLUSTER = {"cluster", "parts"}
 # What only Python knows: how it tells of failures and of progress.
-OWN = {"on_error", "progress"}
+OWN = {"on_error", "progress"} | CLUSTER
 OUTPUT = {"as_json", "quiet", "verbose", "log_format", "progress"}
 # One flag for each way to resume.
 RESUME = {"update", "retry_failed", "relist", "restart"}
@@ -58,14 +60,16 @@ def test_python_has_the_engines_options_and_its_defaults() -> None:
 def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try_with_its_defaults() -> None:
     own = {"source_id", "header", "final_newline"}
     given = defaults(_save.save)
-    assert set(given) - own == set(defaults(_api.copy)) - set(_save.UNUSED)
+    assert set(given) - own == set(defaults(_api.copy)) - set(_save.UNUSED) - CLUSTER
     assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
 
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
-    own = {"order", "chunk_size", "shard"}
+    own = {"order", "chunk_size"}
     of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"}
-    assert set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"}
+    assert (
+        set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"} - CLUSTER
+    )
     for name, default in defaults(_read.read).items():
         assert name in own or default == defaults(_api.copy)[name]
 
@@ -74,10 +78,10 @@ def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
     output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum", "help_all"}
     sources = set(defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives))
-    assert set(flags) == set(defaults(_read.read)) - {"chunk_size", "shard"} | output | sources
+    assert set(flags) == set(defaults(_read.read)) - {"chunk_size"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
-        assert name in ("chunk_size", "shard", "progress", "on_error") or given[name] == default
+        assert name in ("chunk_size", "progress", "on_error") or given[name] == default
 
 
 def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_with_its_defaults() -> None:
@@ -115,7 +119,7 @@ def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
 
 
 def test_the_binding_is_given_every_option() -> None:
-    assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"}
+    assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"} - CLUSTER
     assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
     assert set(_options.ArchiveOptions.__annotations__) == set(defaults(_api.archives))
     assert set(inspect.signature(_options.engine_options).parameters) == set(_options.Options.__annotations__)
@@ -195,7 +199,7 @@ def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str, default: int, given: int
 ) -> None:
     option = name.lower()
-    options = {one: value for one, value in defaults(_api.copy).items() if one != "progress"}
+    options = {one: value for one, value in defaults(_api.copy).items() if one not in {"progress", *CLUSTER}}
     monkeypatch.setenv(f"SHOAL_{name}", text)
     made: dict[str, Any] = dict(_options.engine_options(**options))
     assert made[option] == default

@@ -328,12 +328,12 @@ def test_the_workers_asked_for_are_the_workers_of_the_report(tmp_path: Path, tre
 def test_the_parts_of_a_source_hold_every_object_once(tmp_path: Path, tree: dict[str, bytes]) -> None:
     found: Counter[str] = Counter()
     for index in range(3):
-        reader = package.read(tmp_path / "tree", shard=(index, 3))
+        reader = package.read(tmp_path / "tree", part=(index, 3))
         part = [obj.name for obj in reader]
         assert reader.report is not None
-        assert reader.report.skipped == len(tree) - len(part)
+        assert (reader.report.listed, reader.report.skipped) == (len(part), 0), "others' objects are not listed"
         found.update(part)
     assert found == Counter(list(tree))
     for wrong in ((3, 3), (-1, 2), (0,), ("0", "1"), (0, 0)):
-        with pytest.raises(package.ConfigError, match="shard"):
-            package.read(tmp_path / "tree", shard=wrong)  # type: ignore[arg-type]
+        with pytest.raises(package.ConfigError, match="part"):
+            package.read(tmp_path / "tree", part=wrong)  # type: ignore[arg-type]

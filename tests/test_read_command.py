@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import subprocess
+import zipfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,3 +130,29 @@ def test_files_can_be_copied_and_the_copy_goes_on(shoal: Command, tree: dict[str
     assert again.stderr.startswith("nothing to do: complete since ")
     inside = shoal.run("copy", "tree", "tree/out")
     assert inside.returncode == 2
+
+
+@pytest.mark.parametrize("where", ["tree", "zip", "service"])
+def test_the_manifests_of_all_parts_are_the_manifest_of_the_whole(
+    shoal: Command, service: Service, tree: dict[str, bytes], where: str
+) -> None:
+    source = {"tree": "tree", "zip": "zip:all.zip"}.get(where) or service(shoal.directory / "tree").url
+    with zipfile.ZipFile(shoal.directory / "all.zip", "w") as archive:
+        for name, data in tree.items():
+            archive.writestr(name, data)
+    whole = shoal.run("read", source, "--checksum", "sha256", "--quiet").stdout.splitlines()
+    parts: list[str] = []
+    for index in range(16):
+        report = shoal.last_json(shoal.run("read", source, "--part", f"{index}/16", "--json"))
+        own = shoal.run("read", source, "--checksum", "sha256", "--part", f"{index}/16", "--quiet").stdout.splitlines()
+        assert (report["listed"], report["written"], report["skipped"]) == (len(own), len(own), 0)
+        parts += own
+    assert sorted(parts) == sorted(whole)
+    assert len(whole) == len(tree)
+
+
+@pytest.mark.parametrize("wrong", ["16/16", "3", "-1/2", "a/b", "0/0", "3/16/1"])
+def test_a_part_that_does_not_exist_is_refused(shoal: Command, tree: dict[str, bytes], wrong: str) -> None:
+    done = shoal.run("read", "tree", f"--part={wrong}")
+    assert done.returncode == 2
+    assert "parts count from 0" in done.stderr

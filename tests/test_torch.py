@@ -153,7 +153,7 @@ def test_a_wrong_option_is_said_at_once(tmp_path: Path) -> None:
 
     with pytest.raises(package.NotFoundError):
         shoal.torch.ObjectDataset(tmp_path / "nowhere")
-    wrong: list[dict[str, Any]] = [{"workers": 0}, {"shard": (0, 2)}, {"order": "any"}, {"shuffle": -1}]
+    wrong: list[dict[str, Any]] = [{"workers": 0}, {"part": (0, 2)}, {"order": "any"}, {"shuffle": -1}]
     for options in wrong:
         with pytest.raises(package.ConfigError):
             shoal.torch.ObjectDataset(tmp_path, **options)

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shoal import _shoal
 from shoal._errors import ConfigError
@@ -29,6 +29,7 @@ from shoal._options import (
     ListGetOptions,
     OnError,
     Overwrite,
+    Part,
     Path,
     Patterns,
     Pipeline,
@@ -258,6 +259,22 @@ def points_to_sources(function: F) -> F:
     return cast("F", call)
 
 
+def on_clusters(function: F) -> F:
+    """Lets a function run the parts of its job on a cluster, if `cluster` is given."""
+
+    @functools.wraps(function)
+    def call(*args: object, **options: object) -> object:
+        if options.get("cluster") is not None:
+            from shoal._cluster import Job, run  # imported here: `import shoal` must be fast
+
+            return run(Job(cast("Any", function), args, options))
+        if options.get("parts") is not None:
+            raise ConfigError("`parts` needs `cluster`", hint="for one part of a job, use `part`")
+        return function(*args, **options)
+
+    return cast("F", call)
+
+
 def destination_text(destination: Path) -> str:
     """Returns a destination as text.
 
@@ -315,6 +332,7 @@ def source_options(source: Source) -> SourceOptions:
 
 
 @points_to_sources
+@on_clusters
 def copy(
     source: Source,
     destination: Path,
@@ -330,6 +348,9 @@ def copy(
     journal: Path | None = None,
     resume: Resume = "auto",
     dry_run: bool = False,
+    part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -383,6 +404,12 @@ def copy(
             `"update"` lists everything and copies what is new or differs. `"restart"` copies everything
             again. The last two accept other filters and another layout.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
+        part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+            share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+            rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
@@ -443,6 +470,7 @@ def copy(
         ignore_vanished=ignore_vanished,
         resume=resume,
         dry_run=dry_run,
+        part=part,
     )
     where, target = source_options(source), destination_text(destination)
     with Watch(progress, lambda: f"copying {shown(where)} to {target}") as watch:
@@ -510,7 +538,8 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
 
     Returns:
         The process that works on the destination, and for each run in its journal the counts, whether it is complete,
-        failures with their reasons, and the rate over time.
+        failures with their reasons, and the rate over time. Of a job in parts (`part=`), each part with its run;
+        `.complete` is true only if all parts are.
 
     Raises:
         ConfigError: There is no journal, or `failures` or `skipped` is negative.

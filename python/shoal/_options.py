@@ -24,6 +24,7 @@ Layout = Literal["names", "partition"]
 OnError = Literal["raise", "record", "stop"]
 Resume = Literal["auto", "failed", "relist", "update", "restart"]
 Order = Literal["any", "source"]
+Part = tuple[int, int]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Backslashes = Literal["refuse", "separator"]
 Path = str | os.PathLike[str]
@@ -54,6 +55,7 @@ class Options(TypedDict):
     ignore_vanished: bool
     resume: Resume
     dry_run: bool
+    part: Part | None
     shard_size: int
     shard_age: float
 
@@ -64,7 +66,6 @@ class ReadOptions(TypedDict):
     order: Order
     chunk_size: int | None
     checksum: Checksum | None
-    shard: tuple[int, int] | None
 
 
 class EncodeOptions(TypedDict):
@@ -410,6 +411,21 @@ def archive_options(
     )
 
 
+def part_of(value: Part | None) -> Part | None:
+    """Returns a valid part of a job.
+
+    Raises:
+        ConfigError: It is not a pair of its number and the number of parts.
+    """
+    if value is None:
+        return None
+    given: object = value  # typed callers pass nothing else; others get an error
+    own = tuple(given) if isinstance(given, Sequence) else ()
+    if len(own) != 2 or any(type(number) is not int for number in own) or not 0 <= own[0] < own[1] <= COUNT_MAX:
+        raise ConfigError(f"`part` must be (index, count), with the index counted from 0, got {value!r}")
+    return own[0], own[1]
+
+
 def engine_options(
     *,
     workers: Workers,
@@ -432,6 +448,7 @@ def engine_options(
     ignore_vanished: bool,
     resume: Resume,
     dry_run: bool,
+    part: Part | None,
     shard_size: Size,
     shard_age: float,
 ) -> Options:
@@ -466,14 +483,13 @@ def engine_options(
         ignore_vanished=bool(ignore_vanished),
         resume=resume,
         dry_run=bool(dry_run),
+        part=part_of(part),
         shard_size=parse_size(shard_size, "shard_size"),
         shard_age=_seconds(shard_age, "shard_age"),
     )
 
 
-def read_options(
-    *, order: Order, chunk_size: Size | None, checksum: Checksum | None, shard: tuple[int, int] | None
-) -> ReadOptions:
+def read_options(*, order: Order, chunk_size: Size | None, checksum: Checksum | None) -> ReadOptions:
     """Validates the options for reading and returns them in the form that the binding takes.
 
     Raises:
@@ -483,11 +499,7 @@ def read_options(
     if checksum is not None:
         one_of(checksum, get_args(Checksum), "checksum")
     size = None if chunk_size is None else parse_size(chunk_size, "chunk_size")
-    if shard is not None:
-        part = tuple(shard)
-        if len(part) != 2 or any(type(number) is not int for number in part) or not 0 <= part[0] < part[1] < 1 << 32:
-            raise ConfigError(f"`shard` must be (index, count), with the index counted from 0, got {shard!r}")
-    return ReadOptions(order=order, chunk_size=size, checksum=checksum, shard=shard)
+    return ReadOptions(order=order, chunk_size=size, checksum=checksum)
 
 
 def header_pairs(headers: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

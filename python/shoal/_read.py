@@ -14,6 +14,7 @@ from shoal._options import (
     WORKERS,
     OnError,
     Order,
+    Part,
     Patterns,
     ProgressOption,
     ReadOptions,
@@ -33,7 +34,7 @@ def read(
     include: Patterns = (),
     exclude: Patterns = (),
     order: Order = "any",
-    shard: tuple[int, int] | None = None,
+    part: Part | None = None,
     chunk_size: Size | None = None,
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
@@ -64,8 +65,8 @@ def read(
             `include`.
         order: `"any"`: objects arrive as they are ready, which is faster. `"source"`: in the order of the listing, with
             objects that were retried later at the end.
-        shard: `(index, count)`: read only this shard, so that several processes share the work. Each object is in
-            exactly one shard, by the hash of its name; those of other shards count as skipped.
+        part: `(index, count)`: read only this part, so that several processes share the work. Parts count from 0. Each
+            object is in exactly one part, by the hash of its name. Objects of other parts do not count as listed.
         chunk_size: Deliver a larger object in chunks of this many bytes, in order (`Object.offset` has the position).
             Other objects may arrive in between. If an object fails in the middle, its first chunks have already
             arrived. By default an object is delivered whole, and one larger than `memory` is a failure.
@@ -110,8 +111,9 @@ def read(
     """
     return reader(
         source,
-        read_options(order=order, chunk_size=chunk_size, checksum=None, shard=shard),
+        read_options(order=order, chunk_size=chunk_size, checksum=None),
         progress,
+        part=part,
         workers=workers,
         nice=nice,
         memory=memory,
@@ -133,6 +135,7 @@ def reader(
     own: ReadOptions,
     progress: ProgressOption,
     *,
+    part: Part | None,
     workers: Workers,
     nice: bool,
     memory: Size,
@@ -175,6 +178,7 @@ def reader(
         ignore_vanished=ignore_vanished,
         resume="auto",
         dry_run=False,
+        part=part,
     )
     where = source_options(source)
     watch = Watch(progress, lambda: f"reading {shown(where)}")

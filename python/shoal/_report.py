@@ -5,7 +5,7 @@ The binding creates them. Not here: how the command line shows them (`cli/_displ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from shoal._value import Value
 
@@ -281,7 +281,7 @@ class RunStatus(Value):
         completed: When it was completed, or None.
         total: What is committed; `unfinished` counts the objects that wait for a retry.
         skipped_by: The skipped objects, counted by reason: those of `Skipped`, and filtered (`include`, `exclude`),
-            directory (created, or implied by its files), elsewhere (in another shard).
+            directory (created, or implied by its files).
         kept: Part of the written ones: files that an earlier session of the run had already written.
         skipped: The first objects that were skipped without being excluded.
         skipped_more: How many more of these there are. The journal has the names of the first 100,000.
@@ -309,15 +309,41 @@ class RunStatus(Value):
     _shown = ("source", "started", "completed", "total", "deferred")
 
 
+class PartStatus(Value):
+    """One part of a job (`part=`).
+
+    Attributes:
+        index: Its number, counted from 0.
+        state: `"complete"`; `"running"` while a process works on it; `"unfinished"`; or `"missing"`, if it has not
+            begun.
+        owner: The process that works on it, or None.
+        run: Its run. None if it is missing, or if only the process that works on it can read its journal.
+    """
+
+    index: int
+    state: Literal["complete", "running", "unfinished", "missing"]
+    owner: Owner | None
+    run: RunStatus | None
+
+
 class Status(Value):
-    """The contents of a destination's journal.
+    """The contents of a destination's journal, or of the journals of all parts of a job.
 
     Attributes:
         path: The destination or journal that was read.
-        owner: The process that uses it, or None.
-        runs: Its runs, oldest first.
+        owner: The process that uses it, or None. If several do, the one that works on the first part.
+        runs: Its runs, oldest first; of a job in parts, those of the parts that have begun, in order.
+        parts: Of a job in parts, each part; otherwise empty.
     """
 
     path: str
     owner: Owner | None
     runs: tuple[RunStatus, ...]
+    parts: tuple[PartStatus, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is complete, and every part of a job."""
+        if self.parts:
+            return all(part.state == "complete" for part in self.parts)
+        return bool(self.runs) and all(run.completed for run in self.runs)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # They keep the engine's defaults.
 UNUSED = (
     "dry_run",
+    "part",
     "keep_times",
     "max_retries",
     "retry_timeout",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from shoal import _shoal
 from shoal._api import archives as archives_of
-from shoal._api import copy
+from shoal._api import copy, on_clusters
+from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
     SHARD_AGE,
@@ -21,6 +22,7 @@ from shoal._options import (
     Layout,
     OnError,
     Overwrite,
+    Part,
     Path,
     Patterns,
     ProgressOption,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
 
 
+@on_clusters
 def unzip(
     archives: Path | Iterable[Path],
     destination: Path,
@@ -59,6 +62,9 @@ def unzip(
     journal: Path | None = None,
     resume: Resume = "auto",
     dry_run: bool = False,
+    part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -117,6 +123,12 @@ def unzip(
             `"update"` lists everything and unpacks what is new or differs. `"restart"` unpacks everything
             again. The last two accept other filters and another layout.
         dry_run: Unpack nothing and create nothing, not even the destination. The report has what would be unpacked.
+        part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+            share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts
+            have one name. `docs/clusters.md` has the rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         ignore_vanished: Count archives that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
@@ -151,6 +163,11 @@ def unzip(
         >>> report.written, report.bytes, report.ok
         (3, 3000, True)
     """
+    if part is not None and not into_subdirectories:
+        raise ConfigError(
+            "`part` divides the archives, so each needs a directory of its own",
+            hint="add `into_subdirectories=True`, or unpack all archives in one run",
+        )
     source = archives_of(
         archives,
         into_subdirectories=into_subdirectories,
@@ -184,6 +201,7 @@ def unzip(
         ignore_vanished=ignore_vanished,
         resume=resume,
         dry_run=dry_run,
+        part=part,
         progress=progress,
         **{name: defaults[name] for name in UNUSED},
     )

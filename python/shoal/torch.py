@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ObjectDataset(torch.utils.data.IterableDataset[Any]):
     """The objects of a source, each once per epoch, over all ranks and all workers of their `DataLoader`s.
 
-    Each worker process, forked or not, reads its own shard (by the hash of the names) with its own threads. Ranks are
-    those of `torch.distributed` if it is initialised, else of the variables `RANK` and `WORLD_SIZE`. The shards are
+    Each worker process, forked or not, reads its own part (by the hash of the names) with its own threads. Ranks are
+    those of `torch.distributed` if it is initialised, else of the variables `RANK` and `WORLD_SIZE`. The parts are
     only about equal: ranks that must do the same number of steps need `torch.distributed.algorithms.join`, or a fixed
     number of steps per epoch.
 
@@ -57,14 +57,14 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 a worker process to the main one.
             shuffle: Draw each object at random from this many in memory, in each worker; 0 does not shuffle.
             seed: Seed of the order; the order of an epoch is the same each time.
-            options: As for `shoal.read`, except `shard` and `order`, which the dataset sets.
+            options: As for `shoal.read`, except `part` and `order`, which the dataset sets.
 
         Raises:
             ConfigError: An option is wrong.
             NotFoundError: The source does not exist.
         """
         super().__init__()
-        for name in ("shard", "order"):
+        for name in ("part", "order"):
             if name in options:
                 raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
@@ -88,7 +88,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         self._epoch.fill_(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position in this process's shard, for `StatefulDataLoader`."""
+        """Returns the position in this process's part, for `StatefulDataLoader`."""
         return {"epoch": int(self._epoch), "given": self._given, "part": self._part()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         self._given = state["given"]
 
     def __iter__(self) -> Iterator[Any]:
-        """Reads this process's shard."""
+        """Reads this process's part."""
         restored, self._restored = self._restored, None
         epoch, skipped = (restored["epoch"], restored["given"]) if restored else (int(self._epoch), 0)
         return self._read(epoch, skipped)
@@ -118,7 +118,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
     def _read(self, epoch: int, skipped: int) -> Iterator[Any]:
         part = self._part()
         self._given = skipped
-        with _read.read(self._source, order="source", shard=part, **self._options) as reader:
+        with _read.read(self._source, order="source", part=part, **self._options) as reader:
             objects = (
                 _shuffled(reader, self._shuffle, f"{self._seed} {epoch} {part}") if self._shuffle else iter(reader)
             )
@@ -129,7 +129,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
         self._given = 0  # a state saved now is the start of the next epoch
 
     def _part(self) -> tuple[int, int]:
-        """Returns the shard of this process, as for `shoal.read`."""
+        """Returns the part of this process, as for `shoal.read`."""
         rank, ranks = self._rank()
         worker = torch.utils.data.get_worker_info()
         if worker is None:

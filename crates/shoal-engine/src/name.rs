@@ -17,6 +17,10 @@ const COMPONENT_MAX: usize = 255;
 const NAME_MAX: usize = 4095;
 /// The directory in a destination that belongs to shoal itself, in any case: for journals and temporary files.
 pub const SHOAL_DIR: &str = ".shoal";
+/// In [`SHOAL_DIR`], if a destination is written in parts: a directory for each part, named by its number.
+pub const PARTS_DIR: &str = "parts";
+/// In [`PARTS_DIR`]: what all parts of the job have in common.
+pub(crate) const JOB: &str = "job";
 
 /// Whether a component is that of shoal's own directory.
 pub(crate) fn is_shoal_dir(component: &[u8]) -> bool {

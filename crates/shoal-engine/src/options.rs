@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::part::Part;
+
 /// How many objects are worked on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Workers {
@@ -180,6 +182,8 @@ pub struct TransferOptions {
     pub resume: Resume,
     /// Nothing is copied, made or written: what would be is counted.
     pub dry_run: bool,
+    /// Only this part of the source, with a journal of its own in the same destination.
+    pub part: Option<Part>,
 }
 
 impl Default for TransferOptions {
@@ -202,6 +206,7 @@ impl Default for TransferOptions {
             limit_rate: None,
             resume: Resume::Auto,
             dry_run: false,
+            part: None,
         }
     }
 }

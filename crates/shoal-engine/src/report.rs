@@ -51,8 +51,6 @@ pub enum Reason {
     Vanished,
     /// A directory: made, or brought along by what lies in it.
     Directory,
-    /// It belongs to another part of the source.
-    Elsewhere,
     /// Written, but by an earlier session: not counted as skipped.
     Kept,
     /// An update found it as it was.
@@ -61,7 +59,7 @@ pub enum Reason {
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 13] = [
         Reason::Filtered,
         Reason::Duplicate,
         Reason::Link,
@@ -73,7 +71,6 @@ impl Reason {
         Reason::Special,
         Reason::Vanished,
         Reason::Directory,
-        Reason::Elsewhere,
         Reason::Kept,
         Reason::Unchanged,
     ];
@@ -92,7 +89,6 @@ impl Reason {
             Reason::Special => "special",
             Reason::Vanished => "vanished",
             Reason::Directory => "directory",
-            Reason::Elsewhere => "elsewhere",
             Reason::Kept => "kept",
             Reason::Unchanged => "unchanged",
         }
@@ -105,7 +101,7 @@ impl Reason {
 
     /// Whether the journal has the names of such objects, since leaving them out was not asked for; others are counted.
     pub fn is_listed(self) -> bool {
-        !matches!(self, Reason::Filtered | Reason::Directory | Reason::Elsewhere | Reason::Kept | Reason::Unchanged)
+        !matches!(self, Reason::Filtered | Reason::Directory | Reason::Kept | Reason::Unchanged)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -12,11 +12,13 @@ use crate::engine::{FAILURES_SHOWN, Neighbour, Run};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::neighbour::{Pressure, lower_priority};
+use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
 use crate::http::url::without_password;
-use crate::journal::{self, DESTINATION, Journal, Location, OpenOptions, RunKey};
+use crate::journal::{self, DESTINATION, Journal, Location, Membership, OpenOptions, PART, RunKey, Standing};
 use crate::name::SHOAL_DIR;
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
+use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
 use crate::sink::dir::{DirOptions, DirSink};
@@ -26,6 +28,10 @@ use crate::source::Source;
 use crate::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use crate::source::files::{Files, FilesFrom, FilesOptions};
 use crate::source::list_get::{ListGet, ListGetOptions};
+use crate::source::part::divide;
+
+/// How often a part looks whether the process that has the same part has ended.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// How a run ended: the report always, and the error that stopped it, if one did.
 #[derive(Debug)]
@@ -93,7 +99,7 @@ impl Transfer {
     /// Runs to the end on threads of its own, which it joins. `observer` is called on this thread about every 50 ms;
     /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
-        match self.prepare() {
+        match self.prepare(observer) {
             Ok(Prepared::Dry { run, tries_again }) => {
                 let (mut report, error) = run.run(observer);
                 for counts in [&mut report.run, &mut report.total] {
@@ -104,7 +110,7 @@ impl Transfer {
                 (report.dry_run, report.complete) = (true, false);
                 Outcome { report, error }
             }
-            Ok(Prepared::Run(run)) => {
+            Ok(Prepared::Run { run, _member }) => {
                 let (report, error) = run.run(observer);
                 Outcome { report, error }
             }
@@ -113,16 +119,16 @@ impl Transfer {
         }
     }
 
-    fn prepare(self) -> Result<Prepared> {
+    fn prepare(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Prepared> {
         let Transfer { source, sink, options, bound, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
+        let source = match options.part {
+            Some(part) => divide(source, part),
+            None => source,
+        };
         let properties = source.properties();
         let files_max = crate::fs::limits::open_files_left()?;
-        let location = match (&options.journal, sink.journal_dir()) {
-            (Some(path), _) => Location::File(path.clone()),
-            (None, Some(directory)) => Location::Directory(directory),
-            (None, None) => Location::Memory,
-        };
+        let location = location(&options, &*sink)?;
         if options.resume == Resume::Update && sink.journal_dir().is_none() {
             let why = "this destination stores nothing to compare with";
             return Err(Error::new(Kind::Config, why).hint("use a directory, or leave out `resume=\"update\"`"));
@@ -142,7 +148,15 @@ impl Transfer {
             // Before the journal makes it, open to all. What goes wrong here goes wrong again there, and is told.
             let _ = crate::fs::dir::make_path_with(&directory, bits);
         }
-        let key = run_key(&*source, &*sink, &options, bound);
+        let (key, common) = run_keys(&*source, &*sink, &options, bound);
+        let member = match &location {
+            Location::Part(directory, part) if options.dry_run => {
+                Membership::look(directory, *part, &common)?;
+                None
+            }
+            Location::Part(directory, part) => Some(Membership::join(directory, *part, &common)?),
+            _ => None,
+        };
         let open = OpenOptions { resume: options.resume, machine };
         if options.dry_run {
             let (journal, mut standing, failures) = Journal::look(&location, &key, &open)?;
@@ -161,7 +175,7 @@ impl Transfer {
                 Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, neighbour };
             return Ok(Prepared::Dry { run: Box::new(run), tries_again });
         }
-        let (mut journal, mut standing) = Journal::open(&location, &key, &open)?;
+        let (mut journal, mut standing) = open_in_turn(&location, &key, &open, observer)?;
         if options.journal.is_some()
             && !standing.sessions.is_empty()
             && options.resume.pass().is_none()
@@ -216,19 +230,63 @@ impl Transfer {
         let started = sink.start(&start, &journal)?;
         journal.begin_session(started.began, started.volatile)?;
         let neighbour = neighbour(&options);
-        Ok(Prepared::Run(Box::new(Run {
-            source,
-            sink,
-            options,
-            journal,
-            standing,
-            started,
-            lease,
-            local,
-            files_max,
-            batch,
-            neighbour,
-        })))
+        let run = Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, neighbour };
+        Ok(Prepared::Run { run: Box::new(run), _member: member })
+    }
+}
+
+/// Where the journal of a run is. Refuses a part where parts cannot be told apart, and a run without parts beside them.
+fn location(options: &TransferOptions, sink: &dyn Sink) -> Result<Location> {
+    let Some(directory) = sink.journal_dir() else {
+        return Ok(options.journal.clone().map_or(Location::Memory, Location::File));
+    };
+    let Some(part) = options.part else {
+        // Before anything is written, and for a dry run. It is looked at again under the lock.
+        // What else goes wrong here goes wrong again there, and is told.
+        if let Ok(Some(shoal)) = PrivateDir::open(&directory) {
+            shoal.keep_out_of_parts()?;
+        }
+        return Ok(options.journal.clone().map_or(Location::Directory(directory), Location::File));
+    };
+    if !sink.properties().parts {
+        let why = "several parts cannot write to this destination";
+        return Err(Error::new(Kind::Config, why)
+            .on(&crate::display::escape(sink.identity().as_bytes()))
+            .hint("use a directory, or leave out `part`"));
+    }
+    if options.journal.is_some() {
+        let why = "the journals of parts are in the destination, where the parts find each other";
+        return Err(Error::new(Kind::Config, why).hint("leave out `journal`"));
+    }
+    Ok(Location::Part(directory, part))
+}
+
+/// Opens the journal. While another process works on the same part, it waits for its end.
+fn open_in_turn(
+    location: &Location,
+    key: &RunKey,
+    options: &OpenOptions,
+    observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<(Journal, Standing)> {
+    let began = Instant::now();
+    let mut waited = false;
+    loop {
+        match Journal::open(location, key, options) {
+            Err(error) if error.kind() == Kind::JournalLocked && matches!(location, Location::Part(..)) => {
+                if observer(&Progress::default()).is_break() {
+                    return Err(Error::new(Kind::Interrupted, "interrupted while another process worked on this part"));
+                }
+                waited = true;
+                std::thread::sleep(WAIT);
+            }
+            Ok((journal, mut standing)) if waited => {
+                let seconds = began.elapsed().as_secs_f64();
+                let note = format!("waited {seconds:.1} s for the end of another process that worked on this part");
+                standing.notes.push(note);
+                return Ok((journal, standing));
+            }
+            opened => return opened,
+        }
     }
 }
 
@@ -239,7 +297,11 @@ fn holds_nothing(directory: &Path) -> bool {
 }
 
 enum Prepared {
-    Run(Box<Run>),
+    Run {
+        run: Box<Run>,
+        /// Dropped after the run.
+        _member: Option<Membership>,
+    },
     /// Only looks; failures that the real run would try again.
     Dry {
         run: Box<Run>,
@@ -273,13 +335,14 @@ fn neighbour(options: &TransferOptions) -> Option<Neighbour> {
     options.nice.then(|| Neighbour { lower: lower_priority, others_suffer: others_suffer() })
 }
 
-/// What binds a run to its journal: the source, and the options that change the result.
-fn run_key(
+/// What binds a run to its journal: the source, and the options that change the result. The second is what all parts of
+/// the job have in common.
+fn run_keys(
     source: &dyn Source,
     sink: &dyn Sink,
     options: &TransferOptions,
     mut bound: Vec<(String, String)>,
-) -> RunKey {
+) -> (RunKey, RunKey) {
     let globs = |globs: &[String]| serde_json::Value::from(globs).to_string();
     bound.extend([
         ("include".to_owned(), globs(&options.include)),
@@ -293,7 +356,10 @@ fn run_key(
         // A journal inside its destination moves with it; one elsewhere must not be used for another destination.
         bound.push((DESTINATION.to_owned(), sink.identity()));
     }
-    RunKey { source: source.identity(), options: bound, secrets: source.secrets() }
+    let common = RunKey { source: source.identity(), options: bound, secrets: source.secrets() };
+    let mut key = common.clone();
+    key.options.extend(options.part.map(|part: Part| (PART.to_owned(), part.to_string())));
+    (key, common)
 }
 
 /// The own options of every source; the one that is made takes its own.

@@ -6,15 +6,15 @@ mod zip;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shoal_engine::Storage;
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
-use shoal_engine::source::shard::{Part, Shard};
+use shoal_engine::source::part::OfPart;
 use shoal_engine::testing::source_contract;
+use shoal_engine::{Part, Storage};
 
 #[test]
 fn memory_keeps_the_contract_of_a_source() {
@@ -153,7 +153,7 @@ fn a_source_of_files_says_what_they_lie_on_and_so_does_a_part_of_it() {
     {
         let source = Arc::new(Files::new(from, FilesOptions::default()).unwrap());
         assert_eq!(source.storage(), Storage::Memory, "{number}");
-        assert_eq!(Shard::new(source, Part::new(0, 2).unwrap()).storage(), Storage::Memory, "{number}");
+        assert_eq!(OfPart::new(source, Part::new(0, 2).unwrap()).storage(), Storage::Memory, "{number}");
     }
     for from in [ArchivesFrom::Paths(vec![file.clone()]), ArchivesFrom::Pattern(glob)] {
         let source = Archives::new(from, FormatsIn::Any, ArchiveOptions::default()).unwrap();

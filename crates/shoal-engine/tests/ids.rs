@@ -220,7 +220,7 @@ fn a_joined_process_writes_only_while_the_run_holds_its_lease() {
 fn a_directory_for_each_partition_cannot_be_joined() {
     let directory = tempfile::tempdir().unwrap();
     let options = DirOptions { layout: Layout::Partition, ..DirOptions::default() };
-    let joined = Joined { sessions: Vec::new(), began: 0, file_mode: 0o644, births: true, folds: false };
+    let joined = Joined { sessions: Vec::new(), began: 0, file_mode: 0o644, births: true, folds: false, part: None };
     let refused = DirSink::join(directory.path(), options, joined).err().unwrap();
     assert_eq!(refused.kind(), Kind::Config);
 }

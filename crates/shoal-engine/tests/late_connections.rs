@@ -16,7 +16,7 @@ use scripted::{page, plain, serve};
 use shoal_engine::Findings;
 use shoal_engine::source::Source;
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
-use shoal_engine::source::shard::{Part, Shard};
+use shoal_engine::source::part::OfPart;
 use support::{as_child, child, told};
 
 /// Time in which a SYN reaches its service and is dropped, or refused: within one machine that takes microseconds.
@@ -159,7 +159,7 @@ fn a_connection_whose_syn_was_dropped_is_made_before_the_kernel_sends_that_again
 fn a_late_connection_is_counted_once_and_before_it_is_made() {
     let full = Full::new();
     let mut source = full.source();
-    source.source = Arc::new(Shard::new(source.source, Part::new(0, 1).unwrap()));
+    source.source = Arc::new(OfPart::new(source.source, shoal_engine::Part::new(0, 1).unwrap()));
     let listing = full.keep_waiting(&source);
     wait_until(|| source.late_connections() == 1);
     assert!(full.unanswered() > 0 && !listing.is_finished());

@@ -34,14 +34,36 @@ pub fn schema() -> SchemaRef {
     ]))
 }
 
-/// The name of the file with this number.
-pub fn file_name(number: u64) -> String {
-    format!("objects-{number:06}.parquet")
+/// The name of the file with this number. Each part of a job has numbers of its own.
+pub fn file_name(part: Option<u32>, number: u64) -> String {
+    match part {
+        None => format!("objects-{number:06}.parquet"),
+        Some(part) => format!("part-{part}-objects-{number:06}.parquet"),
+    }
 }
 
-/// The number in the name of a file, if it is one of a dataset.
-pub fn file_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("objects-")?.strip_suffix(".parquet")?;
-    let number = digits.parse().ok()?;
-    (file_name(number) == name).then_some(number)
+/// The part and the number in the name of a file, if it is one of a dataset.
+pub fn file_number(name: &str) -> Option<(Option<u32>, u64)> {
+    let (part, rest) = match name.strip_prefix("part-") {
+        Some(rest) => rest.split_once('-').map(|(part, rest)| (Some(part), rest))?,
+        None => (None, name),
+    };
+    let part = part.map(str::parse).transpose().ok()?;
+    let number = rest.strip_prefix("objects-")?.strip_suffix(".parquet")?.parse().ok()?;
+    (file_name(part, number) == name).then_some((part, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_number_in_its_name() {
+        for (part, number) in [(None, 0), (None, 1_234_567), (Some(0), 3), (Some(4_000_000_000), u64::MAX)] {
+            assert_eq!(file_number(&file_name(part, number)), Some((part, number)));
+        }
+        for other in ["objects-1.parquet", "part-objects-000001.parquet", "part-03-objects-000001.parquet", "part-1"] {
+            assert_eq!(file_number(other), None, "{other}");
+        }
+    }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_engine::TransferOptions;
 use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
+use shoal_engine::{Part, TransferOptions};
 use shoal_parquet::sink::ParquetOptions;
 
 use crate::errors::OnError;
@@ -49,6 +49,7 @@ from_items! {
         ignore_vanished: bool,
         resume: String,
         dry_run: bool,
+        part: Option<(u32, u32)>,
         shard_size: u64,
         shard_age: f64,
     }
@@ -135,6 +136,11 @@ pub fn unknown(option: &str, value: &str) -> PyErr {
     PyValueError::new_err(format!("{option} is not known: {value:?}"))
 }
 
+/// A part of a job, from its number and the number of parts.
+pub fn part((index, count): (u32, u32)) -> PyResult<Part> {
+    Part::new(index, count).map_err(|error| PyValueError::new_err(error.why().to_owned()))
+}
+
 fn seconds(option: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| unknown(option, &value.to_string()))
 }
@@ -186,6 +192,7 @@ impl Options {
                 .find(|choice| choice.as_str() == self.resume)
                 .ok_or_else(|| unknown("resume", &self.resume))?,
             dry_run: self.dry_run,
+            part: self.part.map(part).transpose()?,
         })
     }
 
@@ -248,6 +255,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         limit_rate,
         resume,
         dry_run,
+        part,
     } = TransferOptions::default();
     let all = PyDict::new(py);
     match workers {
@@ -270,6 +278,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("limit_rate", limit_rate)?;
     all.set_item("resume", resume.as_str())?;
     all.set_item("dry_run", dry_run)?;
+    all.set_item("part", part.map(|part| (part.index(), part.count())))?;
     let ParquetOptions { shard_size, shard_age, .. } = ParquetOptions::default();
     all.set_item("shard_size", shard_size)?;
     all.set_item("shard_age", shard_age.as_secs_f64())?;

@@ -47,21 +47,22 @@ const LET_GO: i32 = 1;
 type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool);
 
 /// What a process needs to write for a run, as Python carries it: the path, the earlier sessions, when this one began, the
-/// mode of a file, whether births are known, whether names fold.
-pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool);
+/// mode of a file, whether births are known, whether names fold, the part of a job.
+pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool, Option<(u32, u32)>);
 
 /// What joins a process to a run.
 pub fn to_place(path: &Path, joined: Joined) -> Place {
-    let Joined { sessions, began, file_mode, births, folds } = joined;
+    let Joined { sessions, began, file_mode, births, folds, part } = joined;
     let carried = |session: Interval| {
         let Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded } = session;
         (low, seen, high, barrier, same_boot, sound, volatile, superseded)
     };
-    (path.to_owned(), sessions.into_iter().map(carried).collect(), began, file_mode, births, folds)
+    let sessions = sessions.into_iter().map(carried).collect();
+    (path.to_owned(), sessions, began, file_mode, births, folds, part.map(|part| (part.index(), part.count())))
 }
 
-fn from_place(place: Place) -> (PathBuf, Joined) {
-    let (path, sessions, began, file_mode, births, folds) = place;
+fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
+    let (path, sessions, began, file_mode, births, folds, part) = place;
     let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded): Session| Interval {
         low,
         seen,
@@ -73,7 +74,8 @@ fn from_place(place: Place) -> (PathBuf, Joined) {
         superseded,
     };
     let sessions = sessions.into_iter().map(session).collect();
-    (path, Joined { sessions, began, file_mode, births, folds })
+    let part = part.map(crate::options::part).transpose()?;
+    Ok((path, Joined { sessions, began, file_mode, births, folds, part }))
 }
 
 struct Work {
@@ -159,8 +161,9 @@ impl Placer {
                 .find(|choice| choice.as_str() == overwrite)
                 .ok_or_else(|| unknown("overwrite", overwrite))?,
             layout: Layout::Names,
+            part: None,
         };
-        let (path, joined) = from_place(place);
+        let (path, joined) = from_place(place)?;
         let sink = DirSink::join(&path, options, joined).map_err(|error| run_error(py, &error))?;
         let shared = Arc::new(Shared::default());
         if let Some(leash) = leash {

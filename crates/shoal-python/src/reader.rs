@@ -16,7 +16,6 @@ use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
 use shoal_engine::sink::digest::{Checksum, DigestSink};
 use shoal_engine::source::Source;
-use shoal_engine::source::shard::{Part, Shard};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Report, TransferOptions};
 
@@ -45,7 +44,6 @@ from_items! {
         order: String,
         chunk_size: Option<u64>,
         checksum: Option<String>,
-        shard: Option<(u32, u32)>,
     }
 }
 
@@ -352,13 +350,6 @@ impl Reader {
             piece: read.chunk_size,
         };
         let checksum = read.checksum()?;
-        let source = match read.shard {
-            None => source,
-            Some((index, count)) => {
-                let part = Part::new(index, count).map_err(|error| run_error(py, &error))?;
-                Arc::new(Shard::new(source, part))
-            }
-        };
         let recipe = Recipe { source, options: engine, deliver, checksum, on_error };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),

@@ -1,12 +1,13 @@
 //! `status` and `each_failure`: read a journal, also while a run is in progress.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use shoal_engine::error::Error;
-use shoal_engine::journal::{self, Fate, RunStatus, Sample, Status};
+use shoal_engine::fs::lock::Owner;
+use shoal_engine::journal::{self, Fate, PartStatus, RunStatus, Sample, Status};
 use shoal_engine::{Failure, Reason, Skipped};
 
 use crate::errors::run_error;
@@ -21,46 +22,96 @@ struct Named {
     skipped: Vec<Skipped>,
 }
 
-/// What the journal of a destination says, with the first `shown` failures of each run and the first `skipped` names of
+/// The journals of a destination: one, or that of each part of a job that has begun.
+struct Journals {
+    all: Vec<Status>,
+    /// Each part: its number, the process that works on it, and the index of its journal.
+    parts: Vec<(u32, Option<Owner>, Option<usize>)>,
+}
+
+impl Journals {
+    fn read(path: &Path) -> Result<Journals, Error> {
+        let Some(job) = journal::parts(path)? else {
+            return Ok(Journals { all: vec![journal::status(path)?], parts: Vec::new() });
+        };
+        let (mut all, mut parts) = (Vec::new(), Vec::new());
+        for PartStatus { index, owner, journal } in job.parts {
+            let at = journal.is_some().then_some(all.len());
+            all.extend(journal);
+            parts.push((index, owner, at));
+        }
+        Ok(Journals { all, parts })
+    }
+
+    fn runs(&self) -> impl Iterator<Item = (&Status, &RunStatus)> {
+        self.all.iter().flat_map(|status| status.runs.iter().map(move |run| (status, run)))
+    }
+}
+
+/// What the journals of a destination say, with the first `shown` failures of each run and the first `skipped` names of
 /// what was left out.
 #[pyfunction]
 #[pyo3(signature = (path, shown, skipped))]
 pub fn status(py: Python<'_>, path: PathBuf, shown: usize, skipped: usize) -> PyResult<Bound<'_, PyAny>> {
-    let read = || -> Result<(Status, Vec<Named>), Error> {
-        let status = journal::status(&path)?;
-        let named = status
-            .runs
-            .iter()
-            .map(|run| {
-                let failures = status.failures(run, Fate::Failed, shown).collect::<Result<_, _>>()?;
-                Ok(Named { failures, skipped: status.skipped(run, skipped)? })
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok((status, named))
+    let read = || -> Result<(Journals, Vec<Named>), Error> {
+        let journals = Journals::read(&path)?;
+        let named = |(status, run): (&Status, &RunStatus)| {
+            let failures = status.failures(run, Fate::Failed, shown).collect::<Result<_, _>>()?;
+            Ok(Named { failures, skipped: status.skipped(run, skipped)? })
+        };
+        let named = journals.runs().map(named).collect::<Result<_, Error>>()?;
+        Ok((journals, named))
     };
-    let (status, named) = py.detach(read).map_err(|error| run_error(py, &error))?;
+    let (journals, named) = py.detach(read).map_err(|error| run_error(py, &error))?;
     let runs: Vec<_> =
-        status.runs.iter().zip(&named).map(|(run, named)| run_value(py, run, named)).collect::<PyResult<_>>()?;
+        journals.runs().zip(&named).map(|((_, run), named)| run_value(py, run, named)).collect::<PyResult<_>>()?;
+    let owner = match &journals.parts[..] {
+        [] => journals.all.first().and_then(|status| status.owner.as_ref()),
+        parts => parts.iter().find_map(|(_, owner, _)| owner.as_ref()),
+    };
+    let part = |(index, owner, at): &(u32, Option<Owner>, Option<usize>)| {
+        let completed = at.is_some_and(|at| journals.all[at].runs[0].completed_at.is_some());
+        let fields = PyDict::new(py);
+        fields.set_item("index", index)?;
+        fields.set_item(
+            "state",
+            match (owner, at) {
+                (Some(_), _) => "running",
+                (None, None) => "missing",
+                (None, Some(_)) if completed => "complete",
+                (None, Some(_)) => "unfinished",
+            },
+        )?;
+        fields.set_item("owner", owner_value(py, owner.as_ref())?)?;
+        // The journal of a part has one run.
+        fields.set_item("run", at.map(|at| &runs[at]))?;
+        value(py, "PartStatus", fields)
+    };
+    let parts = journals.parts.iter().map(part).collect::<PyResult<Vec<_>>>()?;
     let fields = PyDict::new(py);
     fields.set_item("path", path.as_os_str())?;
+    fields.set_item("owner", owner_value(py, owner)?)?;
+    fields.set_item("parts", PyTuple::new(py, parts)?)?;
     fields.set_item("runs", PyTuple::new(py, runs)?)?;
-    fields.set_item("owner", None::<()>)?;
-    if let Some(owner) = &status.owner {
-        let of = PyDict::new(py);
-        of.set_item("pid", owner.pid)?;
-        of.set_item("host", &owner.host)?;
-        of.set_item("since", moment(py, owner.since as f64)?)?;
-        fields.set_item("owner", value(py, "Owner", of)?)?;
-    }
     value(py, "Status", fields)
+}
+
+fn owner_value<'py>(py: Python<'py>, owner: Option<&Owner>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(owner) = owner else { return Ok(None) };
+    let of = PyDict::new(py);
+    of.set_item("pid", owner.pid)?;
+    of.set_item("host", &owner.host)?;
+    of.set_item("since", moment(py, owner.since as f64)?)?;
+    value(py, "Owner", of).map(Some)
 }
 
 /// Calls a function with the failures of a run, a list of some hundred at a time. Signals are looked at in between.
 #[pyfunction]
 pub fn each_failure(py: Python<'_>, path: PathBuf, run: usize, function: Bound<'_, PyAny>) -> PyResult<()> {
     let raised = |error: Error| run_error(py, &error);
-    let status = journal::status(&path).map_err(raised)?;
-    let of = status.runs.get(run).ok_or_else(|| PyIndexError::new_err("the journal has no such run"))?;
+    let journals = Journals::read(&path).map_err(raised)?;
+    let found = journals.runs().nth(run);
+    let (status, of) = found.ok_or_else(|| PyIndexError::new_err("the journal has no such run"))?;
     let mut all = status.failures(of, Fate::Failed, usize::MAX);
     loop {
         let batch: Vec<Failure> = all.by_ref().take(BATCH).collect::<Result<_, _>>().map_err(raised)?;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
-from shoal._api import destination_text
+from shoal._api import destination_text, on_clusters
 from shoal._options import (
     MEMORY,
     WORKERS,
@@ -18,6 +18,7 @@ from shoal._options import (
     EncodeOptions,
     OnError,
     Overwrite,
+    Part,
     Path,
     ProgressOption,
     Resume,
@@ -51,6 +52,7 @@ UNUSED = (
 )
 
 
+@on_clusters
 def generate(
     function: Callable[[Any], object],
     ids: Sequence[int] | Sequence[str],
@@ -63,6 +65,9 @@ def generate(
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
+    part: Part | None = None,
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
+    parts: int | None = None,  # noqa: ARG001
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -105,6 +110,12 @@ def generate(
         journal: Path of the journal, if it is not to be inside the destination.
         resume: `"auto"` continues with the rest, or retries the failures if nothing else is left. `"failed"` retries
             only the failures. `"restart"` runs all ids again, also with other options.
+        part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+            share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+            rules.
+        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
+            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
+        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
             exception. All of them record failures in the journal.
@@ -144,6 +155,7 @@ def generate(
         journal=journal,
         max_failures=max_failures,
         on_error=on_error,
+        part=part,
         resume=one_of(resume, ("auto", "failed", "restart"), "resume"),
         **{unused: defaults[unused] for unused in UNUSED},
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shoal._options import EncodeOptions, Path
 
-# The path of a destination, when its run began, and the mode of a file there.
+# The path of a destination, when its run began, the mode of a file there, and the part of a job.
 Session = tuple[int, int, int, int | None, bool, bool]
-Place = tuple[Path, list[Session], int, int, bool, bool]
+Place = tuple[Path, list[Session], int, int, bool, bool, tuple[int, int] | None]
 
 # How a worker writes: durability, overwrite, the bytes that may wait to be written, how tables are encoded, and whether
 # it lowers its priority first.

@@ -29,7 +29,7 @@ def each_checksum(
 
     The report has the objects that could not be read. `options` are those of `shoal.read`, with the same defaults.
     """
-    own = _options.read_options(order=order, chunk_size=None, checksum=checksum, shard=None)
+    own = _options.read_options(order=order, chunk_size=None, checksum=checksum)
     taken = inspect.signature(_read.reader).parameters
     defaults = {name: one.default for name, one in inspect.signature(_read.read).parameters.items() if name in taken}
     for name in ("source", "progress"):

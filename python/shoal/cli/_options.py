@@ -6,6 +6,7 @@ Not here: validation of values (`shoal._options`, shared with the API).
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -128,6 +129,14 @@ def resume_flags(*words: str) -> Flag[Any]:
     )
 
 
+def _part(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if not (found := re.fullmatch(r"(\d{1,10})/(\d{1,10})", value, re.ASCII)) or int(found[1]) >= int(found[2]):
+        raise click.BadParameter(f"{value!r} is not a part such as 3/16; parts count from 0")
+    return int(found[1]), int(found[2])
+
+
 _WORKERS: dict[str, Any] = {"metavar": "N|auto", "callback": _number_or_word, "short": "-j", **_variable("workers")}
 
 # Group -> parameter -> arguments of the click option.
@@ -147,6 +156,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                 metavar="GLOB",
             ),
             _option("follow_links", "Follow symbolic links; by default they are skipped."),
+            _option("part", "Only this part of N, counted from 0, such as 3/16.", metavar="I/N", callback=_part),
             _option("order", "Order of the objects; source = as listed.", type=click.Choice(get_args(_options.Order))),
         ]
     ),
@@ -199,6 +209,8 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("nice", "Half the cores, low priorities: leave the rest to others."),
             _option("memory", "Memory limit for data.", metavar="SIZE", callback=_size, **_variable("memory")),
             _option("limit_rate", "Bytes per second, at most, such as 10MB.", metavar="SIZE"),
+            _option("cluster", "Run all parts of the job on a Ray cluster.", metavar="ray[://HOST:PORT]"),
+            _option("parts", "Number of parts on the cluster.", type=int, metavar="N"),
         ]
     ),
     SERVICES: dict(

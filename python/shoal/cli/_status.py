@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal._progress import count_text, size_text
 from shoal.cli._display import has_utf8, out, out_csv, out_json
-from shoal.cli._fields import count_fields, failure_fields
+from shoal.cli._fields import COUNT_NAMES, count_fields, failure_fields
 from shoal.cli._summary import failure_lines, local_time, shown_name
 
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 BARS_ASCII = "_.-=+*#"
 BARS_MAX = 60  # bars of a rate history: it and its peak fit on a line of 80 characters
+# What is said of the parts of a job in each state.
+STATES = {
+    "complete": "complete",
+    "running": "running",
+    "unfinished": "unfinished; run the same command again to resume",
+    "missing": "not begun",
+}
 CSV_HEADER = ("state", "name", "kind", "reason", "tries", "source")
 
 
@@ -64,8 +71,10 @@ def status_as_json(status: Status, *, with_names: bool) -> None:
     out_json(
         {
             "type": "report",
-            "ok": all(run.completed and not run.total.failed for run in status.runs),
+            "ok": all(run.completed and not run.total.failed for run in status.runs)
+            and (status.complete or not status.parts),
             "path": status.path,
+            **(_part_fields(status) if status.parts else {}),
             "owner": owner and {"pid": owner.pid, "host": owner.host, "since": owner.since.isoformat()},
             "runs": [
                 {
@@ -88,6 +97,11 @@ def status_as_json(status: Status, *, with_names: bool) -> None:
             ],
         }
     )
+
+
+def _part_fields(status: Status) -> dict[str, Any]:
+    parts = [{"index": part.index, "state": part.state} for part in status.parts]
+    return {"complete": status.complete, "parts": parts, "total": sum_of_runs(status)}
 
 
 def failures_as_csv(failures: Iterable[Failure], source: str) -> None:
@@ -123,11 +137,54 @@ def run_status(status: Status, run: RunStatus) -> None:
         out(f"  objects per second: {history}")
     if run.until_reboot:
         out("  some objects are only in the page cache; they are copied again after a reboot")
-    if total.failed:
-        out(f"  {count_text(total.failed)} failed; run the same command again to retry")
+    failures_of_run(run)
+
+
+def failures_of_run(run: RunStatus) -> None:
+    """Prints how many objects of a run have failed, and the first of them."""
+    failed, part = run.total.failed, run.options.get("part")
+    if failed:
+        where = f" in part {part}" if part else ""
+        out(f"  {count_text(failed)} failed{where}; run the same command again to retry")
         failures_as_text(run.failures)
-        if 0 < len(run.failures) < total.failed:
-            out(f"  ... and {total.failed - len(run.failures):,} more: --failures all")
+        if 0 < len(run.failures) < failed:
+            out(f"  ... and {failed - len(run.failures):,} more: --failures all")
+
+
+def parts_as_text(status: Status) -> None:
+    """Prints how far the parts of a job are, and their sums."""
+    source = status.runs[0].source if status.runs else "a job"
+    done = [run.completed for run in status.runs if run.completed]
+    state = f"complete since {local_time(max(done))}" if status.complete else "not complete"
+    out(f"{source} into {status.path}, {len(status.parts):,} parts: {state}")
+    for name, text in STATES.items():
+        indexes = [part.index for part in status.parts if part.state == name]
+        if indexes:
+            out(f"  {len(indexes):,} {text}" + (f": {ranges(indexes)}" if name != "complete" else ""))
+    for part in status.parts:
+        if owner := part.owner:
+            out(f"  part {part.index}: pid {owner.pid} on {owner.host} since {local_time(owner.since)}")
+    total = sum_of_runs(status)
+    size = size_text(total["bytes"])
+    out(f"  {total['written']:,} written ({size}), {total['listed']:,} listed, {total['skipped']:,} skipped")
+    if total["failed"]:
+        out(f"  {count_text(total['failed'])} failed")
+
+
+def sum_of_runs(status: Status) -> dict[str, int]:
+    """Returns the counts of all runs, added up."""
+    return {name: sum(getattr(run.total, name) for run in status.runs) for name in COUNT_NAMES}
+
+
+def ranges(indexes: Sequence[int]) -> str:
+    """Returns ascending numbers as text such as `0-3, 7`."""
+    found: list[list[int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def rate_history(samples: Sequence[Sample]) -> str:

@@ -20,6 +20,7 @@ Examples:
   shoal read 'photos/**/*.jpg' --workers 8             only these, eight at a time
   shoal read photos/ --checksum sha256 > SHA256SUMS    a manifest for shoal verify or sha256sum -c
   shoal read http://files.local:8080 --checksum xxh3   the same for a list/get service
+  shoal read photos/ --part 3/16                       the fourth of sixteen parts
   shoal read 'zip:downloads/*.zip' --checksum sha256   the same for the entries of archives
 """
 

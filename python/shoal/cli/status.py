@@ -53,6 +53,7 @@ def command(
     """Show what the journal of DST records: what is done, what failed and why, the rate, and the running process.
 
     DST is the destination of a run, or the file given with --journal. Nothing is changed, and a run may be in progress.
+    Of a job in parts, the counts are sums over all parts, and it is complete only if all of them are.
     The exit code is 0 whatever the journal says.
     """
     if as_csv and as_json:
@@ -75,13 +76,18 @@ def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool
     status = shoal.status(path, failures=failures or 0, skipped=skipped)
     if as_csv:
         _display.out_csv([_status.CSV_HEADER])
+    elif status.parts and not as_json:
+        _status.parts_as_text(status)
     # There may be millions of failures: they are printed as they are read, and never held in memory.
     for index, run in enumerate(status.runs):
         if as_csv:
             _status.failures_as_csv(run.failures, run.source)
             _status.skipped_as_csv(run)
         elif not as_json:
-            _status.run_status(status, run)
+            if status.parts:
+                _status.failures_of_run(run)
+            else:
+                _status.run_status(status, run)
             _status.skipped_as_text(run, counted_only=skipped is None)
         elif skipped is None:
             _status.skipped_as_json(run)
@@ -89,7 +95,7 @@ def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool
             _shoal.each_failure(path, index, _printer(run.source, as_csv=as_csv, as_json=as_json))
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
-    elif not status.runs and not as_csv:
+    elif not status.runs and not status.parts and not as_csv:
         _display.out(f"{path}: a run has just started, and nothing is committed yet")
 
 

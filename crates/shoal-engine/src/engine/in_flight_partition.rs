@@ -146,11 +146,16 @@ impl InFlightPartition {
         }
     }
 
-    /// Objects in it, as far as known.
+    /// Objects in it; 1 where that is not known yet.
     pub fn len(&self) -> u64 {
+        self.known_len().unwrap_or(1)
+    }
+
+    /// Objects in it, where that is known.
+    pub fn known_len(&self) -> Option<u64> {
         match self.len.load(Relaxed) {
-            UNKNOWN => 1,
-            len => u64::from(len),
+            UNKNOWN => None,
+            len => Some(u64::from(len)),
         }
     }
 

@@ -305,10 +305,14 @@ impl Queue {
         }
     }
 
-    /// Objects listed and not committed, counted anew from what is there: the other side of the balance.
+    /// Objects listed and not committed, counted anew from what is there: the other side of the balance. A partition that
+    /// no lane has opened, and whose listing did not say how many objects it has, has none yet.
     pub fn uncommitted(&self) -> u64 {
         let state = self.state();
-        state.out_listed + state.ready.iter().map(|open| open.len()).sum::<u64>()
+        let counted_as_one =
+            |open: &&Arc<InFlightPartition>| matches!(open.origin, Origin::Listed) && open.known_len().is_none();
+        let unknown = state.open.iter().filter(counted_as_one).count() as u64;
+        state.out_listed - unknown + state.ready.iter().filter_map(|open| open.known_len()).sum::<u64>()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -17,6 +17,8 @@ use crate::error::{Error, Kind, Result};
 
 /// How often a held lock is tried again, and the pause in between: [`Lock::holder`] holds it for some microseconds.
 const TRIES: u32 = 5;
+/// The same for a lock that each process holds for a moment only, such as one sync: 30 s in all.
+const MOMENTS: u32 = 3_000;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longest text read from a lock file, in bytes; ours is below 400.
 const TEXT_MAX: usize = 1024;
@@ -48,10 +50,25 @@ impl Lock {
     /// # Errors
     /// [`Kind::JournalLocked`] with the owner; [`Kind::Journal`] if the file system has no locks.
     pub fn take(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
-        Lock::take_where_possible(dir, name)?.ok_or_else(|| {
-            fault("cannot be locked", &dir.path().join(name), Errno::NOLCK)
-                .hint("keep the journal on a local disk with `journal`")
-        })
+        Lock::take_where_possible(dir, name)?.ok_or_else(|| no_locks(dir, name))
+    }
+
+    /// Takes the lock together with others that share it, and keeps out those that take it alone.
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub fn share(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
+        let locked = Lock::acquire(dir, name, FlockOperation::NonBlockingLockShared, TRIES)?;
+        locked.ok_or_else(|| no_locks(dir, name))
+    }
+
+    /// Takes a lock that each process holds only for a moment, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub fn take_for_a_moment(dir: &PrivateDir, name: &OsStr) -> Result<Lock> {
+        let locked = Lock::acquire(dir, name, FlockOperation::NonBlockingLockExclusive, MOMENTS)?;
+        locked.ok_or_else(|| no_locks(dir, name))
     }
 
     /// The same. `None` if the file system has no locks.
@@ -59,25 +76,33 @@ impl Lock {
     /// # Errors
     /// [`Kind::JournalLocked`] with the owner; [`Kind::Journal`] if the file cannot be created.
     pub fn take_where_possible(dir: &PrivateDir, name: &OsStr) -> Result<Option<Lock>> {
-        let path = dir.path().join(name);
-        let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
-        for turn in 1.. {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if turn < TRIES => std::thread::sleep(PAUSE),
-                Err(Errno::WOULDBLOCK) => return Err(refusal(dir, &read(&file))),
-                Err(_) => return Ok(None),
-            }
-        }
+        let Some(lock) = Lock::acquire(dir, name, FlockOperation::NonBlockingLockExclusive, TRIES)? else {
+            return Ok(None);
+        };
         let owner = Owner::this_process();
         let text = format!("pid {}\nhost {}\nboot {}\nsince {}\n", owner.pid, owner.host, owner.boot, owner.since);
         // Only for a message, so a full disk does not matter. Truncated last: a reader in between sees too much, not too
         // little.
-        if rustix::io::pwrite(&file, text.as_bytes(), 0).is_ok() {
-            let _ = rustix::fs::ftruncate(&file, text.len() as u64);
+        if rustix::io::pwrite(&lock.file, text.as_bytes(), 0).is_ok() {
+            let _ = rustix::fs::ftruncate(&lock.file, text.len() as u64);
         }
-        Ok(Some(Lock { file, pid: owner.pid }))
+        Ok(Some(lock))
+    }
+
+    /// `None` if the file system has no locks. The file keeps the text of the last process that had it alone.
+    fn acquire(dir: &PrivateDir, name: &OsStr, how: FlockOperation, tries: u32) -> Result<Option<Lock>> {
+        let path = dir.path().join(name);
+        let file = dir.file(name, true)?.ok_or_else(|| fault("cannot be made", &path, Errno::NOENT))?;
+        for turn in 1.. {
+            match rustix::fs::flock(&file, how) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if turn < tries => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => return Err(refusal(dir, &read(&file))),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(Lock { file, pid: std::process::id() }))
     }
 
     /// The process that holds the lock now, if one does.
@@ -122,6 +147,11 @@ impl Owner {
         let same_machine = self.host == here.host && self.boot == here.boot;
         same_machine && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
     }
+}
+
+fn no_locks(dir: &PrivateDir, name: &OsStr) -> Error {
+    fault("cannot be locked", &dir.path().join(name), Errno::NOLCK)
+        .hint("keep the journal on a local disk with `journal`")
 }
 
 fn read(file: impl AsFd) -> Owner {

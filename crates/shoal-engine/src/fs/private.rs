@@ -21,12 +21,14 @@ use super::storage::REMOTE;
 use super::sync::sync_directory;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::name::SHOAL_DIR;
+use crate::name::{JOB, PARTS_DIR, SHOAL_DIR};
 
 /// For the owner only, because a journal has names and sources.
 const DIR_MODE: Mode = Mode::RWXU;
 /// Likewise for files.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Largest file that is read as a whole, in bytes.
+const SMALL_MAX: u64 = 1 << 20;
 /// Bits of `st_mode` that give permissions to others than the owner.
 const OTHERS: u32 = 0o077;
 
@@ -45,17 +47,22 @@ impl PrivateDir {
     pub fn create(destination: &Path) -> Result<PrivateDir> {
         std::fs::create_dir_all(destination)
             .map_err(|error| io_fault("the destination cannot be created", destination, error))?;
-        let parent = Self::around(destination)?;
-        match rustix::fs::mkdirat(&parent.fd, SHOAL_DIR, DIR_MODE) {
+        Self::around(destination)?.create_in(OsStr::new(SHOAL_DIR))
+    }
+
+    /// Opens a directory of shoal's own in this one, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// As [`PrivateDir::create`].
+    pub fn create_in(&self, name: &OsStr) -> Result<PrivateDir> {
+        let failed = |what, errno| fault(what, &self.path.join(name), errno);
+        match rustix::fs::mkdirat(&self.fd, name, DIR_MODE) {
             // The entry must survive a power cut, or the journal would be lost as a whole.
-            Ok(()) => parent.sync()?,
+            Ok(()) => self.sync()?,
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fault("cannot be made", &parent.path.join(SHOAL_DIR), errno)),
+            Err(errno) => return Err(failed("cannot be made", errno)),
         }
-        parent.subdirectory(OsStr::new(SHOAL_DIR))?.ok_or_else(|| {
-            let path = parent.path.join(SHOAL_DIR);
-            fault("cannot be opened", &path, Errno::NOENT)
-        })
+        self.open_in(name)?.ok_or_else(|| failed("cannot be opened", Errno::NOENT))
     }
 
     /// Opens `.shoal` in `destination` if it is there.
@@ -65,7 +72,7 @@ impl PrivateDir {
     pub fn open(destination: &Path) -> Result<Option<PrivateDir>> {
         match std::fs::symlink_metadata(destination) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            _ => Self::around(destination)?.subdirectory(OsStr::new(SHOAL_DIR)),
+            _ => Self::around(destination)?.open_in(OsStr::new(SHOAL_DIR)),
         }
     }
 
@@ -82,6 +89,24 @@ impl PrivateDir {
         Ok(PrivateDir { fd, path })
     }
 
+    /// Refuses a run without parts, if this `.shoal` is that of a destination which a job writes in parts.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] if it is; else as [`PrivateDir::open_in`].
+    pub fn keep_out_of_parts(&self) -> Result<()> {
+        let in_parts = match self.open_in(OsStr::new(PARTS_DIR))? {
+            Some(parts) => parts.has_file(OsStr::new(JOB))?,
+            None => false,
+        };
+        if !in_parts {
+            return Ok(());
+        }
+        let destination = self.path.parent().unwrap_or(&self.path);
+        Err(Error::new(Kind::Config, "this destination is written in parts, so a run needs `part`")
+            .on(&escape(destination.as_os_str().as_bytes()))
+            .hint("use `part` with the job's number of parts, or choose another destination"))
+    }
+
     /// The directory's fd.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -93,7 +118,10 @@ impl PrivateDir {
     }
 
     /// Opens a directory of shoal's own in this one, and takes the permissions of others away. `None` if it is missing.
-    fn subdirectory(&self, name: &OsStr) -> Result<Option<PrivateDir>> {
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if it is a link, no directory, or may not be read.
+    pub fn open_in(&self, name: &OsStr) -> Result<Option<PrivateDir>> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
@@ -155,6 +183,48 @@ impl PrivateDir {
         // Restores what the umask took away. A file system without permissions rejects this and needs none.
         let _ = rustix::fs::fchmod(&file, FILE_MODE);
         self.sync()
+    }
+
+    /// Reads a small file. `None` if it is missing.
+    ///
+    /// # Errors
+    /// [`Kind::Journal`] if it is not a regular file, is larger than 1 MiB, or cannot be read.
+    pub fn read(&self, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.file(name, false)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let limit = SMALL_MAX + 1;
+        match std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::from(file), limit), &mut bytes) {
+            Ok(read) if (read as u64) < limit => Ok(Some(bytes)),
+            Ok(_) => Err(fault("cannot be read", &self.path.join(name), Errno::FBIG)),
+            Err(error) => Err(io_fault("cannot be read", &self.path.join(name), error)),
+        }
+    }
+
+    /// Creates a small file, whole or not at all: it is durable when this returns. Returns false if there is one already:
+    /// on a network, another machine may have created it, and this one may not have noticed. The caller has a lock.
+    ///
+    /// # Errors
+    /// The kinds of a full or read-only file system.
+    pub fn create_whole(&self, name: &OsStr, bytes: &[u8]) -> Result<bool> {
+        let mut temporary = name.to_owned();
+        temporary.push(".new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let written = rustix::fs::openat(&self.fd, &temporary, flags, FILE_MODE).and_then(|file| {
+            let mut left = bytes;
+            while !left.is_empty() {
+                left = &left[rustix::io::write(&file, left)?..];
+            }
+            rustix::fs::fsync(&file)?;
+            // The server decides, whatever this machine has cached. Not every file system has hard links.
+            match rustix::fs::linkat(&self.fd, &temporary, &self.fd, name, AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => Ok(false),
+                Err(_) => rustix::fs::renameat(&self.fd, &temporary, &self.fd, name).map(|()| true),
+            }
+        });
+        let _ = self.remove(&temporary); // the next one that creates it writes over it
+        let created = written.map_err(|errno| fault("cannot be made", &self.path.join(name), errno))?;
+        self.sync().map(|()| created)
     }
 
     /// Creates a file of `length` bytes that really takes that much space: of random bytes, because zeros may be stored as

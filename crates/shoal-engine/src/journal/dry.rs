@@ -23,6 +23,7 @@ impl Journal {
         let files = match location {
             Location::Memory => None,
             Location::Directory(path) | Location::File(path) => Files::find(path)?,
+            Location::Part(path, part) => Files::find_part(path, part.index())?,
         };
         let Some(files) = files else {
             let (journal, standing) = Journal::open(&Location::Memory, key, options)?;

@@ -15,6 +15,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
 use crate::fs::private::{PrivateDir, is_directory};
+use crate::name::PARTS_DIR;
 
 /// Space reserved for the last commit on a full disk, in bytes. The commit of a batch is much smaller.
 const BALLAST: usize = 1 << 20;
@@ -36,6 +37,10 @@ impl Files {
         match location {
             Location::Memory => Ok(None),
             Location::Directory(destination) => PrivateDir::create(destination).map(Files::inside).map(Some),
+            Location::Part(destination, part) => {
+                let parts = PrivateDir::create(destination)?.create_in(PARTS_DIR.as_ref())?;
+                parts.create_in(part.index().to_string().as_ref()).map(Files::inside).map(Some)
+            }
             Location::File(path) => Files::beside(path).map(Some),
         }
     }
@@ -47,6 +52,22 @@ impl Files {
             false => Some(Files::beside(path)?),
         };
         match files {
+            Some(files) if files.dir.has_file(&files.database)? => Ok(Some(files)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The files of the journal of a part, if it has begun.
+    pub(super) fn find_part(destination: &Path, index: u32) -> Result<Option<Files>> {
+        let parts = match PrivateDir::open(destination)? {
+            Some(private) => private.open_in(PARTS_DIR.as_ref())?,
+            None => None,
+        };
+        let own = match parts {
+            Some(parts) => parts.open_in(index.to_string().as_ref())?,
+            None => None,
+        };
+        match own.map(Files::inside) {
             Some(files) if files.dir.has_file(&files.database)? => Ok(Some(files)),
             _ => Ok(None),
         }

@@ -9,6 +9,7 @@
 //! | `lease.rs` | the sessions |
 //! | `failures.rs`, `skipped.rs` | deferred and failed objects, names of skipped ones |
 //! | `status.rs` | reading a journal from outside |
+//! | `parts.rs` | what the parts of a job share at their destination, and how far each is |
 //! | `rows.rs`, `session.rs`, `columns.rs`, `stored_cursor.rs` | rows and their checksums |
 //! | `store.rs`, `files.rs`, `schema.rs`, `rate.rs` | the connection, the paths, the SQL and its version, the rate history |
 //! | `error.rs`, `fork.rs` | SQLite's errors, forks of the process |
@@ -31,6 +32,7 @@ mod journal;
 mod lease;
 mod open;
 mod options;
+mod parts;
 mod rate;
 mod rows;
 mod schema;
@@ -47,7 +49,8 @@ pub use crate::report::Settled;
 pub use commit::{Commit, Credited, Done, Due, Durable, Failed, Fold, Retried, Withdrawn};
 pub use failures::{Failures, Fate};
 pub use journal::Journal;
-pub use options::{DESTINATION, Location, Machine, OpenOptions, RunKey};
+pub use options::{DESTINATION, Location, Machine, OpenOptions, PART, RunKey};
+pub use parts::{Membership, PartStatus, Parts, parts};
 pub use rows::Sample;
 pub use session::Ending;
 pub use skipped::NAMES_MAX;

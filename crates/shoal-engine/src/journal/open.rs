@@ -76,6 +76,9 @@ impl Journal {
             None => (Store::empty(), None),
             Some(files) => {
                 let lock = Lock::take(files.dir(), files.lock())?;
+                if matches!(location, Location::Directory(_)) {
+                    files.dir().keep_out_of_parts()?;
+                }
                 (Store::from(writer(files, options, &mut notes)?), Some(lock))
             }
         };
@@ -362,7 +365,7 @@ impl Tally {
 }
 
 /// How two sets of options differ, as `name: old -> new`.
-fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
+pub(super) fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
     fn value<'o>(options: &'o [(String, String)], name: &str) -> Option<&'o str> {
         options.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

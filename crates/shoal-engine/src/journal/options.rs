@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::options::Resume;
+use crate::part::Part;
 
 /// Where a journal is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub enum Location {
     Memory,
     /// In `.shoal/` of this destination, which is created if missing: `journal.db`, `lock`, `ballast`.
     Directory(PathBuf),
+    /// In `.shoal/parts/3/` of this destination, for part 3 of a job.
+    Part(PathBuf, Part),
     /// This file (`journal=PATH`), with `PATH.lock` and `PATH.ballast` beside it.
     File(PathBuf),
 }
@@ -38,6 +41,8 @@ pub struct Machine {
 
 /// The option of [`RunKey::options`] with the destination of a run, if its journal is elsewhere.
 pub const DESTINATION: &str = "destination";
+/// The option of [`RunKey::options`] with the part of a job, if the run is one.
+pub const PART: &str = "part";
 
 /// Identifies a run: the same source and the same options continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]

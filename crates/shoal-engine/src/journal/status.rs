@@ -68,6 +68,11 @@ pub fn status(path: &Path) -> Result<Status> {
             .on(&escape(path.as_os_str().as_bytes()))
             .hint("name the destination of a run, or the file given with `journal`"));
     };
+    read(files)
+}
+
+/// Reads the journal in these files.
+pub(super) fn read(files: Files) -> Result<Status> {
     let owner = files.holder()?;
     let (connection, runs) = match connect(&files, false) {
         Ok(seen) => seen,

@@ -25,6 +25,9 @@ pub struct SinkProperties {
     /// How long the sink may take, after a run was stopped, to make durable what it holds ([`Flush::Stop`]
     /// (super::Flush::Stop)). Zero: it is not asked. Nor is a sink with a clock, whose lease has ended by then.
     pub stop_within: Duration,
+    /// Parts of a job ([`Part`](crate::Part)) may write to one destination at the same time, from several machines. Matters
+    /// only for a sink with a [`journal_dir`](super::Sink::journal_dir).
+    pub parts: bool,
 }
 
 impl Default for SinkProperties {
@@ -38,6 +41,7 @@ impl Default for SinkProperties {
             replaces: true,
             form: None,
             stop_within: Duration::ZERO,
+            parts: false,
         }
     }
 }

@@ -22,7 +22,7 @@ pub mod list_get;
 mod locators;
 pub mod memory;
 mod pages;
-pub mod shard;
+pub mod part;
 pub(crate) mod tar;
 mod turn;
 pub(crate) mod zip;
@@ -39,6 +39,7 @@ use crate::error::{Error, HostId, Result};
 use crate::findings::Findings;
 use crate::key::ObjectKey;
 use crate::object::{DirectoryModes, ObjectMeta, ObjectWriter, Payload, Storage};
+use crate::part::Part;
 use crate::partition::{Cursor, Partition};
 use crate::report::{Reason, Settled};
 use crate::session::Twice;
@@ -135,6 +136,12 @@ pub trait Source: Send + Sync {
     /// Permission bits of the source's root directory, if it is a directory. A destination that the run creates gets
     /// them.
     fn root_mode(&self) -> Option<u32> {
+        None
+    }
+    /// One part of this source, if it divides itself. By default it is divided by the hash of each name. However it is
+    /// divided, each name must be in one part only, because parts write at the same time and know nothing of each other.
+    fn divided(&self, part: Part) -> Option<Arc<dyn Source>> {
+        let _ = part;
         None
     }
 }
@@ -261,8 +268,6 @@ pub enum Skip {
     Duplicate,
     /// It is not an object, but for example a link, a device or a pipe, as the reason says.
     NoObject(Reason),
-    /// It belongs to another shard of the source.
-    Elsewhere,
     /// It is a directory. With `make` the sink creates it (`Writer::directory`), since no object below it does.
     Directory {
         /// It is empty.
@@ -276,7 +281,6 @@ impl Skip {
         match self {
             Skip::Duplicate => Reason::Duplicate,
             Skip::NoObject(reason) => reason,
-            Skip::Elsewhere => Reason::Elsewhere,
             Skip::Directory { .. } => Reason::Directory,
         }
     }

@@ -13,7 +13,7 @@ use shoal_engine::sink::{
     DurabilityScope, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState,
     Start, Started, Wake, Writer,
 };
-use shoal_engine::{Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload};
+use shoal_engine::{Kind, Modes, ObjectKey, ObjectMeta, Part, Partition, Payload};
 
 /// How a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Plan {
     pub after: bool,
     pub durability: Durability,
     pub layout: Layout,
+    /// The part of a job that the session works on.
+    pub part: Option<Part>,
     pub seed: u64,
 }
 
@@ -97,7 +99,8 @@ impl Cutter {
     /// After the session: leaves the journal and the clock as a kill would have.
     pub fn leave_behind(&self) {
         let Some(files) = self.state.lock().unwrap().journal.take() else { return };
-        std::fs::write(self.destination.join(".shoal/clock"), "").unwrap();
+        let own = self.plan.part.map_or(".shoal".into(), |part| format!(".shoal/parts/{}", part.index()));
+        std::fs::write(self.destination.join(own).join("clock"), "").unwrap();
         for path in self.journal_files() {
             let _ = std::fs::remove_file(path);
         }
@@ -176,7 +179,10 @@ impl Cutter {
         let name = std::str::from_utf8(name.as_bytes()).unwrap();
         match self.plan.layout {
             Layout::Names => name.to_owned(),
-            Layout::Partition => format!("{:02}/{:04}/{:02}/{name}", seq / 1_000_000, seq / 100 % 10_000, seq % 100),
+            Layout::Partition => {
+                let part = self.plan.part.map_or(String::new(), |part| format!("part-{}/", part.index()));
+                format!("{part}{:02}/{:04}/{:02}/{name}", seq / 1_000_000, seq / 100 % 10_000, seq % 100)
+            }
         }
     }
 }

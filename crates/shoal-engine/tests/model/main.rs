@@ -9,6 +9,7 @@ mod clock;
 mod cut;
 mod oracle;
 mod origin;
+mod parts;
 mod tree;
 mod user;
 mod world;

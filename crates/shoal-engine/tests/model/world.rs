@@ -158,6 +158,7 @@ impl World {
             after: self.random.bool(),
             durability: self.jobs[job].durability,
             layout: self.layout,
+            part: None,
             seed: self.random.u64(..),
         }
     }
@@ -332,7 +333,7 @@ impl World {
 }
 
 /// A real `syncfs` takes in all that the machine does; the sink around it stands for a file system that has one.
-fn pretended(durability: Durability) -> Durability {
+pub fn pretended(durability: Durability) -> Durability {
     match durability {
         Durability::Batch => Durability::None,
         other => other,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
-use shoal_engine::source::shard::{Part, Shard};
+use shoal_engine::source::part::OfPart;
 use shoal_engine::source::{Behind, Source};
 use shoal_engine::{Cursor, Kind, Partition};
 
@@ -52,7 +52,7 @@ fn listed() -> (tempfile::TempDir, Vec<Partition>, Vec<Cursor>) {
 fn a_listing_goes_on_behind_archives_that_are_the_same() {
     let (temp, all, cursors) = listed();
     let source = source(temp.path());
-    let part: Arc<dyn Source> = Arc::new(Shard::new(source.clone(), Part::new(0, 2).unwrap()));
+    let part: Arc<dyn Source> = Arc::new(OfPart::new(source.clone(), shoal_engine::Part::new(0, 2).unwrap()));
     assert_eq!((source.properties().behind, part.properties().behind), (Behind::Proven, Behind::Proven));
     // The last of all went, and one came that ranks behind all others.
     std::fs::remove_file(temp.path().join("9.tar")).unwrap();

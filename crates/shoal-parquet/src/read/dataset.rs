@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
-use shoal_engine::{Error, Kind, SHOAL_DIR};
+use shoal_engine::{Error, Kind, PARTS_DIR, SHOAL_DIR, journal};
 
 use super::fault::Result;
 use super::file::{Facts, unreadable};
@@ -50,10 +50,22 @@ fn open(path: &Path) -> std::result::Result<Dir, Errno> {
 
 /// A note if the directory has files that a copy into it has not finished: their rows are not part of the dataset yet.
 pub fn unfinished(directory: &Path) -> Option<String> {
-    let count = std::fs::read_dir(directory.join(SHOAL_DIR).join("tmp")).map_or(0, Iterator::count);
+    let own = directory.join(SHOAL_DIR);
+    let parts = std::fs::read_dir(own.join(PARTS_DIR)).into_iter().flatten().flatten().map(|part| part.path());
+    let files = |own: PathBuf| std::fs::read_dir(own.join("tmp")).map_or(0, Iterator::count);
+    let count = [own].into_iter().chain(parts).map(files).sum::<usize>();
     let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     let why = "not finished, and not read: run the copy into this directory again to finish it";
-    (count > 0).then(|| format!("{files} in {SHOAL_DIR}/tmp {why}"))
+    let unfinished = (count > 0).then(|| format!("{files} below {SHOAL_DIR} {why}"));
+    // Of a part that has not begun, no file tells.
+    let parts = journal::parts(directory).ok().flatten().and_then(|job| {
+        let complete = job.parts.iter().filter(|part| part.is_complete()).count();
+        let total = job.count as usize;
+        (complete < total)
+            .then(|| format!("{complete} of {total} parts are complete: the rows of the others are missing"))
+    });
+    let notes: Vec<String> = unfinished.into_iter().chain(parts).collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// All files that are there now, sorted; at least one.

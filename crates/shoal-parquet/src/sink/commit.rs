@@ -27,6 +27,8 @@ const STARVING_WAIT: Duration = Duration::from_millis(100);
 /// What `flush` keeps between calls.
 pub(super) struct Book {
     path: PathBuf,
+    /// The part of a job that it is.
+    part: Option<u32>,
     options: ParquetOptions,
     limits: Limits,
     /// Rows of sealed partitions that are not in a row group yet.
@@ -58,9 +60,17 @@ struct Cut {
 }
 
 impl Book {
-    pub fn new(path: PathBuf, options: ParquetOptions, limits: Limits, next: u64, recovered: Vec<Complete>) -> Book {
+    pub fn new(
+        path: PathBuf,
+        part: Option<u32>,
+        options: ParquetOptions,
+        limits: Limits,
+        next: u64,
+        recovered: Vec<Complete>,
+    ) -> Book {
         Book {
             path,
+            part,
             options,
             limits,
             gathered: Vec::new(),
@@ -207,7 +217,7 @@ impl Book {
             }
         }
         for complete in finished {
-            while self.path.join(file_name(self.next)).symlink_metadata().is_ok() {
+            while self.path.join(file_name(self.part, self.next)).symlink_metadata().is_ok() {
                 self.next += 1;
             }
             state.push(state::not_open(&complete.temporary));

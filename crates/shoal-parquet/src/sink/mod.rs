@@ -34,7 +34,7 @@ use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
 };
-use shoal_engine::{Error, Kind, ObjectKey, Result};
+use shoal_engine::{Error, Kind, ObjectKey, Part, Result};
 
 use self::commit::Book;
 use self::earlier::Earlier;
@@ -88,6 +88,7 @@ pub struct ParquetSink {
     limits: Limits,
     held_max: u64,
     nice: bool,
+    part: Option<Part>,
     session: OnceLock<Session>,
     encoders: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -121,9 +122,9 @@ impl ParquetSink {
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
         let group = GROUP_MAX.min(transfer.memory / 32).max(1) as usize;
         let limits = Limits { group, object: (transfer.memory / 8).min(OBJECT_MAX) };
-        let held_max = transfer.memory / 2;
-        let nice = transfer.nice;
-        Ok(ParquetSink { path, options, limits, held_max, nice, session: OnceLock::new(), encoders: Mutex::default() })
+        let TransferOptions { nice, part, memory, .. } = *transfer;
+        let (session, encoders) = (OnceLock::new(), Mutex::default());
+        Ok(ParquetSink { path, options, limits, held_max: memory / 2, nice, part, session, encoders })
     }
 
     fn session(&self) -> Result<&Session> {
@@ -149,6 +150,7 @@ impl Sink for ParquetSink {
             window_objects: WINDOW_OBJECTS,
             window_bytes: WINDOW_BYTES,
             stop_within: STOP_WITHIN,
+            parts: true,
             ..SinkProperties::default()
         }
     }
@@ -165,10 +167,23 @@ impl Sink for ParquetSink {
 
     fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
         let private = PrivateDir::create(&self.path)?;
-        let writer = Lock::take_where_possible(&private, "writer".as_ref())?;
-        let recovered = recover::recover(&self.path, start, state)?;
+        let writer = match self.part {
+            None => Lock::take_where_possible(&private, "writer".as_ref())?,
+            Some(_) => None, // the run has it, together with other parts
+        };
+        if self.part.is_none() {
+            private.keep_out_of_parts()?;
+        }
+        let recovered = recover::recover(&self.path, self.part, start, state)?;
         let shards = Arc::new(Shards::new(recovered.tmp, self.options.shard_size, self.held_max)?);
-        let book = Book::new(self.path.clone(), self.options, self.limits, recovered.next, recovered.files);
+        let book = Book::new(
+            self.path.clone(),
+            self.part.map(Part::index),
+            self.options,
+            self.limits,
+            recovered.next,
+            recovered.files,
+        );
         let earlier = Arc::new(recovered.earlier);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut encoders = lock(&self.encoders);
@@ -211,7 +226,7 @@ impl Sink for ParquetSink {
 
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         let tmp = &self.session()?.shards.tmp;
-        recover::publish(&self.path, tmp, state)
+        recover::publish(&self.path, self.part, tmp, state)
     }
 }
 

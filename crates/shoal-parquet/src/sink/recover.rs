@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use shoal_engine::display::escape;
 use shoal_engine::sink::{SinkState, Start, StateRow};
-use shoal_engine::{Error, Kind, Result, SHOAL_DIR};
+use shoal_engine::{Error, Kind, PARTS_DIR, Part, Result, SHOAL_DIR};
 
 use super::earlier::Earlier;
 use super::failure::io_failed;
@@ -28,8 +28,11 @@ pub(super) struct Recovered {
     pub notes: Vec<String>,
 }
 
-pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Result<Recovered> {
-    let tmp = path.join(SHOAL_DIR).join("tmp");
+pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dyn SinkState) -> Result<Recovered> {
+    let part = part.map(Part::index);
+    let shoal = path.join(SHOAL_DIR);
+    let own = part.map_or(shoal.clone(), |part| shoal.join(PARTS_DIR).join(part.to_string()));
+    let tmp = own.join("tmp");
     match DirBuilder::new().mode(0o700).create(&tmp) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failed("create", &tmp, &error)),
         _ => {}
@@ -42,7 +45,7 @@ pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Resu
         match state::read(key, value)? {
             Row::Published(number, file) => {
                 next = next.max(number + 1);
-                check_published(path, &tmp, number, &file)?;
+                check_published(&path.join(file_name(part, number)), &tmp, &file)?;
                 published.insert(file.temporary, number);
             }
             Row::Open(file) => files.push(file),
@@ -63,7 +66,7 @@ pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Resu
     for entry in entries {
         let entry = entry.map_err(|error| io_failed("list", path, &error))?;
         let number = entry.file_name().to_str().and_then(file_number);
-        if number.is_some_and(|number| !numbers.contains(&number)) {
+        if number.is_some_and(|(of, number)| of == part && !numbers.contains(&number)) {
             let why = "the journal does not know this file: rows could be stored twice";
             return Err(Error::new(Kind::Config, why).on(&shown(&entry.path())).hint("copy into a new directory"));
         }
@@ -71,7 +74,7 @@ pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Resu
     let mut earlier = Earlier::new(start);
     for (temporary, key, of_row) in places {
         let place = match published.get(&temporary) {
-            Some(number) => path.join(file_name(*number)),
+            Some(number) => path.join(file_name(part, *number)),
             None => tmp.join(&temporary),
         };
         earlier.add(&place, key, &of_row);
@@ -82,25 +85,24 @@ pub(super) fn recover(path: &Path, start: &Start, state: &dyn SinkState) -> Resu
 }
 
 /// A published file must be there with its length. If its name was not given yet, it is now.
-fn check_published(path: &Path, tmp: &Path, number: u64, file: &Complete) -> Result<()> {
-    let place = path.join(file_name(number));
-    let length = match fs::symlink_metadata(&place) {
+fn check_published(place: &Path, tmp: &Path, file: &Complete) -> Result<()> {
+    let length = match fs::symlink_metadata(place) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let temporary = tmp.join(&file.temporary);
             match fs::metadata(&temporary) {
                 Ok(metadata) => {
-                    rename(&temporary, &place)?;
+                    rename(&temporary, place)?;
                     metadata.len()
                 }
-                Err(_) => return Err(damaged(&place, "it was published, and is missing")),
+                Err(_) => return Err(damaged(place, "it was published, and is missing")),
             }
         }
-        Err(error) => return Err(io_failed("look at", &place, &error)),
+        Err(error) => return Err(io_failed("look at", place, &error)),
     };
     match length == file.length {
         true => Ok(()),
-        false => Err(damaged(&place, &format!("it has {length} bytes, but was published with {}", file.length))),
+        false => Err(damaged(place, &format!("it has {length} bytes, but was published with {}", file.length))),
     }
 }
 
@@ -139,12 +141,12 @@ fn remove_others(tmp: &Path, kept: &HashSet<&str>) -> Result<usize> {
 }
 
 /// Gives files that the journal has as published their names.
-pub(super) fn publish(path: &Path, tmp: &Path, rows: &[StateRow]) -> Result<()> {
+pub(super) fn publish(path: &Path, part: Option<Part>, tmp: &Path, rows: &[StateRow]) -> Result<()> {
     let mut renamed = false;
     for (key, value) in rows {
         let Some(value) = value else { continue };
         if let Row::Published(number, file) = state::read(key, value)? {
-            rename(&tmp.join(&file.temporary), &path.join(file_name(number)))?;
+            rename(&tmp.join(&file.temporary), &path.join(file_name(part.map(Part::index), number)))?;
             renamed = true;
         }
     }

@@ -134,7 +134,7 @@ pub fn write(directory: &Path, objects: &Objects, rows: usize, layout: &Layout) 
     let all: Vec<_> = objects.iter().map(|(name, data)| (&name[..], &data[..])).collect();
     let mut paths = Vec::new();
     for (number, rows) in all.chunks(rows).enumerate() {
-        let path = directory.join(file_name(number as u64));
+        let path = directory.join(file_name(None, number as u64));
         std::fs::write(&path, file(&batch(rows.iter().copied()), layout)).unwrap();
         paths.push(path);
     }

@@ -301,7 +301,6 @@ impl LaneState {
         };
         let directory = is_directory(skip);
         match skip {
-            Some(Skip::Elsewhere) => return Admit::Skip(Reason::Elsewhere),
             // Whatever it is: that it is left out was asked for.
             _ if !admits => return Admit::Skip(Reason::Filtered),
             Some(skip) if !directory => return Admit::Skip(skip.reason()),

@@ -1,4 +1,4 @@
-//! Cleanup of `.shoal/tmp`: leftovers of interrupted runs, and directories that are not needed any more. Not here: the
+//! Cleanup of the directory for temporary files: leftovers of interrupted runs, and directories that are not needed any more. Not here: the
 //! names of such files and directories (`temp_name.rs`).
 
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use crate::fs::error::Operation;
 /// How often a directory is read if it is still not empty: some file systems skip entries while others are removed.
 const READS: u32 = 4;
 
-/// Removes what interrupted runs left in `.shoal/tmp` under names of our patterns: temporary files, and directories of
+/// Removes what interrupted runs left in `tmp` under names of our patterns: temporary files, and directories of
 /// partitions that were not published. Returns a note. The lock on the destination keeps other runs out.
 pub(super) fn remove_leftovers(opened: &Opened) -> Result<Option<String>> {
     let tmp = &opened.tmp;

@@ -1,4 +1,4 @@
-//! The destination's clock: a file in `.shoal/` that is touched to see which timestamp it gets.
+//! The destination's clock: a file of shoal's own at the destination that is touched to see which timestamp it gets.
 //!
 //! The times of sessions and files are compared on this clock only, because a network file system uses its server's
 //! clock. The file also tells other processes of the run until when they may write. Not here: what follows from times
@@ -26,7 +26,7 @@ const LEASE_MAX: Duration = Duration::from_nanos(LEASE as u64 + 1_000_000_000);
 /// How often the clock is read meanwhile: often enough that the wait is not noticeably longer than the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The clock's file in `.shoal`. Only one run at a time writes to a destination, so one name is enough.
+/// The clock's file in the run's own directory. Only one run at a time has it, so one name is enough.
 const NAME: &[u8] = b"clock";
 
 /// Maps the kernel's time to the clock's, for tests of clocks that jump.
@@ -34,8 +34,8 @@ pub type Warp = Arc<dyn Fn(i64) -> i64 + Send + Sync>;
 
 /// The clock of one session.
 pub(super) struct Clock {
-    /// A duplicate fd of `.shoal`.
-    shoal: Dir,
+    /// A duplicate fd of the run's own directory.
+    own: Dir,
     file: OwnedFd,
     warp: Option<Warp>,
 }
@@ -59,17 +59,17 @@ impl Clock {
     /// Reads the clock for the first time. Waits until it has advanced, so that existing files are older than the
     /// result and the files of this session are not. Also waits for the end of the lease of another run that was killed
     /// here, because that run would count files created before as its own.
-    pub fn start(shoal: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
-        let at = |failed: FsError| failed.at_start(path, shoal.as_fd());
+    pub fn start(own: &Dir, path: &Path, earlier: &[Interval], warp: Option<Warp>) -> Result<(Clock, First)> {
+        let at = |failed: FsError| failed.at_start(path, own.as_fd());
         // If a run was killed, or could not record its end, it left the file, and touched it before each of its leases.
-        let left = shoal.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
+        let left = own.look(NAME).ok().map(|look| warp.as_ref().map_or(look.changed, |warp| warp(look.changed)));
         let opened = || -> Result<(Clock, Look), FsError> {
-            let _ = shoal.remove(NAME);
-            let file = shoal.create(NAME, Access::Bits(0o777)).map_err(Operation::Create.failed())?;
-            let shoal = Dir::from(rustix::io::fcntl_dupfd_cloexec(shoal, 0).map_err(Operation::Open.failed())?);
-            let clock = Clock { shoal, file, warp: warp.clone() };
+            let _ = own.remove(NAME);
+            let file = own.create(NAME, Access::Bits(0o777)).map_err(Operation::Create.failed())?;
+            let own = Dir::from(rustix::io::fcntl_dupfd_cloexec(own, 0).map_err(Operation::Open.failed())?);
+            let clock = Clock { own, file, warp: warp.clone() };
             tell(clock.file.as_fd(), Granted { began: i64::MAX, ends: i64::MAX, from: i64::MAX, until: i64::MIN });
-            let look = clock.shoal.look(NAME).map_err(Operation::Stat.failed())?;
+            let look = clock.own.look(NAME).map_err(Operation::Stat.failed())?;
             Ok((clock, look))
         };
         let (clock, look) = opened().map_err(at)?;
@@ -107,7 +107,7 @@ impl Clock {
 
     /// Removes the file at the end of a session, so that another run does not wait for its lease.
     pub fn remove(&self) {
-        let _ = self.shoal.remove(NAME); // if it stays, the next run waits for the lease
+        let _ = self.own.remove(NAME); // if it stays, the next run waits for the lease
     }
 
     /// A duplicate fd of the file, to tell other processes of the lease.
@@ -117,8 +117,8 @@ impl Clock {
 }
 
 /// Opens the clock's file of a session that another process has started.
-pub(super) fn of_another(shoal: &Dir) -> rustix::io::Result<OwnedFd> {
-    shoal.read(NAME)
+pub(super) fn of_another(own: &Dir) -> rustix::io::Result<OwnedFd> {
+    own.read(NAME)
 }
 
 /// Writes a lease into the file for other processes.

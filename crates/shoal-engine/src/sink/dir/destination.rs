@@ -45,7 +45,7 @@ pub(super) struct Destination {
     /// Different names may mean the same file, everywhere on the destination's file system.
     folds: bool,
     mounts: Mounts,
-    /// `.shoal/tmp`.
+    /// For temporary files.
     pub tmp: Dir,
     /// The mode of a file created with all bits: 0777 less the umask, or what the directory's default ACL allows.
     pub file_mode: u32,
@@ -71,12 +71,11 @@ impl Destination {
         start: &Start,
         warp: Option<Warp>,
     ) -> Result<(Destination, Started)> {
-        let Opened { path, dir, system, shoal, tmp, .. } = &opened;
+        let Opened { path, dir, system, own, own_path, tmp, .. } = &opened;
         let at = |failed: FsError| failed.at_start(path, dir.as_fd());
         let barrier = barrier(options.durability, *system);
         let mut notes = Vec::new();
-        let (clock, First { now, file_mode, births }) =
-            Clock::start(shoal, &path.join(SHOAL_DIR), &start.sessions, warp)?;
+        let (clock, First { now, file_mode, births }) = Clock::start(own, own_path, &start.sessions, warp)?;
         start.lease.saw(now);
         if let Some(file) = clock.handle() {
             start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
@@ -104,7 +103,8 @@ impl Destination {
         };
         let folds = probe::folds_names(tmp).map_err(Operation::Create.failed()).map_err(at)?;
         let mounts = Mounts::new(has_mounts_below(&resolved(path)));
-        let facts = Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds };
+        let facts =
+            Joined { sessions: start.sessions.clone(), began: now, file_mode, births, folds, part: options.part };
         let destination = Destination {
             mounts,
             keep_times: start.keep_times,
@@ -118,7 +118,7 @@ impl Destination {
     /// Joins a session that another process has started here. It creates, removes and locks nothing, and does not wait.
     pub fn join(opened: Opened, options: DirOptions, joined: Joined) -> Result<Destination> {
         let at = |failed: FsError| failed.at_start(&opened.path, opened.dir.as_fd());
-        let clock = clock::of_another(&opened.shoal).map_err(Operation::Open.failed()).map_err(at)?;
+        let clock = clock::of_another(&opened.own).map_err(Operation::Open.failed()).map_err(at)?;
         let lease = Lease::following(move || clock::told(clock.as_fd()));
         lease.saw(joined.began);
         Ok(Destination::new(opened, options, joined, Twice::Reissued, Arc::new(lease)))
@@ -155,6 +155,7 @@ impl Destination {
             file_mode: self.file_mode,
             births: self.root.births,
             folds: self.folds,
+            part: self.options.part,
         })
     }
 

@@ -1,5 +1,6 @@
 //! `Joined`: what a process must know to write for a run that another process has started.
 
+use crate::part::Part;
 use crate::session::Interval;
 
 /// What another process needs to write for a run.
@@ -15,4 +16,6 @@ pub struct Joined {
     pub births: bool,
     /// Different names may mean the same file there.
     pub folds: bool,
+    /// The part of a job that the run is.
+    pub part: Option<Part>,
 }

@@ -58,7 +58,7 @@ use self::open_partition::Held;
 pub use self::options::DirOptions;
 use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;
-use super::{Flush, Flushed, Sealed, Sink, SinkState, Start, Started, Wake, Writer};
+use super::{Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
 use crate::key::ObjectKey;
@@ -99,8 +99,9 @@ impl DirSink {
                 "several processes can write into one directory only with layout=\"names\"",
             ));
         }
+        let options = DirOptions { part: joined.part, ..options };
         let sink = DirSink::new(path, options)?;
-        let destination = Destination::join(Opened::join(&sink.path)?, options, joined)?;
+        let destination = Destination::join(Opened::join(&sink.path, options.part)?, options, joined)?;
         let _ = sink.destination.set(Arc::new(destination));
         Ok(sink)
     }
@@ -142,13 +143,17 @@ impl Sink for DirSink {
         Some(self.path.clone())
     }
 
+    fn properties(&self) -> SinkProperties {
+        SinkProperties { parts: true, ..SinkProperties::default() }
+    }
+
     fn has_begun(&self) -> bool {
         let writer = PrivateDir::open(&self.path).ok().flatten().map(|shoal| shoal.has_file(WRITER.as_ref()));
         matches!(writer, Some(Ok(true)))
     }
 
     fn start(&self, start: &Start, _state: &dyn SinkState) -> Result<Started> {
-        let opened = Opened::create(&self.path)?;
+        let opened = Opened::create(&self.path, self.options.part)?;
         // First: it may free the room that the session's own files need.
         let removed = cleanup::remove_leftovers(&opened)?;
         let (destination, mut started) = Destination::start(opened, self.options, start, self.warp.clone())?;

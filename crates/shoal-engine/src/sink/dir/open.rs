@@ -14,9 +14,10 @@ use crate::fs::file::survive_size_limit;
 use crate::fs::lock::Lock;
 use crate::fs::private::PrivateDir;
 use crate::fs::sync::{FileSystem, file_system, sync_directory};
-use crate::name::SHOAL_DIR;
+use crate::name::{PARTS_DIR, SHOAL_DIR};
+use crate::part::Part;
 
-/// In [`SHOAL_DIR`], for temporary files.
+/// In the run's own directory, for temporary files.
 const TMP: &str = "tmp";
 /// In [`SHOAL_DIR`]; locked by the run that writes to the destination, also if its journal is elsewhere.
 pub(super) const WRITER: &str = "writer";
@@ -31,32 +32,50 @@ pub(super) struct Opened {
     pub place: DirectoryId,
     /// The destination's file system.
     pub system: FileSystem,
-    /// `.shoal`.
-    pub shoal: Dir,
+    /// The run's own directory: `.shoal`, or that of a part in it.
+    pub own: Dir,
+    /// Its path, for messages.
+    pub own_path: PathBuf,
     /// Identifies `.shoal`.
     pub shoal_place: DirectoryId,
-    /// `.shoal/tmp`.
+    /// `tmp` in the run's own directory.
     pub tmp: Dir,
-    /// Keeps other runs out. `None` if the file system has no locks, or if this process has joined a run.
+    /// Keeps other runs out. `None` if the file system has no locks, if this process has joined a run, or if this is a
+    /// part, which the caller has locked.
     pub lock: Option<Lock>,
 }
 
 impl Opened {
     /// Opens a destination for a new session. Creates the directories that do not exist.
-    pub fn create(path: &Path) -> Result<Opened> {
+    pub fn create(path: &Path, part: Option<Part>) -> Result<Opened> {
         survive_size_limit();
         let dir = open_or_create(path)?;
         let shoal = open_or_create_private(&dir, SHOAL_DIR, path)?;
-        let lock = match PrivateDir::open(path)? {
-            Some(private) => Lock::take_where_possible(&private, WRITER.as_ref())?,
-            None => None,
+        let shoal_place = place_of(&shoal, path)?;
+        let (own, own_path) = match part {
+            None => (shoal, path.join(SHOAL_DIR)),
+            Some(part) => {
+                let above = path.join(SHOAL_DIR);
+                let parts = open_or_create_private(&shoal, PARTS_DIR, &above)?;
+                let (above, number) = (above.join(PARTS_DIR), part.index().to_string());
+                (open_or_create_private(&parts, &number, &above)?, above.join(number))
+            }
         };
-        let tmp = open_or_create_private(&shoal, TMP, &path.join(SHOAL_DIR))?;
-        Opened::new(path, dir, shoal, tmp, lock)
+        let lock = match PrivateDir::open(path)? {
+            Some(private) if part.is_none() => {
+                let lock = Lock::take_where_possible(&private, WRITER.as_ref())?;
+                // Again under the lock, if the journal is elsewhere: parts may have begun since the run looked.
+                private.keep_out_of_parts()?;
+                lock
+            }
+            _ => None,
+        };
+        let tmp = open_or_create_private(&own, TMP, &own_path)?;
+        Opened::new(path, dir, shoal_place, (own, own_path), tmp, lock)
     }
 
     /// Opens the destination of a session that another process has started. Creates and locks nothing.
-    pub fn join(path: &Path) -> Result<Opened> {
+    pub fn join(path: &Path, part: Option<Part>) -> Result<Opened> {
         survive_size_limit();
         let dir = Dir::root(path).map_err(|errno| {
             let why = format!("cannot open \"{}\": {errno}", crate::display::escape(path.as_os_str().as_bytes()));
@@ -66,22 +85,40 @@ impl Opened {
         let open =
             |parent: &Dir, name: &str| parent.open(name.as_bytes()).map_err(Operation::Open.failed()).map_err(at);
         let shoal = open(&dir, SHOAL_DIR)?;
-        let tmp = open(&shoal, TMP)?;
-        Opened::new(path, dir, shoal, tmp, None)
+        let shoal_place = place_of(&shoal, path)?;
+        let (own, own_path) = match part.map(|part| part.index().to_string()) {
+            None => (shoal, path.join(SHOAL_DIR)),
+            Some(number) => {
+                let own = open(&open(&shoal, PARTS_DIR)?, &number)?;
+                (own, path.join(SHOAL_DIR).join(PARTS_DIR).join(number))
+            }
+        };
+        let tmp = open(&own, TMP)?;
+        Opened::new(path, dir, shoal_place, (own, own_path), tmp, None)
     }
 
-    /// The path of `.shoal/tmp`, for messages.
+    /// The path of `tmp`, for messages.
     pub fn tmp_path(&self) -> PathBuf {
-        self.path.join(SHOAL_DIR).join(TMP)
+        self.own_path.join(TMP)
     }
 
-    fn new(path: &Path, dir: Dir, shoal: Dir, tmp: Dir, lock: Option<Lock>) -> Result<Opened> {
-        let at = |failed: FsError| failed.at_start(path, dir.as_fd());
-        let (_, place) = dir.place().map_err(Operation::Stat.failed()).map_err(at)?;
-        let (_, shoal_place) = shoal.place().map_err(Operation::Stat.failed()).map_err(at)?;
-        let system = file_system(&dir).map_err(at)?;
-        Ok(Opened { path: path.to_owned(), dir, place, system, shoal, shoal_place, tmp, lock })
+    fn new(
+        path: &Path,
+        dir: Dir,
+        shoal_place: DirectoryId,
+        (own, own_path): (Dir, PathBuf),
+        tmp: Dir,
+        lock: Option<Lock>,
+    ) -> Result<Opened> {
+        let place = place_of(&dir, path)?;
+        let system = file_system(&dir).map_err(|failed| failed.at_start(path, dir.as_fd()))?;
+        Ok(Opened { path: path.to_owned(), dir, place, system, own, own_path, shoal_place, tmp, lock })
     }
+}
+
+fn place_of(dir: &Dir, path: &Path) -> Result<DirectoryId> {
+    let placed = dir.place().map_err(Operation::Stat.failed());
+    placed.map(|(_, place)| place).map_err(|failed| failed.at_start(path, dir.as_fd()))
 }
 
 fn open_or_create(path: &Path) -> Result<Dir> {

@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::object::{Modes, ObjectMeta};
 use crate::options::Layout;
+use crate::part::Part;
 use crate::partition::RETRIED_FROM;
 use crate::sink::{Mode, Sealed};
 
@@ -36,7 +37,7 @@ enum Location {
     /// Under their own names.
     Names,
     /// Under `retried/`.
-    Retried,
+    Retried { part: Option<Part> },
     /// In the partition's directory, which is opened for its first object.
     Directory { partition: Arc<PartitionDirectory>, inside: Option<DirectoryCache> },
 }
@@ -59,7 +60,7 @@ impl OpenPartition {
     ) -> OpenPartition {
         let location = match destination.options.layout {
             Layout::Names => Location::Names,
-            Layout::Partition if seq >= RETRIED_FROM => Location::Retried,
+            Layout::Partition if seq >= RETRIED_FROM => Location::Retried { part: destination.options.part },
             Layout::Partition => Location::Directory { partition: registry.get(destination, seq), inside: None },
         };
         OpenPartition { seq, mode, objects: 0, bytes: 0, touched: Touched::new(), location, modes }
@@ -76,7 +77,9 @@ impl OpenPartition {
         let modes = &*self.modes;
         match &mut self.location {
             Location::Names => lane.get(path, name, modes),
-            Location::Retried => lane.get(Some(&retried_path(path, name)), name, &RetriedModes(modes)),
+            Location::Retried { part } => {
+                lane.get(Some(&retried_path(*part, path, name)), name, &RetriedModes(*part, modes))
+            }
             Location::Directory { inside: Some(inside), .. } => inside.get(path, name, modes),
             Location::Directory { partition, inside } => {
                 let base = partition.enter(lane, name)?;
@@ -117,7 +120,7 @@ impl OpenPartition {
                 }
                 Some(Held::Directory(partition))
             }
-            Location::Names | Location::Retried => (!touched.is_empty()).then_some(Held::Touched(touched)),
+            Location::Names | Location::Retried { .. } => (!touched.is_empty()).then_some(Held::Touched(touched)),
         };
         let sync_token = held.map(|held| Box::new(held) as Box<dyn Any + Send>);
         Ok(Sealed { seq: self.seq, objects: self.objects, bytes: self.bytes, sync_token })

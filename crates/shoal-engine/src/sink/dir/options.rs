@@ -1,6 +1,7 @@
 //! `DirOptions`: the options of a run that decide how a directory is written.
 
 use crate::options::{Durability, Layout, Overwrite, TransferOptions};
+use crate::part::Part;
 
 /// How a directory is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,12 +12,15 @@ pub struct DirOptions {
     pub overwrite: Overwrite,
     /// Where objects are in the destination.
     pub layout: Layout,
+    /// The part of a job that writes here, at the same time as others. Each part has a clock and a directory for temporary
+    /// files of its own. The caller keeps runs without parts out.
+    pub part: Option<Part>,
 }
 
 impl DirOptions {
     /// Returns the options for this sink from those of a run.
     pub fn of(options: &TransferOptions) -> DirOptions {
-        let TransferOptions { durability, overwrite, layout, .. } = *options;
-        DirOptions { durability, overwrite, layout }
+        let TransferOptions { durability, overwrite, layout, part, .. } = *options;
+        DirOptions { durability, overwrite, layout, part }
     }
 }

@@ -52,7 +52,8 @@ struct Created {
 
 impl PartitionDirectory {
     pub fn new(destination: Arc<Destination>, seq: u64) -> PartitionDirectory {
-        PartitionDirectory { destination, path: partition_path(seq), created: Mutex::default() }
+        let path = partition_path(destination.options.part, seq);
+        PartitionDirectory { destination, path, created: Mutex::default() }
     }
 
     /// Opens the directory for one lane. Creates it for the partition's first object, which is `name`, for errors.

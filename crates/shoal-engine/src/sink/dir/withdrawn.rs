@@ -16,12 +16,12 @@ impl Destination {
         if self.rules.twice != Twice::SameObject {
             return;
         }
-        let (directory, leaf) = name.split();
+        let (part, (directory, leaf)) = (self.options.part, name.split());
         let directory = match self.options.layout {
             Layout::Names => directory.map(<[u8]>::to_vec),
-            Layout::Partition if seq >= RETRIED_FROM => Some(retried_path(directory, name)),
+            Layout::Partition if seq >= RETRIED_FROM => Some(retried_path(part, directory, name)),
             Layout::Partition => {
-                let path = partition_path(seq).into_bytes();
+                let path = partition_path(part, seq).into_bytes();
                 Some(directory.map_or(path.clone(), |below| [&path, below].join(&b'/')))
             }
         };

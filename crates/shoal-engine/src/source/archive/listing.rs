@@ -23,9 +23,11 @@ use super::format::Archive;
 use super::member::EntryKind;
 use super::plan::Plan;
 use super::skip_stats::SkipStats;
+use super::subdirectories;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
+use crate::part::Part;
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::file_cursor::{PageStart, Position, refused};
 use crate::source::pages::Pages;
@@ -149,6 +151,7 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 /// The listing of archives.
 pub(super) struct ArchiveListing {
     cache: Arc<ArchiveCache>,
+    part: Option<Part>,
     stats: SkipStats,
     /// Where to begin, until the archives are found.
     begin: Option<PageStart>,
@@ -162,17 +165,17 @@ pub(super) struct ArchiveListing {
 }
 
 impl ArchiveListing {
-    pub fn new(cache: Arc<ArchiveCache>, after: Option<Cursor>) -> Result<ArchiveListing> {
+    pub fn new(cache: Arc<ArchiveCache>, part: Option<Part>, after: Option<Cursor>) -> Result<ArchiveListing> {
         let begin = PageStart::of(after.as_ref())?;
         let pages = Pages::new(begin.seq, begin.cursor());
         let begin = Some(begin);
         let (stats, found, chain) = Default::default();
-        Ok(ArchiveListing { cache, stats, begin, found, chain, at: 0, cut: None, before: 0, pages })
+        Ok(ArchiveListing { cache, part, stats, begin, found, chain, at: 0, cut: None, before: 0, pages })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
         if let Some(begin) = &self.begin {
-            let (found, unmatched) = self.cache.find.all().await?;
+            let (mut found, unmatched) = self.cache.find.all().await?;
             if let (true, Some(glob)) = (found.is_empty(), unmatched.first()) {
                 return Err(Error::new(Kind::Config, "no file matches")
                     .on(&escape(glob.as_bytes()))
@@ -183,6 +186,12 @@ impl ArchiveListing {
                 && !self.cache.is_as_before(self.cache.find.subdirectories(&found))
             {
                 return Err(refused("archives were added or removed that change the subdirectories of others"));
+            }
+            if let Some(part) = self.part {
+                let names: Vec<_> = found.iter().map(|found| self.cache.find.name(&found.path)).collect();
+                let own = subdirectories::part_of(part, &names)?;
+                let mut own = own.into_iter();
+                found.retain(|_| own.next().unwrap_or(false));
             }
             if let Some(within) = &begin.within {
                 let at = usize::try_from(within.at).unwrap_or(usize::MAX);

@@ -46,6 +46,7 @@ pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::error::Result;
+use crate::part::Part;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
@@ -53,6 +54,8 @@ use crate::session::Twice;
 pub struct Archives {
     cache: Arc<ArchiveCache>,
     identity: String,
+    /// Only the archives of this part.
+    part: Option<Part>,
 }
 
 impl Archives {
@@ -65,7 +68,7 @@ impl Archives {
         let find = find::Find::new(from)?;
         let identity = identity(&find.identity(), formats, &options);
         let cache = Arc::new(ArchiveCache::new(find, formats.formats(), options));
-        Ok(Archives { cache, identity })
+        Ok(Archives { cache, identity, part: None })
     }
 }
 
@@ -101,7 +104,7 @@ impl Source for Archives {
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
-        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), after)?))
+        Ok(Box::new(listing::ArchiveListing::new(self.cache.clone(), self.part, after)?))
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
@@ -114,5 +117,14 @@ impl Source for Archives {
 
     fn lists_below(&self, directory: &Path) -> bool {
         self.cache.find.lists_below(directory)
+    }
+
+    /// With subdirectories, a part has whole archives, and does not read the others.
+    fn divided(&self, part: Part) -> Option<Arc<dyn Source>> {
+        let (cache, identity) = (self.cache.clone(), self.identity.clone());
+        self.cache
+            .options
+            .into_subdirectories
+            .then(|| Arc::new(Archives { cache, identity, part: Some(part) }) as Arc<dyn Source>)
     }
 }

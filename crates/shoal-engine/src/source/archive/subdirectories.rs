@@ -8,6 +8,10 @@ use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::part::Part;
+
 /// The directories of all archives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Subdirectories {
@@ -40,6 +44,26 @@ impl Subdirectories {
     pub fn name<'n>(&self, name: &'n [u8]) -> &'n [u8] {
         if self.is_shared(name) { name } else { stem(name) }
     }
+}
+
+/// Tells of each archive whether it belongs to a part of a job, by its name without the extension and by nothing else. So
+/// an archive that is added later does not move another one to a part that is complete.
+///
+/// # Errors
+/// [`Kind::Config`] if the directory of one archive may be inside that of another: a name could be in two parts.
+pub(super) fn part_of(part: Part, names: &[Vec<u8>]) -> Result<Vec<bool>> {
+    let directories: HashSet<&[u8]> = names.iter().flat_map(|name| [&**name, stem(name)]).collect();
+    for name in names {
+        let above = memchr::memchr_iter(b'/', name).map(|at| &name[..at]).find(|above| directories.contains(above));
+        if let Some(above) = above {
+            let (inner, outer) = (escape(name), escape(above));
+            let why = format!("this archive would be unpacked inside the directory \"{outer}\" of another one");
+            return Err(Error::new(Kind::Config, why)
+                .on(&inner)
+                .hint("leave out `part`, or unpack the archives of each directory by a job of its own"));
+        }
+    }
+    Ok(names.iter().map(|name| part.has(stem(name))).collect())
 }
 
 /// Returns a name without the extension, or both extensions as in `.tar.gz`.
@@ -75,6 +99,22 @@ mod tests {
             assert_eq!(stem(name), wanted);
             assert_eq!(Subdirectories::of([name.to_vec()]).name(name), wanted);
         }
+    }
+
+    #[test]
+    fn an_archive_is_in_one_part_and_those_that_may_share_a_directory_are_in_the_same_or_refused() {
+        let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+        let all = names(&["x.zip", "x.tar.gz", "a/y.zip", "a/z.tar", "b.v1.zip", "b.v1", "c"]);
+        let parts: Vec<_> = (0..5).map(|index| part_of(Part::new(index, 5).unwrap(), &all).unwrap()).collect();
+        for at in 0..all.len() {
+            assert_eq!(parts.iter().filter(|own| own[at]).count(), 1, "{:?}", all[at]);
+        }
+        assert!(parts.iter().all(|own| own[0] == own[1]), "x.zip and x.tar.gz");
+        for nested in [&["a.zip", "a/b.zip"][..], &["a.zip", "a.tar", "a.zip/b.zip"], &["a", "a/b/c.zip"]] {
+            let error = part_of(Part::new(0, 1).unwrap(), &names(nested)).unwrap_err();
+            assert_eq!(error.kind(), Kind::Config, "{nested:?}");
+        }
+        assert!(part_of(Part::new(0, 1).unwrap(), &names(&["ab.zip", "a/b.zip"])).is_ok());
     }
 
     #[test]

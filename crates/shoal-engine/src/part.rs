@@ -1,0 +1,63 @@
+//! `Part`: one of several parts of a job. Each part is a run of its own, on this machine or another, at any time.
+//!
+//! Not here: how a source is divided (`source/part.rs`), where the journal of a part is (`journal/parts.rs`).
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Kind, Result};
+
+/// Part `index` of `count`, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    index: u32,
+    count: u32,
+}
+
+impl Part {
+    /// # Errors
+    /// [`Kind::Config`] if `index` is not below `count`.
+    pub fn new(index: u32, count: u32) -> Result<Part> {
+        match index < count {
+            true => Ok(Part { index, count }),
+            false => Err(Error::new(
+                Kind::Config,
+                format!("part {index} of {count} does not exist: parts are counted from 0"),
+            )),
+        }
+    }
+
+    /// Its number.
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// The number of parts.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Whether a name belongs to this part. Each name belongs to exactly one. Journals depend on this choice.
+    pub fn has(self, name: &[u8]) -> bool {
+        xxh3_64(name) % u64::from(self.count) == u64::from(self.index)
+    }
+}
+
+/// As the user types it: `3/16`.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_below_the_number_of_parts() {
+        assert!(Part::new(0, 0).is_err() && Part::new(3, 3).is_err());
+        assert_eq!(Part::new(2, 3).unwrap().to_string(), "2/3");
+    }
+}

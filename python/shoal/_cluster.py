@@ -1,0 +1,221 @@
+"""A job in parts on a cluster (`cluster=`): what is sent to the nodes, and how what they return is added up.
+
+Not here: the cluster itself (`ray.py`), what a part is (the engine).
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal import _shoal
+from shoal._errors import ConfigError, ObjectsFailedError
+from shoal._options import Archives, Files, ListGet, parse_size
+from shoal._report import Counts, Progress, Report
+
+if TYPE_CHECKING:
+    from shoal._options import Part
+
+PARTS_PER_SLOT = 8  # parts for each that can run at once: one slow part then delays the end by little
+FAILURES_SHOWN = 20
+COUNTS = tuple(Counts.__annotations__)
+PREFIXES = ("parquet:", "zip:", "tar:")
+
+
+class Job:
+    """One call of `copy`, `unzip` or `generate`, as each part makes it on its node."""
+
+    def __init__(self, function: Callable[..., Report], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Makes relative paths absolute, since a node has another working directory.
+
+        Raises:
+            ConfigError: An option does not work on a cluster.
+        """
+        bound = inspect.signature(function).bind(*args, **options)
+        self.name = function.__name__
+        self.arguments: dict[str, Any] = dict(bound.arguments)
+        self.cluster = str(self.arguments.pop("cluster"))
+        self.parts: int | None = self.arguments.pop("parts", None)
+        self.progress = self.arguments.pop("progress", None)
+        for option in ("part", "journal", "dry_run"):
+            if self.arguments.pop(option, None):
+                raise ConfigError(f"`{option}` does not work with `cluster`", hint=f"leave out `{option}`")
+        if self.parts is not None and (type(self.parts) is not int or self.parts < 1):
+            raise ConfigError(f"`parts` must be a whole number of at least 1, got {self.parts!r}")
+        for argument in ("source", "archives"):
+            if argument in self.arguments:
+                self.arguments[argument] = absolute(self.arguments[argument])
+        self.arguments["destination"] = absolute(os.fspath(self.arguments["destination"]))
+        made = self.arguments.get("function")
+        if made is not None and getattr(made, "__module__", None) == "__main__":
+            raise ConfigError(
+                "the function is defined in the script itself, which the nodes cannot import",
+                hint="move it into a module that all nodes can import",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves the progress function on this machine."""
+        return {**self.__dict__, "progress": None}
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory at the destination; None for `null:`."""
+        text: str = self.arguments["destination"]
+        return None if text == "null:" else Path(text.removeprefix("parquet:"))
+
+    def share_rate(self, running: int) -> str | None:
+        """Divides `limit_rate` over the parts that run at once. Returns a note for the report."""
+        limit = self.arguments.get("limit_rate")
+        if limit is None:
+            return None
+        own = max(1, parse_size(limit, "limit_rate") // running)
+        self.arguments["limit_rate"] = own
+        return f"`limit_rate`: each part was limited to {own:,} bytes per second, since {running} ran at once"
+
+    def run(self, part: Part, progress: Callable[[Progress], object]) -> Report:
+        """Runs one part, on a node."""
+        import shoal  # here, because this module is a part of it
+
+        function: Callable[..., Report] = getattr(shoal, self.name)
+        return function(**self.arguments, part=part, progress=progress)
+
+
+def absolute(source: Any) -> Any:
+    """Returns a source or a destination with absolute paths."""
+    if isinstance(source, ListGet):
+        return source
+    if isinstance(source, Files | Archives):
+        fields = {name: getattr(source, name) for name in type(source)._fields}
+        return type(source)(**fields | {"paths": absolute(source.paths)})
+    if not isinstance(source, str | os.PathLike):
+        return tuple(absolute(path) for path in source)
+    text = os.fspath(source)
+    if "://" in text or text == "null:":
+        return text
+    prefix = next((prefix for prefix in PREFIXES if text.startswith(prefix)), "")
+    # Not resolved: a link may lead to another place on each node. A `/` at the end has no meaning.
+    return prefix + str(Path.cwd() / text.removeprefix(prefix))
+
+
+def run(job: Job) -> Report:
+    """Runs all parts of a job on its cluster.
+
+    Raises:
+        ConfigError: The cluster is not known, or what it needs is not installed.
+    """
+    if job.cluster != "ray" and not job.cluster.startswith("ray://"):
+        raise ConfigError(f"`cluster` must be 'ray' or 'ray://HOST:PORT', got {job.cluster!r}")
+    try:
+        from shoal import ray
+    except ModuleNotFoundError as missing:
+        if missing.name != "ray":
+            raise
+        raise ConfigError("Ray is not installed", hint='pip install "shoal[ray]"') from None
+    return ray.run(job)
+
+
+def facts() -> dict[str, str]:
+    """Returns what must be the same on all nodes, and the name of this one."""
+    import platform
+
+    return {"shoal": _shoal.__version__, "Python": platform.python_version(), "host": socket.gethostname()}
+
+
+def add_up(reports: Mapping[int, Report], parts: int, began: float, notes: Iterable[str]) -> Report:
+    """Returns the report of a job from those of its parts, by their numbers.
+
+    Raises:
+        RuntimeError: The counts do not balance. That would be a bug.
+    """
+    all_of = list(reports.values())
+
+    def counts(of: str) -> Counts:
+        return Counts(**{name: sum(getattr(getattr(report, of), name) for report in all_of) for name in COUNTS})
+
+    def total(field: str) -> int:
+        return sum(getattr(report, field) for report in all_of)
+
+    run, whole = counts("run"), counts("total")
+    for one in (run, whole):
+        if one.listed != one.written + one.skipped + one.failed + one.unfinished:
+            raise RuntimeError(f"the counts of the parts do not balance: {one!r}")
+    failures = [failure for _, report in sorted(reports.items()) for failure in report.failures]
+    before = [report.completed_before for report in all_of]
+    said = Counter(note for report in all_of for note in report.notes)
+    last = all_of[-1] if all_of else None
+    return Report(
+        listed=run.listed,
+        written=run.written,
+        skipped=run.skipped,
+        failed=whole.failed,
+        unfinished=run.unfinished,
+        bytes=run.bytes,
+        run=run,
+        total=whole,
+        seconds=time.monotonic() - began,
+        retries=total("retries"),
+        unverified=total("unverified"),
+        wasted=total("wasted"),
+        duplicates=total("duplicates"),
+        unchanged=total("unchanged"),
+        dry_run=False,
+        complete=len(reports) == parts and all(report.complete for report in all_of),
+        completed_before=max(filter(None, before)) if len(before) == parts and all(before) else None,
+        resumed_from=total("resumed_from"),
+        workers=total("workers"),
+        workers_reason=f"the sum over {parts:,} parts",
+        concurrency=(),
+        durability=last.durability if last else "",
+        publish=last.publish if last else "",
+        paused=sum(report.paused for report in all_of),
+        failures=tuple(failures[:FAILURES_SHOWN]),
+        notes=(*notes, *(f"{note} ({times} parts)" if times > 1 else note for note, times in said.items())),
+    )
+
+
+def add_progress(states: Mapping[int, Progress], done: Mapping[int, Report], parts: int, began: float) -> Progress:
+    """Returns the progress of a job from that of its parts that run, and the reports of those that have ended."""
+    running = [state for part, state in states.items() if part not in done]
+
+    def counts(of: str) -> Counts:
+        def one(name: str) -> int:
+            total: int = sum(getattr(getattr(state, of), name) for state in running)
+            for report in done.values():
+                own: int = getattr(report.run, name)
+                total += own if of == "run" else getattr(report.total, name) - own
+            return total
+
+        return Counts(**{name: one(name) for name in COUNTS})
+
+    retry = [state.retry_in for state in running if state.retry_in is not None]
+    return Progress(
+        run=counts("run"),
+        before=counts("before"),
+        listing_done=len(running) + len(done) == parts and all(state.listing_done for state in running),
+        in_flight=sum(state.in_flight for state in running),
+        workers=sum(state.workers for state in running),
+        retries=sum(state.retries for state in running) + sum(report.retries for report in done.values()),
+        deferred=sum(state.deferred for state in running),
+        retry_in=min(retry, default=None),
+        committed=sum(state.committed for state in running) + sum(report.run.written for report in done.values()),
+        paused=bool(running) and all(state.paused for state in running),
+        seconds=time.monotonic() - began,
+    )
+
+
+def failed_objects(report: Report) -> ObjectsFailedError:
+    """Returns what is raised for failed objects of a job that is done otherwise."""
+    first = report.failures[0] if report.failures else None
+    what = f'; the first: "{_shoal.escape(first.name)}": {first.reason}' if first else ""
+    error = ObjectsFailedError(
+        f"{report.failed:,} of {report.total.listed:,} objects failed{what}",
+        hint='`resume="failed"` retries them',
+    )
+    error.report = report
+    return error

@@ -1,0 +1,304 @@
+"""A job in parts on a real Ray cluster: a head and two nodes of one processor each, on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal as package
+from conftest import PATIENCE, Service
+from trees import tree
+from waiting import wait_until
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group tests")
+
+pytestmark = [pytest.mark.disk, pytest.mark.xdist_group("ray")]
+
+SECRET = "correct-horse-battery-staple"
+LONG = 3 * PATIENCE
+
+
+class Nodes:
+    """The cluster."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        self.others = [self.cluster.add_node(num_cpus=1) for _ in range(2)]
+        self.cluster.wait_for_nodes()
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        return {**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONPATH": str(directory)}
+
+    def replace(self) -> None:
+        """Removes a node without warning, and adds another."""
+        self.cluster.remove_node(self.others.pop(0), allow_graceful=False)
+        self.others.append(self.cluster.add_node(num_cpus=1))
+
+    def workers(self) -> list[int]:
+        """Every process that runs a part now."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    command = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if command.startswith(b"ray::shoal part"):
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    started = Nodes()
+    yield started
+    started.cluster.shutdown()
+
+
+class Run:
+    """The command line on the cluster."""
+
+    def __init__(self, directory: Path, nodes: Nodes) -> None:
+        self.directory, self.nodes = directory, nodes
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "shoal", *arguments, "--cluster", "ray"],
+            cwd=self.directory,
+            env=self.nodes.environment(self.directory),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def __call__(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        output, errors = (process := self.start(*arguments, "--json")).communicate(timeout=LONG)
+        assert process.returncode == code, errors
+        found: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return found
+
+
+@pytest.fixture
+def run(tmp_path: Path, nodes: Nodes) -> Iterator[Run]:
+    made = Run(tmp_path, nodes)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()
+
+
+def check_whole(directory: Path, wanted: dict[str, bytes], report: dict[str, Any] | None = None) -> None:
+    """Every file is there with its bytes, and the counts are those of the files."""
+    assert tree(directory / "out") == wanted
+    status = package.status(directory / "out")
+    assert status.complete
+    assert sum(run.total.written for run in status.runs) == len(wanted)
+    if report is not None:
+        assert (report["total"]["listed"], report["total"]["written"]) == (len(wanted), len(wanted))
+        assert report["total"]["bytes"] == sum(map(len, wanted.values()))
+
+
+def objects_of(url: str) -> dict[str, bytes]:
+    with package.read(url) as reader:
+        return {one.name: bytes(one.data) for one in reader}
+
+
+def test_a_copy_on_a_cluster_has_every_object_and_says_what_each_node_did(run: Run, service: Service) -> None:
+    url = service(synthetic="20000:100").url
+    report = run("copy", url, "out")
+    check_whole(run.directory, objects_of(url), report)
+    assert len(package.status(run.directory / "out").parts) == 24
+    assert len([note for note in report["notes"] if note.startswith("node ")]) == 3, report["notes"]
+    again = run("copy", url, "out")
+    assert again["run"]["written"] == 0
+    assert again["total"] == report["total"]
+    assert not list((run.directory / "out" / ".shoal" / "parts").glob("probe*"))
+
+
+def test_a_copy_into_parquet_on_a_cluster_is_one_dataset(run: Run, service: Service) -> None:
+    url = service(synthetic="5000:100").url
+    report = run("copy", url, "parquet:rows", "--parts", "5")
+    assert report["total"]["written"] == 5_000
+    assert objects_of(f"parquet:{run.directory}/rows") == objects_of(url)
+
+
+def test_archives_are_unpacked_on_a_cluster(run: Run) -> None:
+    (run.directory / "zips").mkdir()
+    wanted = {}
+    for number in range(60):
+        with zipfile.ZipFile(run.directory / "zips" / f"a{number}.zip", "w") as archive:
+            for entry in range(10):
+                wanted[f"a{number}/{entry}.txt"] = f"{number} {entry}".encode() * 20
+                archive.writestr(f"{entry}.txt", wanted[f"a{number}/{entry}.txt"])
+    report = run("unzip", "zips/*.zip", "-d", "out", "--into-subdirectories", "--parts", "6")
+    check_whole(run.directory, wanted, report)
+
+
+def test_files_are_generated_on_a_cluster(run: Run) -> None:
+    (run.directory / "maker.py").write_text("def make(number): return f'content of {number}'\n")
+    report = run("generate", "maker:make", "300", "out", "--name", "{:04}.txt", "--parts", "4")
+    check_whole(run.directory, {f"{n:04}.txt": f"content of {n}".encode() for n in range(300)}, report)
+
+
+def test_the_failures_of_all_parts_are_those_of_the_job(run: Run) -> None:
+    (run.directory / "src").mkdir()
+    (run.directory / "out").mkdir()
+    for number in range(60):
+        (run.directory / "src" / f"{number}").write_bytes(b"new")
+        if number % 5 == 0:
+            (run.directory / "out" / f"{number}").write_bytes(b"of another program")
+    report = run("copy", "src", "out", "--parts", "4", code=1)
+    assert (report["failed"], report["total"]["written"], len(report["failures"])) == (12, 48, 12)
+
+
+@pytest.mark.parametrize("fault", ["worker", "node"])
+def test_a_copy_survives_the_loss_of_workers_and_nodes(run: Run, service: Service, fault: str) -> None:
+    url = service(synthetic="30000:100").url
+    chance = random.Random(fault)
+    process = run.start("copy", url, "out", "--parts", "6", "--limit-rate", "300kB", "--json")
+    for _ in range(3 if fault == "worker" else 1):
+        wait_until(run.nodes.workers, LONG)
+        time.sleep(chance.uniform(0.1, 1.5))
+        if fault == "node":
+            run.nodes.replace()
+        else:
+            for victim in run.nodes.workers()[:1]:
+                os.kill(victim, signal.SIGKILL)
+    output, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 0, errors
+    assert json.loads(output.splitlines()[-1])["complete"]
+    check_whole(run.directory, objects_of(url))
+
+
+def test_the_same_command_runs_the_rest_after_the_driver_was_killed(run: Run, service: Service) -> None:
+    url = service(synthetic="30000:100").url
+    process = run.start("copy", url, "out", "--parts", "12", "--limit-rate", "300kB")
+
+    def complete() -> int:
+        try:
+            return [one.state for one in package.status(run.directory / "out").parts].count("complete")
+        except package.ShoalError:
+            return 0
+
+    wait_until(lambda: complete() >= 2, LONG)
+    process.kill()
+    process.wait()
+    report = run("copy", url, "out")
+    check_whole(run.directory, objects_of(url))
+    assert report["run"]["written"] < 30_000
+    assert len(package.status(run.directory / "out").parts) == 12
+
+
+def test_ctrl_c_stops_all_parts_within_two_seconds_and_they_have_committed(run: Run, service: Service) -> None:
+    url = service(synthetic="60000:100").url
+    process = run.start("copy", url, "out", "--parts", "9", "--limit-rate", "300kB")
+    wait_until(run.nodes.workers, LONG)
+    wait_until(lambda: len(list((run.directory / "out").glob("object*"))) > 1_000, LONG)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: not run.nodes.workers(), 2)
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 130, errors
+    status = package.status(run.directory / "out")
+    assert not status.complete
+    assert not any(one.owner for one in status.parts)
+    written = sum(one.total.written for one in status.runs)
+    assert written > 0
+    assert f": {written:,} written" in errors, "the parts have ended in order, and have returned their reports"
+
+
+def test_a_second_driver_of_the_same_job_is_refused(run: Run, service: Service) -> None:
+    url = service(synthetic="20000:100").url
+    first = run.start("copy", url, "out", "--parts", "6", "--limit-rate", "300kB")
+    wait_until(run.nodes.workers, LONG)
+    second = run.start("copy", url, "out", "--parts", "6")
+    _, errors = second.communicate(timeout=LONG)
+    assert second.returncode == 3
+    assert "another driver" in errors
+    _, errors = first.communicate(timeout=LONG)
+    assert first.returncode == 0, errors
+    check_whole(run.directory, objects_of(url))
+
+
+def test_a_wrong_option_stops_the_job_with_one_error(run: Run, service: Service) -> None:
+    url = service(synthetic="100:10").url
+    process = run.start("copy", url, "out", "--parts", "3", "--exclude", "[")
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 2, errors
+    assert errors.count("error:") == 1, errors
+    for more in (("--part", "0/3"), ("--journal", "j.db"), ("--dry-run",)):
+        process = run.start("copy", url, "out", *more)
+        _, errors = process.communicate(timeout=LONG)
+        assert process.returncode == 2, errors
+        assert more[0] in errors
+
+
+def test_secrets_are_in_no_file_of_the_cluster(run: Run, service: Service) -> None:
+    url = service(synthetic="300:10").url
+    run("copy", url, "out", "--parts", "3", "--header", f"X-Token: {SECRET}")
+    session = Path(run.nodes.cluster.head_node.get_session_dir_path())
+    read = 0
+    for file in session.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            assert SECRET.encode() not in file.read_bytes(), file
+            read += 1
+    assert read > 10
+    for file in (run.directory / "out" / ".shoal").rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare, for a mount")
+def test_a_node_that_does_not_see_the_destination_is_one_error_before_anything_starts(
+    run: Run, service: Service
+) -> None:
+    url = service(synthetic="100:10").url
+    (run.directory / "shared").mkdir()
+    mount = f"mount -t tmpfs none {run.directory / 'shared'}"
+    start = f"{sys.executable} -m ray.scripts.scripts start --address {run.nodes.cluster.address} --num-cpus 1 --block"
+    blind = subprocess.Popen(["unshare", "-m", "/bin/sh", "-c", f"{mount} && exec {start}"], start_new_session=True)
+    try:
+        wait_until(lambda: len(ray_nodes(run.nodes)) >= 4, LONG)
+        process = run.start("copy", url, "shared/out", "--parts", "3")
+        _, errors = process.communicate(timeout=LONG)
+        assert process.returncode == 2, errors
+        assert "does not see the destination" in errors
+        assert not tree(run.directory / "shared" / "out")
+        assert not list((run.directory / "shared").rglob("probe*"))
+    finally:
+        os.killpg(blind.pid, signal.SIGTERM)
+        blind.wait(timeout=PATIENCE)
+
+
+def ray_nodes(nodes: Nodes) -> list[str]:
+    """The nodes that are alive, as another process sees them."""
+    script = "import ray; ray.init(log_to_driver=False); print(*(n['NodeID'] for n in ray.nodes() if n['Alive']))"
+    environment = nodes.environment(Path())
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_without_ray_the_error_says_how_to_install_it(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['ray'] = None\n"
+        "import shoal\n"
+        f"shoal.copy('.', {str(tmp_path / 'out')!r}, cluster='ray')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "shoal[ray]"' in done.stderr
