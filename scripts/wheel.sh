@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds what users install: an sdist of each distribution, and a wheel from that sdist. Usage: scripts/wheel.sh DIRECTORY
+# [PROFILE]. With the profile `local`, a wheel needs what `make build` has compiled, and a few minutes less; it is for tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(realpath -m "$1")
+profile=${2:-release}
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+unset CONDA_PREFIX
+export VIRTUAL_ENV="$PWD/.venv" PATH="$PWD/.venv/bin:$PATH" # where maturin looks for zig
+if [ "$profile" = release ]; then
+    .venv/bin/python -m pip install --quiet --group wheel
+    linking=(--zig --compatibility manylinux_2_28 --compression-level 9)
+    # Messages of panics name files of the crates: without the home directory of this machine.
+    export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=crates"
+else
+    linking=(--strip) # the tag is that of this machine's glibc
+fi
+
+# The wheel's own build cannot look: an sdist has fewer crates than Cargo.lock.
+cargo metadata --locked --format-version 1 >/dev/null
+for distribution in . bench; do
+    (cd "$distribution" && maturin build --quiet --profile "$profile" "${linking[@]}" --sdist --target-dir "$OLDPWD/target" --out "$out")
+done
+exec .venv/bin/python scripts/check_wheel.py "$out"
