@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
-.PHONY: help build demo billion check test test-bench test-torch test-faults test-wheel wheel fuzz clean tools
+.PHONY: help build demo billion check test test-bench test-torch test-faults test-wheel wheel docs fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -57,6 +57,10 @@ wheel: .venv/.made
 ## make test-wheel   the tests of the wheels: of those in dist/ with SHOAL_DIST=dist, else of quickly compiled ones
 test-wheel: .venv/.built .venv/.tools
 	.venv/bin/pytest -m slow tests/test_wheel.py
+
+## make docs         the documentation site, in target/site; to look at it: .venv/bin/mkdocs serve
+docs: .venv/.built
+	scripts/docs.sh
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600
