@@ -70,7 +70,7 @@ fuzz:
 
 ## make clean        remove everything that the commands above made
 clean:
-	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out billion-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
+	rm -rf LICENSE-THIRD-PARTY target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out billion-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
 	find bench python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:

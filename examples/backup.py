@@ -15,8 +15,9 @@ def back_up(source: str, backup: str) -> shoal.Report:
     """Copies everything, the rest of it after an interruption, or what has changed."""
     earlier = shoal.status(backup).runs if Path(backup, ".shoal").is_dir() else ()
     finished = bool(earlier) and all(run.completed for run in earlier)
-    resume = "update" if finished else "auto"
-    return shoal.copy(source, backup, resume=resume, on_error="record")
+    if finished:
+        return shoal.copy(source, backup, resume="update", on_error="record")
+    return shoal.copy(source, backup, on_error="record")
 
 
 if __name__ == "__main__":

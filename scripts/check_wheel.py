@@ -18,7 +18,7 @@ DISTRIBUTIONS = {
     "shoal": ("python", "cp311-abi3-manylinux_", "shoal/_shoal.abi3.so"),
     "shoal_bench": ("bench/python", "py3-none-manylinux_", "{data}/scripts/shoal-limits"),
 }
-LICENCES = {"LICENSE-APACHE", "LICENSE-MIT"}
+LICENCES = {"LICENSE-APACHE", "LICENSE-MIT", "LICENSE-THIRD-PARTY"}
 
 
 def has_symbols(program: bytes) -> bool:

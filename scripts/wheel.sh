@@ -18,8 +18,8 @@ else
     linking=(--strip) # the tag is that of this machine's glibc
 fi
 
-# The wheel's own build cannot look: an sdist has fewer crates than Cargo.lock.
-cargo metadata --locked --format-version 1 >/dev/null
+# This also refuses a stale Cargo.lock. The builds cannot: an sdist has fewer crates than it.
+.venv/bin/python scripts/third_party_licences.py
 for distribution in . bench; do
     (cd "$distribution" && maturin build --quiet --profile "$profile" "${linking[@]}" --sdist --target-dir "$OLDPWD/target" --out "$out")
 done

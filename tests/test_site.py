@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+import shoal as package
 from shoal.cli import app
 from test_docs import blocks, runs
 
@@ -40,7 +41,7 @@ def command_lines(page: Path) -> list[str]:
     indented = [line[4:] for line in fences.sub("", text).splitlines() if line.startswith("    ")]
     found = []
     for line in [line for line in fenced if line.startswith("$ ")] + indented:
-        started = re.match(r"(?:\$ )?(?:SHOAL_\w+=\S+ |timeout --signal=KILL 1 )*shoal (.*)", line)
+        started = re.match(r"(?:\$ )?(?:SHOAL_\w+=\S+ |timeout --signal=KILL 3 )*shoal (.*)", line)
         if started is not None and "[OPTIONS]" not in line:  # such a line only names the arguments
             found.append(re.split(r"\s{2,}", started[1])[0])
     return found
@@ -66,6 +67,12 @@ def test_a_command_line_of_a_page_is_one_that_works(
 
 def test_most_pages_have_command_lines() -> None:
     assert len(COMMANDS) > 80, "the pattern finds no command lines any more"
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs/api.md").read_text()
+    missing = [name for name in package.__all__ if f"\n::: shoal.{name}\n" not in text]
+    assert missing == ["BUILD_PROFILE", "__version__"]
 
 
 def check(script: str, *arguments: str | Path) -> tuple[int, str]:

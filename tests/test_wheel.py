@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,7 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("wheel")]
 
 ROOT = Path(__file__).parent.parent
-INSTALL = ("install", "--quiet", "--no-cache-dir", "--only-binary", ":all:")  # nothing is compiled
+INSTALL = ("install", "--quiet", "--only-binary", ":all:")  # nothing is compiled
 # What `shoal` needs besides itself: click, rich, and what rich needs.
 NEEDED = {"click", "markdown-it-py", "mdurl", "pygments", "rich", "shoal"}
 
@@ -113,6 +114,15 @@ def test_the_wheel_says_what_it_is(empty: Environment, dist: Path) -> None:
     assert said.split()[2].startswith(str(empty.bin.parent))
 
 
+def test_the_wheel_has_the_licences_of_its_crates(dist: Path) -> None:
+    (wheel,) = dist.glob("shoal-[0-9]*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = [name for name in opened.namelist() if name.endswith("/licenses/LICENSE-THIRD-PARTY")]
+        text = opened.read(name).decode()
+    for crate in ("arrow-array", "libsqlite3-sys", "parquet", "pyo3", "ring", "rustls", "tokio", "zstd-sys"):
+        assert re.search(rf"^{crate} [\d.+]", text, re.MULTILINE), crate
+
+
 def test_the_wheel_copies_from_a_service_and_every_byte_arrives(empty: Environment) -> None:
     with empty.service("--synthetic", "20000:100") as url:
         said = empty.run("shoal", "copy", url, "out/")
@@ -179,6 +189,53 @@ def test_the_extra_of_the_lab_brings_what_its_rows_need(dist: Path, tmp_path_fac
     )
     assert "every byte compared" in " ".join(said.split())
     assert (lab.directory / "rates.svg").stat().st_size > 1000
+
+
+def test_a_new_user_gets_from_the_wheel_to_polars_with_the_first_page(
+    dist: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("user")
+    (place / "dist").symlink_to(dist)
+    (place / "tools").mkdir()
+    for tool in ("bash", "rm", "sleep", "timeout"):
+        (place / "tools" / tool).symlink_to(str(shutil.which(tool)))
+    (place / "tools/python3").symlink_to(Path(sys.base_prefix) / "bin/python3")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    page = (ROOT / "docs/start.md").read_text().replace("8080", str(port))
+    lines = ["set -euo pipefail"]
+    for kind, block in re.findall(r"^```(console|python)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        if kind == "python":
+            lines += ["python - <<'END'", block + "END"]
+            continue
+        for line in re.findall(r"^\$ (.*)", block, re.MULTILINE):
+            if line.startswith("timeout"):
+                lines.append(f"{line} || test $? = 137; echo killed")
+            elif line.endswith("&"):
+                lines += [
+                    f"{line.replace(' --quiet', f' --quiet --port {port}')}",
+                    f"until (: >/dev/tcp/127.0.0.1/{port})",
+                ]
+                lines[-1] += " 2>/dev/null; do sleep 0.1; done"
+            else:
+                lines.append(line)
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+    done = subprocess.run(
+        [place / "tools/bash", "-c", "\n".join(lines)],
+        cwd=place,
+        env=kept | {"PATH": str(place / "tools"), "HOME": str(place), "LANG": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "killed\n" in done.stdout
+    assert done.stdout.count("verified 100,000 files") == 2
+    assert "Report(ok=True, written=1000" in done.stdout
+    assert sorted(path.name for path in place.iterdir()) == ["dist", "shoal-env", "tools"]
 
 
 def check(directory: Path) -> tuple[int, str]:
