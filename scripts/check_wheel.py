@@ -1,6 +1,7 @@
 """Refuses wheels that should not be published: too large, with symbols, for this machine only, or with other files.
 
-Usage: check_wheel.py DIRECTORY     as scripts/wheel.sh fills it: a wheel and an sdist of each distribution
+Usage: check_wheel.py DIRECTORY [BYTES]     BYTES: the largest wheel. The directory is as scripts/wheel.sh fills it: a
+                                            wheel and an sdist of each distribution
 """
 
 import struct
@@ -11,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LARGEST = 10_000_000  # bytes of a wheel
+LARGEST = 10_000_000  # bytes of a wheel of a release
 
 # Distribution, the folder of its Python files, what its tag begins with, and what else it has: the compiled part.
 DISTRIBUTIONS = {
@@ -35,13 +36,13 @@ def python_files(folder: str) -> set[str]:
     return set(listed.stdout.decode().strip("\0").split("\0"))
 
 
-def check_wheel(path: Path, distribution: str) -> list[str]:
+def check_wheel(path: Path, distribution: str, largest: int) -> list[str]:
     """Returns what is wrong with a wheel."""
     folder, tag, compiled = DISTRIBUTIONS[distribution]
     name, version, *found = path.stem.split("-", 2)
     wrong = []
-    if path.stat().st_size > LARGEST:
-        wrong.append(f"{path.stat().st_size:,} bytes, at most {LARGEST:,}")
+    if path.stat().st_size > largest:
+        wrong.append(f"{path.stat().st_size:,} bytes, at most {largest:,}")
     if not found[0].startswith(tag):
         wrong.append(f"the tag is {found[0]}, not {tag}…: it would be installed where it cannot run, or nowhere")
     with zipfile.ZipFile(path) as wheel:
@@ -73,7 +74,7 @@ def check_sdist(path: Path) -> list[str]:
     return wrong
 
 
-def main(directory: Path) -> int:
+def main(directory: Path, largest: int = LARGEST) -> int:
     """Prints what is wrong, else name, size and number of files of each; returns the exit code."""
     refused = 0
     for distribution in DISTRIBUTIONS:
@@ -82,7 +83,7 @@ def main(directory: Path) -> int:
             if len(found) != 1:
                 wrong = [f"{len(found)} files {pattern} in {directory}: delete the old ones, or run `make wheel`"]
             elif pattern.endswith(".whl"):
-                wrong = [f"{found[0].name}: {one}" for one in check_wheel(found[0], distribution)]
+                wrong = [f"{found[0].name}: {one}" for one in check_wheel(found[0], distribution, largest)]
             else:
                 wrong = [f"{found[0].name}: {one}" for one in check_sdist(found[0])]
             for one in wrong:
@@ -92,4 +93,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
