@@ -242,7 +242,7 @@ def test_a_new_user_gets_from_the_wheel_to_polars_with_the_first_page(
 
 
 def check(directory: Path, largest: int) -> tuple[int, str]:
-    command = [sys.executable, ROOT / "scripts/check_wheel.py", directory, str(largest)]
+    command = [sys.executable, str(ROOT / "scripts/check_wheel.py"), str(directory), str(largest)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
     return done.returncode, done.stdout
