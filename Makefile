@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
-.PHONY: help build demo billion check test test-bench test-torch test-faults wheel fuzz clean tools
+.PHONY: help build demo billion check test test-bench test-torch test-faults test-wheel wheel docs fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -49,10 +49,18 @@ test-faults: .venv/.built .venv/.bench .venv/.tools
 	.venv/bin/pytest -m 'root or mount or slow'
 	SHOAL_MODEL_COUNT=10000 SHOAL_MODEL_SEED=$$(date +%s) cargo test -p shoal-engine --test model -- --nocapture
 
-## make wheel        what users install, in dist/: the whole of optimisation, which takes minutes
+## make wheel        what users install, in dist/: wheels and sdists, optimised as a whole, which takes minutes
 wheel: .venv/.made
-	.venv/bin/maturin build --release --out dist
-	cd bench && ../.venv/bin/maturin build --release --out ../dist
+	rm -rf dist
+	scripts/wheel.sh dist
+
+## make test-wheel   the tests of the wheels: of those in dist/ with SHOAL_DIST=dist, else of quickly compiled ones
+test-wheel: .venv/.built .venv/.tools
+	.venv/bin/pytest -m slow tests/test_wheel.py
+
+## make docs         the documentation site, in target/site; to look at it: .venv/bin/mkdocs serve
+docs: .venv/.built
+	scripts/docs.sh
 
 ## make fuzz         the fuzz targets, ten minutes each (FUZZ_SECONDS=60 for one); finding nothing is the hope
 FUZZ_SECONDS ?= 600
@@ -62,7 +70,7 @@ fuzz:
 
 ## make clean        remove everything that the commands above made
 clean:
-	rm -rf target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out billion-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
+	rm -rf LICENSE-THIRD-PARTY target fuzz/target fuzz/found fuzz/artifacts .venv dist demo-out billion-out .pytest_cache .mypy_cache .ruff_cache .hypothesis python/shoal/*.so
 	find bench python scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 tools:

@@ -12,6 +12,7 @@ run .venv/bin/ruff format --check
 run .venv/bin/python scripts/check_layers.py
 run .venv/bin/python scripts/check_sizes.py
 run .venv/bin/python scripts/check_words.py
+run .venv/bin/python scripts/command_reference.py --check
 run .venv/bin/python scripts/check_licences.py
 run .venv/bin/python scripts/check_advisories.py
 run .venv/bin/mypy
@@ -19,3 +20,4 @@ run .venv/bin/mypy
 MYPYPATH=python run .venv/bin/stubtest shoal._shoal --allowlist scripts/stubtest_allowlist.txt --ignore-unused-allowlist
 # In the profile of the build, so that build scripts (SQLite, zstd) do not run twice.
 run cargo clippy --profile local --workspace --all-targets -- -D warnings
+RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --profile local --workspace --no-deps

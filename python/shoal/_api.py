@@ -439,6 +439,7 @@ def copy(
         RunError: The run cannot continue (destination full, credentials, source unreachable); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
+    Note:
         An exception that ends a started run has the report so far as `.report`.
 
     Example:

@@ -95,12 +95,11 @@ def read(
     Raises:
         ConfigError: An argument is wrong.
         NotFoundError: The source does not exist (a `FileNotFoundError`).
-
-        During iteration:
-        ObjectsFailedError: At the end, if objects failed and `on_error` is `"raise"`. A loop that is left early does
-            not raise it.
-        ObjectError: The first object that failed (`on_error="stop"`).
-        RunError: The run cannot continue (credentials, source unreachable). Earlier objects have been delivered.
+        ObjectsFailedError: At the end of the iteration, if objects failed and `on_error` is `"raise"`. A loop that is
+            left early does not raise it.
+        ObjectError: During the iteration, for the first object that failed (`on_error="stop"`).
+        RunError: During the iteration: the run cannot continue (credentials, source unreachable). Earlier objects have
+            been delivered.
 
     Example:
         >>> with shoal.serve(synthetic="1000:100") as service:

@@ -154,6 +154,7 @@ def save(
         RunError: The run cannot continue (destination full, other items under the same `source_id`).
         KeyboardInterrupt: Ctrl-C. The journal is intact.
 
+    Note:
         An exception that ends a started run has the report so far as `.report`.
 
     Example:

@@ -153,6 +153,7 @@ def unzip(
         RunError: The run cannot continue (directory full); the same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
+    Note:
         An exception that ends a started run has the report so far as `.report`.
 
     Example:

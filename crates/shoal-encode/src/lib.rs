@@ -44,6 +44,7 @@
 //! - CSV and JSON lines: a time at which the offset of its zone had seconds (before 1900, mostly) is an error.
 //! - Dictionaries that do not fit under their keys when the parts of a table are joined get wider keys.
 
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod array;

@@ -1,5 +1,53 @@
-//! The engine of shoal: moves very many objects from a source to a sink.
+//! Moves very many objects from a [`source`] to a [`sink`], fast, resumable and in flat memory.
+//!
+//! An object is a name and its bytes. A source lists its objects in *partitions* of usually up to 100. Threads with an
+//! event loop each, the *lanes*, fetch the objects of a partition and write them. What was written is synced, many
+//! partitions at once, and only then recorded in a [`journal`]. A later run with the same source and sink continues
+//! after what the journal has. The engine measures its throughput to find the number of objects in progress.
+//!
+//! ```
+//! use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
+//! use shoal_engine::sink::dir::{DirOptions, DirSink};
+//! use shoal_engine::{TransferOptions, transfer::Transfer};
+//! use std::{ops::ControlFlow, sync::Arc};
+//!
+//! # let place = tempfile::tempdir()?;
+//! # let (photos, backup) = (place.path().join("photos"), place.path().join("backup"));
+//! # std::fs::create_dir(&photos)?;
+//! std::fs::write(photos.join("1.jpg"), "a picture")?;
+//! for written in [1, 0] {
+//!     let source = Files::new(FilesFrom::Path(photos.clone()), FilesOptions::default())?;
+//!     let sink = DirSink::new(&backup, DirOptions::default())?;
+//!     let transfer = Transfer::new(Arc::new(source), Arc::new(sink), TransferOptions::default());
+//!     let outcome = transfer.run(&mut |_progress| ControlFlow::Continue(()));
+//!     assert!(outcome.error.is_none() && outcome.report.complete);
+//!     assert_eq!(outcome.report.run.written, written); // the second run has nothing left to do
+//! }
+//! assert_eq!(std::fs::read(backup.join("1.jpg"))?, b"a picture");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Map
+//!
+//! | look for | in |
+//! |---|---|
+//! | the entry, which joins source, sink, options and journal | [`transfer`] |
+//! | every option and its default | [`options`] |
+//! | the outcome, and the counts that must balance | [`report`] |
+//! | what a source must do: files, archives, services, items of a program | [`source`] |
+//! | what a sink must do: directories, a loop of the caller, nothing | [`sink`] |
+//! | the run itself: lanes, retries, commits, the number of workers | [`engine`] |
+//! | what is recorded, and how a run resumes | [`journal`], [`session`] |
+//! | names that are safe to use as paths, and locators of a source | [`Name`], [`ObjectKey`] |
+//! | what can fail, what is retried, what ends a run | [`error`] |
+//! | the HTTP client, and the service `shoal serve` | [`http`], [`serve`] |
+//! | every use of the file system | [`fs`] |
+//!
+//! Source and sink do not know each other, and the engine knows no format: Parquet files are a crate of their own, with a
+//! source and a sink. The engine never prints, and never panics on bad input. `ARCHITECTURE.md` has the rules and their
+//! reasons, `docs/extending.md` explains how to write a source or a sink.
 
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod display;

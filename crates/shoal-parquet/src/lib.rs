@@ -8,6 +8,8 @@
 //! group in the file, and one of the rest, under [`schema::FOOTER_CHECKSUM`]. The page format has a checksum too, but the
 //! library cannot write it.
 
+#![warn(missing_docs)]
+
 mod read;
 pub mod schema;
 pub mod sink;

@@ -138,6 +138,7 @@ def generate(
         RunError: The run cannot continue (destination full, a process could not be started). The same call resumes it.
         KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
+    Note:
         An exception that ends a started run has the report so far as `.report`.
 
     Example:

@@ -8,7 +8,7 @@
 //!
 //! What is committed of a file is always whole partitions, so a partition that is fetched again is nowhere in it. The
 //! rows of a partition that is too large for memory go to a file that no other partition uses at that time
-//! ([`shard::Spill`]). If a page has changed since a part of it was committed, names that are stored already are not
+//! (`shard.rs`). If a page has changed since a part of it was committed, names that are stored already are not
 //! added again (`earlier.rs`).
 
 mod commit;

@@ -43,9 +43,11 @@ impl Default for VerifyOptions {
 /// How far a check is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyProgress {
+    /// Files that are checked.
     pub files: u64,
     /// All files that there are.
     pub files_total: u64,
+    /// Rows of these.
     pub objects: u64,
     /// Bytes of contents.
     pub bytes: u64,
@@ -63,14 +65,18 @@ pub struct RowPlace {
 /// Two rows with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
+    /// The name, which need not be UTF-8.
     pub name: Vec<u8>,
+    /// Where it is for the first time, in order of files and rows.
     pub first: RowPlace,
+    /// Where it is again.
     pub second: RowPlace,
 }
 
 /// A file in which something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
+    /// The name of the file.
     pub file: String,
     /// What was found first.
     pub reason: String,
@@ -81,6 +87,7 @@ pub struct DamagedFile {
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
+    /// Files that were checked, also those with damage.
     pub files: u64,
     /// Rows that could be read.
     pub objects: u64,

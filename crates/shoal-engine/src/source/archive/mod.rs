@@ -62,7 +62,7 @@ impl Archives {
     /// Checks that the paths exist; it reads nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] if a path does not exist, a glob is not valid, or the encoding is unknown.
+    /// [`Kind::Config`](crate::Kind::Config) if a path does not exist, a glob is not valid, or the encoding is unknown.
     pub fn new(from: ArchivesFrom, formats: FormatsIn, options: ArchiveOptions) -> Result<Archives> {
         names::table(&options.encoding)?;
         let find = find::Find::new(from)?;

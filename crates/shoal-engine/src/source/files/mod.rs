@@ -60,7 +60,7 @@ impl Files {
     /// Opens the root; it lists nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] if the root cannot be opened or a glob is not valid.
+    /// [`Kind::Config`](crate::Kind::Config) if the root cannot be opened or a glob is not valid.
     pub fn new(what: FilesFrom, options: FilesOptions) -> Result<Files> {
         let (tree, paths) = Tree::open(what, options)?;
         let identity = tree.identity(&paths);
