@@ -53,10 +53,11 @@ pub fn unfinished(directory: &Path) -> Option<String> {
     let own = directory.join(SHOAL_DIR);
     let parts = std::fs::read_dir(own.join(PARTS_DIR)).into_iter().flatten().flatten().map(|part| part.path());
     let files = |own: PathBuf| std::fs::read_dir(own.join("tmp")).map_or(0, Iterator::count);
-    let count = [own].into_iter().chain(parts).map(files).sum::<usize>();
+    let count = [own.clone()].into_iter().chain(parts).map(files).sum::<usize>();
     let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     let why = "not finished, and not read: run the copy into this directory again to finish it";
-    let unfinished = (count > 0).then(|| format!("{files} below {SHOAL_DIR} {why}"));
+    let place = if own.join(PARTS_DIR).exists() { PARTS_DIR } else { "tmp" };
+    let unfinished = (count > 0).then(|| format!("{files} in {SHOAL_DIR}/{place} {why}"));
     // Of a part that has not begun, no file tells.
     let parts = journal::parts(directory).ok().flatten().and_then(|job| {
         let complete = job.parts.iter().filter(|part| part.is_complete()).count();
