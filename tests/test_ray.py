@@ -24,7 +24,7 @@ from waiting import wait_until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group tests")
 
-pytestmark = [pytest.mark.disk, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.disk, pytest.mark.timing]  # three nodes need the machine for themselves
 
 SECRET = "correct-horse-battery-staple"
 LONG = 3 * PATIENCE
