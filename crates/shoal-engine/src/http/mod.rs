@@ -54,7 +54,7 @@ pub(crate) mod url;
 mod version;
 
 pub(crate) use attempts::Attempts;
-pub(crate) use client::{Client, plain_fields};
+pub(crate) use client::{Client, Refuses, request_fields};
 pub(crate) use client_loop::run_requests;
 pub(crate) use head::Head;
 pub(crate) use idle_connections::{IdleConnection, IdleConnections};
@@ -64,4 +64,4 @@ pub(crate) use redirect::AllowedHost;
 pub(crate) use request::send;
 pub(crate) use request_handler::{Next, Plan, RequestHandler};
 pub(crate) use tls::Tls;
-pub(crate) use url::{Address, Secret, encode_name, valid_field};
+pub(crate) use url::{Address, encode_name};
