@@ -11,7 +11,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Entries, Entry, Fetcher, Lane, Listing, LocalFuture, Skip, Source, SourceProperties};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, HostId, Kind, Result};
 use crate::findings::Findings;
 use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
@@ -67,6 +67,12 @@ impl Source for Shard {
     }
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         self.inner.select(locators)
+    }
+    fn host_of(&self, partition: &Partition) -> Option<HostId> {
+        self.inner.host_of(partition)
+    }
+    fn host_at(&self, locator: &[u8]) -> Option<HostId> {
+        self.inner.host_at(locator)
     }
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(OfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
@@ -133,6 +139,10 @@ impl Entries for EntriesOfPart {
 
     fn is_stream(&self) -> bool {
         self.inner.is_stream()
+    }
+
+    fn request(&self, index: u32) -> &[u8] {
+        self.inner.request(index)
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {
