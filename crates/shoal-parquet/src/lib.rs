@@ -12,4 +12,5 @@ mod read;
 pub mod schema;
 pub mod sink;
 pub mod source;
+pub mod urls;
 pub mod verify;

@@ -25,6 +25,7 @@ mod pages;
 pub mod shard;
 pub(crate) mod tar;
 mod turn;
+pub mod urls;
 pub(crate) mod zip;
 
 use std::cell::RefCell;
