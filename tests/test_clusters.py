@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shoal as package
 from conftest import PATIENCE, Service
+from shoal._cluster import Job
 from test_docs import blocks, runs
 from trees import tree
 
@@ -135,3 +137,40 @@ IN_PYTHON = blocks(PAGE)
 @pytest.mark.parametrize("example", IN_PYTHON, ids=[f"{at}" for at in range(len(IN_PYTHON))])
 def test_an_example_of_the_page_runs(tmp_path: Path, example: str) -> None:
     runs(tmp_path, example, IN_PYTHON)
+
+
+def job(source: Any, **options: Any) -> Job:
+    return Job(package.copy, (source, "out"), {"cluster": "ray", **options})
+
+
+def test_limits_are_divided_over_the_parts_that_run_at_once() -> None:
+    divided = job(package.urls("list.txt", per_host=6, limit_requests=10), limit_rate="9MB")
+    notes = divided.share_limits(4)
+    assert divided.arguments["limit_rate"] == 2_250_000
+    assert (divided.arguments["source"].per_host, divided.arguments["source"].limit_requests) == (1, 2.5)
+    assert len(notes) == 2
+    assert all("since 4 ran at once" in note for note in notes)
+    assert job("src").share_limits(4) == []
+
+
+def test_nodes_get_a_list_of_urls_by_its_absolute_path_or_not_at_all() -> None:
+    assert job(package.urls("list.txt")).arguments["source"].list == str(Path.cwd() / "list.txt")
+    for unseen in (package.urls(["http://127.0.0.1/a"]), package.urls("-")):
+        with pytest.raises(package.ConfigError, match="must be a file"):
+            job(unseen)
+
+
+def test_parts_of_a_list_of_urls_are_together_what_one_run_is(tmp_path: Path, service: Service) -> None:
+    url = service(synthetic="200:50").url
+    lines = [f"{url}/get/object-{number:09}" for number in range(200)] + ["file:///etc/passwd", "\x00", "no url"]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    reports = [
+        package.copy(package.urls(tmp_path / "list.txt"), tmp_path / "out", part=(index, 3), on_error="record")
+        for index in range(3)
+    ]
+    whole = package.copy(package.urls(tmp_path / "list.txt"), tmp_path / "one", on_error="record")
+    assert tree(tmp_path / "out") == tree(tmp_path / "one")
+    for field in ("listed", "written", "failed"):
+        assert sum(getattr(report.total, field) for report in reports) == getattr(whole.total, field)
+    assert (whole.total.written, whole.total.failed) == (200, 3)
+    assert all(report.written for report in reports)

@@ -37,7 +37,8 @@ def defaults(function: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-PYTHON = defaults(_api.copy) | defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives)
+SOURCES = defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives) | defaults(_api.urls)
+PYTHON = defaults(_api.copy) | SOURCES
 
 
 def long(flag: click.Option) -> str:
@@ -77,7 +78,7 @@ def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_de
 def test_the_command_read_has_every_option_of_read() -> None:
     flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
     output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum", "help_all"}
-    sources = set(defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives))
+    sources = {*SOURCES, "is_list"}
     assert set(flags) == set(defaults(_read.read)) - {"chunk_size"} | output | sources
     given = read_command.make_context("read", ["SRC"]).params
     for name, default in defaults(_read.read).items():
@@ -127,7 +128,7 @@ def test_the_binding_is_given_every_option() -> None:
 
 def test_the_command_line_has_every_option_with_the_same_default() -> None:
     flags = {one.name: one for one in copy_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME | {"help_all"}
+    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME | {"help_all", "is_list"}
     given = copy_command.make_context("copy", ["SRC", "DST"]).params
     for name in set(PYTHON) - {"progress", "resume"}:
         flag = flags[name]

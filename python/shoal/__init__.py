@@ -8,7 +8,7 @@ Here: the public names. The functions are in `_api.py`, `_read.py`, `_save.py`, 
 the command line in `cli/`.
 """
 
-from shoal._api import archives, copy, files, list_get, serve, status
+from shoal._api import archives, copy, files, list_get, serve, status, urls
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -27,7 +27,7 @@ from shoal._errors import (
 from shoal._expression import col, count
 from shoal._generate import generate
 from shoal._list import list_objects
-from shoal._options import Archives, Files, ListGet
+from shoal._options import Archives, Files, ListGet, Urls
 from shoal._read import read
 from shoal._records import Appended, Groups, Records, Scan
 from shoal._report import (
@@ -90,6 +90,7 @@ __all__ = [
     "Status",
     "Step",
     "UnsafeNameError",
+    "Urls",
     "__version__",
     "archives",
     "col",
@@ -104,4 +105,5 @@ __all__ = [
     "serve",
     "status",
     "unzip",
+    "urls",
 ]

@@ -1,4 +1,4 @@
-"""The functions archives, copy, files, list_get, serve and status. Each validates its arguments and calls the engine.
+"""The functions archives, copy, files, list_get, serve, status, urls. Each validates its arguments, calls the engine.
 
 Not here: the effect of an option in the engine (its `options.rs`), the result types (`_report.py`).
 """
@@ -38,14 +38,20 @@ from shoal._options import (
     Size,
     Source,
     SourceOptions,
+    Urls,
+    UrlsOptions,
     Workers,
     archive_options,
+    at_least_one,
+    check_url_list,
     engine_options,
     header_pairs,
     hosts,
+    per_second,
     pipeline_depth,
     without_secrets,
 )
+from shoal._spooled import Spooled, UrlItem
 from shoal._watch import Watch, shown
 
 if TYPE_CHECKING:
@@ -144,6 +150,83 @@ def list_get(
     )
 
 
+def urls(
+    urls: Path | Iterable[UrlItem],
+    *,
+    url_field: str = "url",
+    name_field: str | None = None,
+    name: str = "{name}",
+    per_host: int = 6,
+    limit_requests: float | None = None,
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    expect_type: str | None = None,
+    ca_file: Path | None = None,
+    insecure: bool = False,
+    allow_host: str | Sequence[str] = (),
+    pipeline: Pipeline = "auto",
+) -> Urls:
+    """Describes a list of URLs, for use as the source of `shoal.copy` and `shoal.read`.
+
+    `docs/urls.md` has the rules for names, hosts and redirects. A line that is not a URL is a failure.
+
+    Args:
+        urls: The path of the list, `"-"` for standard input, or an iterable of URLs or of pairs `(name, url)`, which
+            are kept in a temporary file. A list is a file with a URL on each line, or a name, a tab and a URL. Lines
+            that are empty or begin with `#` are skipped. Files that end in `.csv`, `.tsv`, `.jsonl`, `.ndjson` or
+            `.parquet` have columns or fields.
+        url_field: The column or field with the URL.
+        name_field: The column or field with the name of the object, if the list has one.
+        name: The name of an object at the destination: `"{name}"` is the one in the list, or else the path of the URL,
+            decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
+            the list, from 0), as in `"{host}/{path}"`. Two objects with one name are a failure.
+        per_host: Maximum number of connections to one host.
+        limit_requests: Maximum number of requests per second to one host.
+        headers: Headers to send with every request to a host of the list, but not to one that a redirect leads to.
+        expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
+            type is a failure.
+        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
+        insecure: Accept any certificate. Others on the network can then read and change everything.
+        allow_host: Private hosts (`"host"` or `"host:port"`) to which redirects from public hosts are followed. The
+            list itself may name private hosts.
+        pipeline: Whether to send requests before the earlier answers have arrived; see `shoal.list_get`.
+
+    Returns:
+        A source for `shoal.copy` and `shoal.read`.
+
+    Raises:
+        ConfigError: An argument is wrong. `shoal.copy` raises errors that only a run can detect.
+
+    Example:
+        >>> with shoal.serve(synthetic="3:20") as service:
+        ...     pages = shoal.urls(f"{service.url}/get/object-00000000{n}" for n in range(3))
+        ...     report = shoal.copy(pages, "pages/")
+        >>> report.written
+        3
+    """
+    check_url_list(url_field=url_field, name_field=name_field, name=name)
+    given: object = urls  # typed callers pass nothing else; others get an error
+    if not isinstance(given, str | os.PathLike | Iterable) or type(given) in NO_PATHS:
+        raise ConfigError(f"a list of URLs must be a path or an iterable of URLs, got {type(given).__name__}")
+    if isinstance(urls, str) and urls.startswith(SERVICES):
+        raise ConfigError(
+            f"a URL where a list is expected: {without_secrets(urls)!r}", hint="pass a path, or several URLs in a list"
+        )
+    return Urls(
+        list=_path_text(urls) if isinstance(urls, str | os.PathLike) else Spooled(urls),
+        url_field=url_field,
+        name_field=name_field,
+        name=name,
+        per_host=at_least_one(per_host, "per_host"),
+        limit_requests=per_second(limit_requests, "limit_requests"),
+        headers=header_pairs(headers),
+        expect_type=expect_type,
+        ca_file=ca_file,
+        insecure=bool(insecure),
+        allow_host=hosts(allow_host),
+        pipeline=pipeline_depth(pipeline),
+    )
+
+
 def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
     """Describes files, for use as the source of `shoal.read` and `shoal.copy`.
 
@@ -235,7 +318,7 @@ def _path_text(path: Path) -> str:
     if text.startswith(SERVICES):
         raise ConfigError(
             f"a URL where paths are expected: {without_secrets(text)!r}",
-            hint="lists of URLs are not supported yet; pass the URL of a list/get service by itself, not in a list",
+            hint="use shoal.urls(…) for URLs of objects; pass the URL of a list/get service by itself, not in a list",
         )
     return text
 
@@ -248,7 +331,12 @@ def points_to_sources(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: object, **options: object) -> object:
-        for describe, of in (("list_get", ListGetOptions), ("files", FilesOptions), ("archives", ArchiveOptions)):
+        for describe, of in (
+            ("list_get", ListGetOptions),
+            ("files", FilesOptions),
+            ("archives", ArchiveOptions),
+            ("urls", UrlsOptions),
+        ):
             for name in options.keys() & of.__annotations__.keys():
                 raise TypeError(
                     f"{function.__name__}() got an unexpected keyword argument {name!r}: it is an option of the "
@@ -303,10 +391,13 @@ def source_options(source: Source) -> SourceOptions:
     text: str | None = None
     paths: tuple[str, ...] | None = None
     own_service, own_files, own_archives = list_get("http://localhost"), files("."), archives(".")
-    entries = False
+    entries, url_list = False, None
     given: object = source  # typed callers pass nothing else; others get an error
     if isinstance(given, ListGet):
         text, own_service = given.url, given
+    elif isinstance(given, Urls):
+        text = given.list if isinstance(given.list, str) else repr(given.list)
+        url_list = given.options()
     elif isinstance(given, Archives):
         own_archives = given
         text, paths = (given.paths, None) if isinstance(given.paths, str) else (None, given.paths)
@@ -318,13 +409,14 @@ def source_options(source: Source) -> SourceOptions:
         text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
     else:
         raise ConfigError(
-            "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…) or shoal.list_get(…), "
-            f"got {type(given).__name__}"
+            "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…), shoal.urls(…) or "
+            f"shoal.list_get(…), got {type(given).__name__}"
         )
     return SourceOptions(
         text=text,
         paths=paths,
         entries=entries,
+        urls=url_list,
         list_get=own_service.options(),
         files={"follow_links": own_files.follow_links},
         archives=own_archives.options(),
@@ -377,7 +469,7 @@ def copy(
         source: The URL of a list/get service, or `shoal.list_get(url, …)` for one with other paths and fields; or a
             directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; or the
             entries of archives: `"zip:*.zip"`, `"tar:*.tar.gz"`, `shoal.archives(…)`; the rows of Parquet files:
-            `"parquet:DIR"`.
+            `"parquet:DIR"`; or a list of URLs, `shoal.urls(…)`.
         destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
             files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,

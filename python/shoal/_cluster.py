@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
 from shoal._errors import ConfigError, ObjectsFailedError
-from shoal._options import Archives, Files, ListGet, parse_size
+from shoal._options import Archives, Files, ListGet, Urls, parse_size
 from shoal._report import Counts, Progress, Report
 
 if TYPE_CHECKING:
@@ -69,14 +69,22 @@ class Job:
         text: str = self.arguments["destination"]
         return None if text == "null:" else Path(text.removeprefix("parquet:"))
 
-    def share_rate(self, running: int) -> str | None:
-        """Divides `limit_rate` over the parts that run at once. Returns a note for the report."""
-        limit = self.arguments.get("limit_rate")
-        if limit is None:
-            return None
-        own = max(1, parse_size(limit, "limit_rate") // running)
-        self.arguments["limit_rate"] = own
-        return f"`limit_rate`: each part was limited to {own:,} bytes per second, since {running} ran at once"
+    def share_limits(self, running: int) -> list[str]:
+        """Divides limits of bytes, and of each host, over the parts that run at once. Returns notes for the report."""
+        notes, at_once = [], f"since {running} ran at once"
+        limit, source = self.arguments.get("limit_rate"), self.arguments.get("source")
+        if limit is not None:
+            own = max(1, parse_size(limit, "limit_rate") // running)
+            self.arguments["limit_rate"] = own
+            notes.append(f"`limit_rate`: each part was limited to {own:,} bytes per second, {at_once}")
+        if isinstance(source, Urls) and running > 1:
+            shares: dict[str, Any] = {"per_host": max(1, source.per_host // running)}
+            if source.limit_requests is not None:
+                shares["limit_requests"] = source.limit_requests / running
+            self.arguments["source"] = changed(source, **shares)
+            told = ", ".join(f"`{name}` {value:g}" for name, value in shares.items())
+            notes.append(f"each part had {told}, {at_once}")
+        return notes
 
     def run(self, part: Part, progress: Callable[[Progress], object]) -> Report:
         """Runs one part, on a node."""
@@ -86,13 +94,23 @@ class Job:
         return function(**self.arguments, part=part, progress=progress)
 
 
+def changed(value: Any, **fields: Any) -> Any:
+    """Returns a source with some other fields."""
+    return type(value)(**{name: getattr(value, name) for name in type(value)._fields} | fields)
+
+
 def absolute(source: Any) -> Any:
     """Returns a source or a destination with absolute paths."""
     if isinstance(source, ListGet):
         return source
     if isinstance(source, Files | Archives):
-        fields = {name: getattr(source, name) for name in type(source)._fields}
-        return type(source)(**fields | {"paths": absolute(source.paths)})
+        return changed(source, paths=absolute(source.paths))
+    if isinstance(source, Urls):
+        if not isinstance(source.list, str) or source.list == "-":
+            raise ConfigError(
+                "on a cluster, a list of URLs must be a file", hint="write the list to a file that all nodes can read"
+            )
+        return changed(source, list=absolute(source.list))
     if not isinstance(source, str | os.PathLike):
         return tuple(absolute(path) for path in source)
     text = os.fspath(source)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from shoal._errors import ConfigError
 from shoal._report import Progress
+from shoal._spooled import Spooled
 from shoal._value import Value
 
 Workers = Literal["auto"] | int
@@ -27,6 +28,7 @@ Order = Literal["any", "source"]
 Part = tuple[int, int]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Backslashes = Literal["refuse", "separator"]
+UrlFormat = Literal["lines", "csv", "tsv", "jsonl", "parquet"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 ProgressOption = bool | Callable[[Progress], object] | None
@@ -100,6 +102,7 @@ class SourceOptions(TypedDict):
     text: str | None
     paths: tuple[str, ...] | None
     entries: bool  # of archives of any format, at `text` or `paths`
+    urls: UrlsOptions | None
     list_get: ListGetOptions
     files: FilesOptions
     archives: ArchiveOptions
@@ -117,6 +120,25 @@ class ListGetOptions(TypedDict):
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
     encode_slash: bool
+    ca_file: Path | None
+    insecure: bool
+    allow_host: tuple[str, ...]
+    pipeline: Pipeline
+
+
+class UrlsOptions(TypedDict):
+    """The binding's options for a list of URLs; without a path, it is on standard input."""
+
+    list: str | None
+    identity: str | None
+    format: UrlFormat
+    url_field: str
+    name_field: str | None
+    name: str
+    per_host: int
+    limit_requests: float | None
+    headers: tuple[tuple[str, str], ...]
+    expect_type: str | None
     ca_file: Path | None
     insecure: bool
     allow_host: tuple[str, ...]
@@ -213,7 +235,68 @@ class Archives(Value):
         )
 
 
-Source = Path | ListGet | Files | Archives | Iterable[Path]
+class Urls(Value):
+    """A list of URLs with its options; returned by `shoal.urls`. Its `repr` shows no URL and no secrets."""
+
+    list: str | Spooled
+    url_field: str
+    name_field: str | None
+    name: str
+    per_host: int
+    limit_requests: float | None
+    headers: tuple[tuple[str, str], ...]
+    expect_type: str | None
+    ca_file: Path | None
+    insecure: bool
+    allow_host: tuple[str, ...]
+    pipeline: Pipeline
+
+    def __repr__(self) -> str:
+        """Shows every value except those of headers, and of URLs that were passed only their number."""
+        shown = [repr(self.list)]
+        for field in list(Urls.__annotations__)[1:]:
+            value = getattr(self, field)
+            shown.append(f"{field}={[f'{name}: ***' for name, _ in value] if field == 'headers' else value!r}")
+        return f"urls({', '.join(shown)})"
+
+    def options(self) -> UrlsOptions:
+        """Returns the form that the binding takes."""
+        spooled = isinstance(self.list, Spooled)
+        path = self.list.path if isinstance(self.list, Spooled) else self.list
+        return UrlsOptions(
+            list=None if path == "-" else path,
+            identity=self.list.identity if isinstance(self.list, Spooled) else None,
+            format="lines" if spooled else url_format(path),
+            url_field=self.url_field,
+            name_field=self.name_field,
+            name=self.name,
+            per_host=self.per_host,
+            limit_requests=self.limit_requests,
+            headers=self.headers,
+            expect_type=self.expect_type,
+            ca_file=self.ca_file,
+            insecure=self.insecure,
+            allow_host=self.allow_host,
+            pipeline=self.pipeline,
+        )
+
+
+# The format of a list by the end of its name; others are plain lines.
+URL_FORMATS: dict[str, UrlFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+
+
+def url_format(path: str) -> UrlFormat:
+    """Returns the format of a list of URLs, by the end of its name."""
+    return next((kind for end, kind in URL_FORMATS.items() if path.lower().endswith(end)), "lines")
+
+
+Source = Path | ListGet | Files | Archives | Urls | Iterable[Path]
 
 
 def without_secrets(url: str) -> str:
@@ -349,6 +432,37 @@ def hosts(value: str | Sequence[str]) -> tuple[str, ...]:
         if type(host) is not str or not host:
             raise ConfigError(f"`allow_host` must contain hosts, got {host!r}")
     return given
+
+
+def check_url_list(*, url_field: str, name_field: str | None, name: str) -> None:
+    """Validates what names the fields of a list of URLs. The engine checks the template.
+
+    Raises:
+        ConfigError: A value is not text.
+    """
+    for option, value in (("url_field", url_field), ("name_field", name_field), ("name", name)):
+        if not (value is None and option == "name_field") and (type(value) is not str or not value):
+            raise ConfigError(f"`{option}` must be text, got {value!r}")
+
+
+def per_second(value: float | None, option: str) -> float | None:
+    """Returns a number of requests per second.
+
+    Raises:
+        ConfigError: It is not from 0.001 to 1,000,000.
+    """
+    if value is not None and (type(value) not in (int, float) or not 0.001 <= value <= 1e6):
+        raise ConfigError(f"`{option}` must be from 0.001 to 1,000,000 per second, got {value!r}")
+    return None if value is None else float(value)
+
+
+def at_least_one(value: int, option: str) -> int:
+    """Returns a count of at least 1.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+    return _at_least(value, 1, option)
 
 
 WORKERS_MAX = 65_536  # each needs memory even while idle

@@ -58,7 +58,8 @@ def read(
     Args:
         source: A directory, a file, a glob such as `"photos/**/*.jpg"`, an iterable of paths or `shoal.files(…)`; the
             URL of a list/get service or `shoal.list_get(…)`; the entries of archives, `"zip:*.zip"`, `"tar:*.tar.gz"`
-            or `shoal.archives(…)`; the rows of Parquet files, `"parquet:DIR"` (`docs/parquet.md`).
+            or `shoal.archives(…)`; the rows of Parquet files, `"parquet:DIR"` (`docs/parquet.md`); or a list of URLs,
+            `shoal.urls(…)` (`docs/urls.md`).
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
             `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
         exclude: Skip names that match one of these patterns, or are below a directory that does; applied after

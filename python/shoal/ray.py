@@ -132,11 +132,11 @@ def run(job: Job) -> Report:
         each = min(processors)  # one part at a time on the smallest node
         slots = sum(count // each for count in processors)
         parts = job.parts or known_parts(job.directory) or PARTS_PER_SLOT * slots
-        note = job.share_rate(min(slots, parts))
+        notes = job.share_limits(min(slots, parts))
         with Watch(
             job.progress, lambda: f"{job.name} in {count_text(parts, 'part')} on {count_text(len(nodes), 'node')}"
         ) as watch:
-            return watch.ended(Driver(job, parts, each, [note] if note else []).run(watch))
+            return watch.ended(Driver(job, parts, each, notes).run(watch))
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
             raise ConfigError(f"`shuffle` must be a number of objects, 0 or more, got {shuffle!r}")
-        if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives):
+        if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives | _options.Urls):
             source = files(source)  # an iterator can be read only once
         self._source = source
         self._transform = transform

@@ -124,7 +124,7 @@ kinds! {
 
 /// A host that can be paused as a whole, named by its source; 0 where a source has only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-pub struct HostId(pub u32);
+pub struct HostId(pub u64);
 
 /// Where an error happened. Each side has its own retries and pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

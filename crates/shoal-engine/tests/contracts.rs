@@ -13,6 +13,7 @@ use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::source::part::OfPart;
+use shoal_engine::source::urls::{Format, Lines, Urls, UrlsOptions};
 use shoal_engine::testing::source_contract;
 use shoal_engine::{Part, Storage};
 
@@ -57,6 +58,36 @@ fn a_service_of_synthetic_objects_keeps_the_contract_of_a_source() {
     };
     let source: Arc<dyn Source> = Arc::new(ListGet::new(&server.url(), ListGetOptions::default()).unwrap());
     source_contract::run(&source, &(0..777).map(object).collect());
+}
+
+#[test]
+fn a_list_of_urls_keeps_the_contract_of_a_source() {
+    let content = || Content::Synthetic { count: 777, size: 30 };
+    let start = |last| {
+        let bind = std::net::IpAddr::from([127, 0, 0, last]);
+        Server::start(content(), Options { bind, ..Options::default() }).unwrap()
+    };
+    let servers: Vec<Server> = (1..6).map(start).collect();
+    let mut list = String::from("# all of some hosts, one of the others\n");
+    let mut expected = BTreeMap::new();
+    for number in 0..777 {
+        let (server, object) = (number % 3 + 2 * usize::from(number % 300 == 7), format!("object-{number:09}"));
+        let url = format!("{}/get/{object}", servers[server].url());
+        let name = match number % 2 {
+            0 => format!("get/{object}"),
+            _ => format!("odd %2e name?{number}&#x=+\u{fc}"),
+        };
+        list += &if number % 2 == 0 { format!("{url}\r\n") } else { format!("{name}\t{url}\n") };
+        expected.insert(name.into_bytes(), format!("{object}\n").bytes().cycle().take(30).collect());
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), list).unwrap();
+    for (per_host, ordered) in [(6, false), (1, false), (2, true)] {
+        let options = UrlsOptions { per_host, ordered, ..UrlsOptions::default() };
+        let lines = Lines::open(file.path(), &Format::Plain, None).unwrap();
+        let source: Arc<dyn Source> = Arc::new(Urls::new(Box::new(lines), options).unwrap());
+        source_contract::run(&source, &expected);
+    }
 }
 
 /// A tree with files of every size around a border, in directories and between them.

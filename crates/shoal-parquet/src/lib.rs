@@ -14,4 +14,5 @@ mod read;
 pub mod schema;
 pub mod sink;
 pub mod source;
+pub mod urls;
 pub mod verify;

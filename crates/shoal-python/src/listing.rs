@@ -39,7 +39,7 @@ impl Listing {
     #[new]
     fn new(py: Python<'_>, source: SourceOptions, options: Options, raises: bool) -> PyResult<Listing> {
         let engine = options.to_engine()?;
-        let source = source.open(py, &options)?.map_err(|error| run_error(py, &error))?;
+        let source = source.open(py, &options, true)?.map_err(|error| run_error(py, &error))?;
         let (sender, batches) = sync_channel(AHEAD);
         let list = move || {
             let mut batch = Batch::new();

@@ -10,8 +10,10 @@ use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
-use shoal_engine::{Part, TransferOptions};
+use shoal_engine::source::urls::{self, Fields, Format, Urls, UrlsOptions};
+use shoal_engine::{Error, Part, TransferOptions};
 use shoal_parquet::sink::ParquetOptions;
+use shoal_parquet::urls::ParquetUrls;
 
 use crate::errors::OnError;
 use crate::from_items::from_items;
@@ -24,6 +26,17 @@ const AUTO: &str = "auto";
 enum NumberOrWord {
     Count(usize),
     Word(String),
+}
+
+impl NumberOrWord {
+    fn to_pipeline(&self) -> PyResult<Pipeline> {
+        match self {
+            NumberOrWord::Count(depth) => Ok(Pipeline::Depth(*depth)),
+            NumberOrWord::Word(word) if word == "auto" => Ok(Pipeline::Auto),
+            NumberOrWord::Word(word) if word == "off" => Ok(Pipeline::Off),
+            NumberOrWord::Word(word) => Err(unknown("pipeline", word)),
+        }
+    }
 }
 
 from_items! {
@@ -71,6 +84,42 @@ from_items! {
         insecure: bool,
         allow_host: Vec<String>,
         pipeline: NumberOrWord,
+    }
+}
+
+from_items! {
+    /// `shoal._options.UrlsOptions`.
+    pub struct UrlList {
+        list: Option<PathBuf>,
+        identity: Option<String>,
+        format: String,
+        url_field: String,
+        name_field: Option<String>,
+        name: String,
+        per_host: usize,
+        limit_requests: Option<f64>,
+        headers: Vec<(String, String)>,
+        expect_type: Option<String>,
+        ca_file: Option<PathBuf>,
+        insecure: bool,
+        allow_host: Vec<String>,
+        pipeline: NumberOrWord,
+    }
+}
+
+impl UrlList {
+    /// Opens the list; without a path, standard input.
+    fn open(self) -> Result<Box<dyn urls::UrlList>, Error> {
+        let fields = Fields { url: self.url_field, name: self.name_field };
+        let Some(path) = self.list else { return Ok(Box::new(urls::Lines::stdin()?)) };
+        let format = match &*self.format {
+            "csv" => Format::Csv(b',', fields),
+            "tsv" => Format::Csv(b'\t', fields),
+            "jsonl" => Format::Json(fields),
+            "parquet" => return Ok(Box::new(ParquetUrls::open(&path, &fields)?)),
+            _ => Format::Plain,
+        };
+        Ok(Box::new(urls::Lines::open(&path, &format, self.identity)?))
     }
 }
 
@@ -205,6 +254,25 @@ impl Options {
         })
     }
 
+    /// The source of a list of URLs. `ordered`: in the order of the list.
+    pub fn urls(&self, own: UrlList, ordered: bool) -> PyResult<impl FnOnce() -> Result<Urls, Error> + Send> {
+        let options = UrlsOptions {
+            name: own.name.clone(),
+            per_host: own.per_host,
+            limit_requests: own.limit_requests,
+            headers: own.headers.clone(),
+            timeout: seconds("timeout", self.timeout)?,
+            connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
+            expect_type: own.expect_type.clone(),
+            ca_file: own.ca_file.clone(),
+            insecure: own.insecure,
+            allow_host: own.allow_host.clone(),
+            pipeline: own.pipeline.to_pipeline()?,
+            ordered,
+        };
+        Ok(move || Urls::new(own.open()?, options))
+    }
+
     /// The list/get source's form: its own knobs and the two time-outs that a user sets beside the engine's.
     pub fn list_get(&self, own: ListGet) -> PyResult<ListGetOptions> {
         Ok(ListGetOptions {
@@ -222,12 +290,7 @@ impl Options {
             ca_file: own.ca_file,
             insecure: own.insecure,
             allow_host: own.allow_host,
-            pipeline: match own.pipeline {
-                NumberOrWord::Count(depth) => Pipeline::Depth(depth),
-                NumberOrWord::Word(word) if word == "auto" => Pipeline::Auto,
-                NumberOrWord::Word(word) if word == "off" => Pipeline::Off,
-                NumberOrWord::Word(word) => return Err(unknown("pipeline", &word)),
-            },
+            pipeline: own.pipeline.to_pipeline()?,
         })
     }
 }
@@ -285,6 +348,11 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let FilesOptions { follow_links } = FilesOptions::default();
     all.set_item("follow_links", follow_links)?;
     list_get_defaults(&all)?;
+    let UrlsOptions { per_host, limit_requests, .. } = UrlsOptions::default(); // the rest is as of a service
+    all.set_item("per_host", per_host)?;
+    all.set_item("limit_requests", limit_requests)?;
+    all.set_item("url_field", "url")?;
+    all.set_item("name_field", None::<String>)?;
     archive_defaults(&all)?;
     Ok(all)
 }

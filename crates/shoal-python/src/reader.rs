@@ -339,7 +339,7 @@ impl Reader {
     ) -> PyResult<Reader> {
         let on_error = options.on_error()?;
         let engine = options.to_engine()?;
-        let source = source.open(py, &options)?.map_err(|error| run_error(py, &error))?;
+        let source = source.open(py, &options, read.order == "source")?.map_err(|error| run_error(py, &error))?;
         let deliver = Deliver {
             memory: engine.memory,
             rows: CHUNK_ROWS,

@@ -14,7 +14,7 @@ use shoal_engine::transfer::source_from_url;
 use shoal_parquet::source::ParquetSource;
 
 use crate::from_items::from_items;
-use crate::options::{Archives, ListGet, Options};
+use crate::options::{Archives, ListGet, Options, UrlList};
 
 const PARQUET: &[u8] = b"parquet:";
 /// The engine's hint does not have `parquet:`.
@@ -27,6 +27,7 @@ from_items! {
         text: Option<OsString>,
         paths: Option<Vec<OsString>>,
         entries: bool,
+        urls: Option<UrlList>,
         list_get: ListGet,
         files: Files,
         archives: Archives,
@@ -42,7 +43,12 @@ from_items! {
 
 impl SourceOptions {
     /// The source. Looks at the file system, so without the interpreter.
-    pub fn open(self, py: Python<'_>, options: &Options) -> PyResult<Result<Arc<dyn Source>, Error>> {
+    /// `ordered`: objects are wanted in the order of the source.
+    pub fn open(self, py: Python<'_>, options: &Options, ordered: bool) -> PyResult<Result<Arc<dyn Source>, Error>> {
+        if let Some(list) = self.urls {
+            let open = options.urls(list, ordered)?;
+            return Ok(py.detach(|| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(open()?)) }));
+        }
         let own = shoal_engine::transfer::SourceOptions {
             list_get: options.list_get(self.list_get)?,
             files: FilesOptions { follow_links: self.files.follow_links },

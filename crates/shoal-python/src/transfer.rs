@@ -34,7 +34,7 @@ pub fn copy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let on_error = options.on_error()?;
     let (engine, parquet) = (options.to_engine()?, options.parquet()?);
-    let source = match source.open(py, &options)? {
+    let source = match source.open(py, &options, false)? {
         Ok(source) => source,
         Err(error) => return Err(run_error(py, &error)),
     };

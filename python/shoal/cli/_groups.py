@@ -18,8 +18,9 @@ ERRORS = "Errors and resuming"
 SPEED = "Speed"
 OUTPUT = "Output"
 SERVICES = "Services"
+URLS = "Lists of URLs"
 ARCHIVES = "Archives"
-GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, ARCHIVES)
+GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, URLS, ARCHIVES)
 FIRST_COLUMN = 30  # characters: the longest flag with its value
 
 # Flags of other programs, and what to type here.

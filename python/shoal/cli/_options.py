@@ -16,16 +16,16 @@ from click.core import ParameterSource
 
 from shoal import _api, _generate, _options, _read
 from shoal._errors import ConfigError
-from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, OUTPUT, SERVICES, SOURCE, SPEED, Option
+from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, OUTPUT, SERVICES, SOURCE, SPEED, URLS, Option
 
 if TYPE_CHECKING:
-    from shoal._options import Archives, Files, ListGet
+    from shoal._options import Archives, Files, ListGet, Urls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULTS = {
     name: parameter.default
-    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _api.archives, _read.read)
+    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _api.archives, _api.urls, _read.read)
     for name, parameter in inspect.signature(function).parameters.items()
     if parameter.default is not inspect.Parameter.empty
 }
@@ -257,6 +257,14 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("connect_timeout", "Fail a connection after this long.", type=float, metavar="SECONDS"),
         ]
     ),
+    URLS: dict(
+        [
+            _option("per_host", "Connections to one host, at most.", type=int, metavar="N"),
+            _option("limit_requests", "Requests per second to one host, at most.", type=float, metavar="N"),
+            _option("url_field", "Column or field with the URL.", metavar="FIELD"),
+            _option("name_field", "Column or field with the name.", metavar="FIELD"),
+        ]
+    ),
     ARCHIVES: dict(
         [
             _option("into_subdirectories", "Unpack NAME.zip into NAME/, instead of all into DST."),
@@ -354,7 +362,7 @@ def some(*names: str) -> Flag[Any]:
     return _flags(names)
 
 
-SOURCES = (_api.files, _api.list_get, _api.archives)
+SOURCES = (_api.files, _api.list_get, _api.archives, _api.urls)
 
 # `shoal generate` shares the flags, but describes some of them differently.
 _GENERATE = inspect.signature(_generate.generate).parameters
@@ -392,11 +400,29 @@ def generate_options(function: F) -> F:
 output_options = _apply([flag(OUTPUT, **one) for one in _OUTPUT])
 
 
-def source_of(text: str, options: dict[str, Any]) -> ListGet | Files | Archives | str:
-    """Removes the options of sources from `options`, and returns the source that the text describes."""
-    files, service, archives = (
-        {name: options.pop(name) for name in inspect.signature(one).parameters if name in _NAMES} for one in SOURCES
+urls_option = flag(
+    SOURCE,
+    ["--urls", "is_list"],
+    is_flag=True,
+    help="SRC is a list of URLs: a file, or - for standard input.",
+)
+
+
+def source_of(text: str, options: dict[str, Any], is_list: bool = False) -> ListGet | Files | Archives | Urls | str:
+    """Removes the options of sources from `options`, and returns the source that the text describes.
+
+    Args:
+        text: The source.
+        options: The options of a command.
+        is_list: It is a list of URLs.
+    """
+    files, service, archives, urls = (
+        {name: options[name] for name in inspect.signature(one).parameters if name in _NAMES} for one in SOURCES
     )
+    for name in files | service | archives | urls:
+        del options[name]
+    if is_list:
+        return _api.urls(text, **urls)
     if text.startswith(_api.SERVICES):
         return _api.list_get(text, **service)
     if text.startswith(_api.ARCHIVE_FORMATS):

@@ -9,7 +9,7 @@ import click
 import shoal
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
-from shoal.cli._groups import ARCHIVES, SERVICES, Command, Usage
+from shoal.cli._groups import ARCHIVES, SERVICES, URLS, Command, Usage
 
 EXAMPLES = """\b
 Examples:
@@ -19,6 +19,7 @@ Examples:
   shoal copy photos/ backup/ --include '**/*.jpg'       some of them
   shoal copy 'zip:downloads/*.zip' out/                 the entries of archives; see also shoal unzip
   shoal copy http://files.local:8080 parquet:out/      one row each, in Parquet files: for tiny objects
+  shoal copy --urls list.txt out/                      a URL on each line, or NAME<TAB>URL; any number of hosts
   shoal copy http://files.local:8080 null:             discard everything: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
       --names-field items --next-field cursor --marker-param after --header @secrets
@@ -29,19 +30,21 @@ Examples:
 @click.command(
     "copy",
     cls=Command,
-    later=(SERVICES, ARCHIVES),
+    later=(SERVICES, URLS, ARCHIVES),
     short_help="Copy every object of a source into a directory; resumes.",
     epilog=EXAMPLES,
 )
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DST", type=click.Path())
 @click.argument("more", metavar="", nargs=-1, type=click.Path())
+@_options.urls_option
 @_options.options_of(shoal.copy, *_options.SOURCES)
 @_options.output_options
 def command(
     source: str,
     destination: str,
     more: tuple[str, ...],
+    is_list: bool,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -52,7 +55,7 @@ def command(
     """Copy every object of SRC into DST.
 
     SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
-    the rows of Parquet files (`parquet:DIR`).
+    the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
     DST is a directory, which is created if it does not exist; `parquet:DIR`, which packs the objects as rows of Parquet
     files in DIR; or `null:`, which discards everything.
 
@@ -73,7 +76,7 @@ def command(
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(source, destination)
-            what = _options.source_of(source, options)
+            what = _options.source_of(source, options, is_list)
             report = shoal.copy(what, destination, **options, progress=display.progress)
         except shoal.ShoalError as error:
             display.failed(error)

@@ -12,7 +12,7 @@ from shoal import _read
 from shoal.cli import _display, _exit, _options
 from shoal.cli._checksums import ANY_ORDER, each_checksum
 from shoal.cli._display import Display
-from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, Command
+from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, URLS, Command
 
 EXAMPLES = """\b
 Examples:
@@ -28,7 +28,7 @@ Examples:
 @click.command(
     "read",
     cls=Command,
-    later=(SERVICES, ARCHIVES),
+    later=(SERVICES, URLS, ARCHIVES),
     short_help="Read everything and count it; print checksums on request.",
     epilog=EXAMPLES,
 )
@@ -40,10 +40,12 @@ Examples:
     metavar="|".join(get_args(options_of_python.Checksum)),
     help="Print the checksum and the name of each object.",
 )
+@_options.urls_option
 @_options.options_of(_read.read, *_options.SOURCES)
 @_options.output_options
 def command(
     source: str,
+    is_list: bool,
     checksum: options_of_python.Checksum | None,
     order: options_of_python.Order,
     as_json: bool,
@@ -56,7 +58,7 @@ def command(
     """Read every object of SRC and discard it, to count, to measure, or to make a manifest.
 
     SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
-    the rows of Parquet files (`parquet:DIR`).
+    the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
     Nothing is written. An object that cannot be read does not stop the others: it is printed with its reason, and
     the exit code is 1.
 
@@ -67,7 +69,7 @@ def command(
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
-            what = _options.source_of(source, options)
+            what = _options.source_of(source, options, is_list)
             display.begins(source, None)
             if checksum is None and order == ANY_ORDER:
                 report = shoal.copy(what, "null:", **options, progress=display.progress)

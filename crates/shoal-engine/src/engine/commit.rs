@@ -36,8 +36,9 @@ const DUE_LOOK: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
 const AGAIN_MAX: usize = 100;
-/// Partitions of objects to try again that may wait for a lane.
+/// Partitions of objects to try again that may wait for a lane; and with many hosts, where some wait for their host.
 const AGAIN_AHEAD: usize = 4;
+const AGAIN_AHEAD_OF_MANY: usize = 256;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
 
@@ -389,10 +390,12 @@ impl Committer {
 
     /// Objects whose later try has come become partitions of their own.
     fn hand_out_due(&mut self) -> Result<()> {
-        if self.keeper.journal().deferred() == 0 || self.shared.retry.is_gated() {
+        let many = self.shared.retry.is_of_many();
+        if self.keeper.journal().deferred() == 0 || self.shared.retry.is_gated() && !many {
             return Ok(());
         }
-        while self.shared.queue.again_waiting() < AGAIN_AHEAD {
+        let ahead = if many { AGAIN_AHEAD_OF_MANY } else { AGAIN_AHEAD };
+        while self.shared.queue.again_waiting() < ahead {
             let due = self.keeper.journal().take_due(now_ms(), AGAIN_MAX)?;
             if due.is_empty() {
                 break;
@@ -402,7 +405,11 @@ impl Committer {
                 .into_iter()
                 .partition(|due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str()));
             for (due, mode) in [(rest, Mode::Redo), (repeated, Mode::First)] {
-                if !due.is_empty() {
+                let mut by_host: BTreeMap<_, Vec<Due>> = BTreeMap::new();
+                for due in due {
+                    by_host.entry(self.shared.source.host_at(&due.locator)).or_default().push(due);
+                }
+                for due in by_host.into_values() {
                     self.hand_out(due, mode)?;
                 }
             }
@@ -431,7 +438,8 @@ impl Committer {
         partition.len = Some(locators.len() as u32);
         self.again.insert(self.again_seq);
         self.again_seq -= 1;
-        self.shared.queue.push_again(InFlightPartition::new(partition, mode, Origin::Retried(due)));
+        let host = locators.first().and_then(|locator| self.shared.source.host_at(locator));
+        self.shared.queue.push_again(InFlightPartition::new(partition, mode, Origin::Retried(due), host));
         Ok(())
     }
 }

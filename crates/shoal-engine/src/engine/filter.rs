@@ -49,7 +49,7 @@ impl Filter {
     pub fn may_admit(&self, unlisted: Unlisted, name: &[u8]) -> bool {
         match unlisted {
             Unlisted::Below => self.may_admit_below(name),
-            Unlisted::Anywhere => true,
+            Unlisted::Anywhere | Unlisted::Itself => true,
         }
     }
 

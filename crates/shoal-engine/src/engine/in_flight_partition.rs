@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use crate::error::HostId;
 use crate::journal::{Done, Due, Failed, Retried};
 use crate::partition::Partition;
 use crate::poison::ignore_poison;
@@ -69,6 +70,8 @@ pub(crate) struct InFlightPartition {
     pub partition: Partition,
     pub mode: Mode,
     pub origin: Origin,
+    /// All of it is fetched from this host.
+    pub host: Option<HostId>,
     next: AtomicU32,
     len: AtomicU32,
     /// The first of the lanes that have taken something of it.
@@ -80,7 +83,7 @@ pub(crate) struct InFlightPartition {
 const UNKNOWN: u32 = u32::MAX;
 
 impl InFlightPartition {
-    pub fn new(partition: Partition, mode: Mode, origin: Origin) -> InFlightPartition {
+    pub fn new(partition: Partition, mode: Mode, origin: Origin, host: Option<HostId>) -> InFlightPartition {
         let len = AtomicU32::new(partition.len.unwrap_or(UNKNOWN));
         let state = State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new() };
         let first_taker = AtomicUsize::new(usize::MAX);
@@ -88,6 +91,7 @@ impl InFlightPartition {
             partition,
             mode,
             origin,
+            host,
             next: AtomicU32::new(0),
             len,
             first_taker,

@@ -37,13 +37,23 @@ pub(crate) struct LanePartition {
     pub in_flight: u32,
     /// Objects given back or waiting for another try on this lane.
     pub waiting: u32,
+    /// When it was last asked for an object, its host had no room or was paused.
+    pub blocked: bool,
     pub tally: Tally,
     tried: HashMap<(u32, Side), Tried>,
 }
 
 impl LanePartition {
     pub fn new(open: Arc<InFlightPartition>, entries: Rc<dyn Entries>) -> LanePartition {
-        LanePartition { open, entries, in_flight: 0, waiting: 0, tally: Tally::default(), tried: HashMap::new() }
+        LanePartition {
+            open,
+            entries,
+            in_flight: 0,
+            waiting: 0,
+            blocked: false,
+            tally: Tally::default(),
+            tried: HashMap::new(),
+        }
     }
 
     /// Nothing left to take and nothing unsettled.

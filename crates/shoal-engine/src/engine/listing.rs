@@ -179,7 +179,8 @@ fn hand_over(shared: &Shared, partition: Partition, mark: u64) {
         shared.counters.listed.fetch_add(u64::from(len), Relaxed);
     }
     let mode = if partition.seq < mark { Mode::Redo } else { Mode::First };
-    if let Some(mark) = shared.queue.push(InFlightPartition::new(partition, mode, Origin::Listed)) {
+    let host = shared.source.host_of(&partition);
+    if let Some(mark) = shared.queue.push(InFlightPartition::new(partition, mode, Origin::Listed, host)) {
         shared.tell_committer(Message::Mark(mark));
     }
 }

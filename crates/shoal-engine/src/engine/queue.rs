@@ -2,7 +2,7 @@
 //!
 //! Three bounds, so that memory stays flat and a kill costs about one batch (more bytes where objects are large, since
 //! what lanes have begun is committed by partition):
-//! - partitions listed and waiting (`AHEAD_MAX`, `AHEAD_BYTES_MAX`): the listing waits
+//! - partitions listed and waiting (`AHEAD`, and with many hosts `AHEAD_OF_MANY`): the listing waits
 //! - partitions listed and not behind the frontier (`WINDOW_MAX`): the listing waits
 //! - objects handed out and not committed (the sink's window): lanes wait, the committer hurries
 //!
@@ -15,13 +15,26 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::in_flight_partition::{InFlightPartition, Origin};
+use super::ready::Ready;
+use crate::error::HostId;
 use crate::poison::ignore_poison;
 use crate::sink::SinkProperties;
 
-/// Listed partitions waiting for a lane: 2.5 s of work at 40,000 objects a second.
-const AHEAD_MAX: usize = 1024;
-/// The same in bytes of names.
-const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// How far the listing may be ahead of the lanes.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// Partitions that wait for a lane.
+    partitions: usize,
+    /// Bytes of their names.
+    bytes: usize,
+}
+
+/// 2.5 s of work at 40,000 objects a second.
+const AHEAD: Ahead = Ahead { partitions: 1024, bytes: 16 << 20 };
+/// With many hosts, the partitions of slow and paused ones wait here: 1.6 million objects that the others may overtake.
+const AHEAD_OF_MANY: Ahead = Ahead { partitions: 16_384, bytes: 128 << 20 };
+/// Partitions to try again that are looked at for one whose host can be asked.
+const AGAIN_LOOKS: usize = 64;
 /// Partitions between the frontier and the end of what is listed: 6.5 million objects may overtake a slow one.
 const WINDOW_MAX: usize = 65_536;
 /// The mark is asked to move when the listing comes this close to it …
@@ -30,8 +43,7 @@ const MARK_SLACK: u64 = 256;
 const MARK_STEP: u64 = 1024;
 
 struct State {
-    ready: VecDeque<Arc<InFlightPartition>>,
-    ready_bytes: usize,
+    ready: Ready,
     /// Objects tried again go first: they have waited longest.
     again: VecDeque<Arc<InFlightPartition>>,
     /// Handed out and not complete.
@@ -56,6 +68,7 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     writing: SinkProperties,
+    ahead: Ahead,
     /// The listing waits here.
     room: Condvar,
     /// The committer waits here while complete partitions gather.
@@ -74,10 +87,9 @@ pub(crate) enum Dequeued {
 }
 
 impl Queue {
-    pub fn new(lanes: usize, mark: u64, writing: SinkProperties) -> Queue {
+    pub fn new(lanes: usize, mark: u64, writing: SinkProperties, many_hosts: bool) -> Queue {
         let state = State {
-            ready: VecDeque::new(),
-            ready_bytes: 0,
+            ready: Ready::default(),
             again: VecDeque::new(),
             open: Vec::new(),
             out_objects: 0,
@@ -94,6 +106,7 @@ impl Queue {
         Queue {
             state: Mutex::new(state),
             writing,
+            ahead: if many_hosts { AHEAD_OF_MANY } else { AHEAD },
             room: Condvar::new(),
             quiet: Condvar::new(),
             lanes: (0..lanes).map(|_| Notify::new()).collect(),
@@ -105,8 +118,8 @@ impl Queue {
         let state = self.state();
         let full = |state: &mut State| {
             !state.finished
-                && (state.ready.len() >= AHEAD_MAX
-                    || state.ready_bytes >= AHEAD_BYTES_MAX
+                && (state.ready.len() >= self.ahead.partitions
+                    || state.ready.bytes() >= self.ahead.bytes
                     || state.window >= WINDOW_MAX)
         };
         let (mut state, _) = ignore_poison(self.room.wait_timeout_while(state, wait, full));
@@ -117,8 +130,7 @@ impl Queue {
     pub fn push(&self, open: InFlightPartition) -> Option<u64> {
         let mut state = self.state();
         let seq = open.partition.seq;
-        state.ready_bytes += open.partition.payload.len();
-        state.ready.push_back(Arc::new(open));
+        state.ready.push(Arc::new(open));
         let mark = (seq + MARK_SLACK >= state.mark_asked).then_some(seq + MARK_STEP);
         state.mark_asked = mark.unwrap_or(state.mark_asked);
         let waiting = std::mem::take(&mut state.waiting);
@@ -149,22 +161,29 @@ impl Queue {
     }
 
     /// A partition for a lane: one tried again, the next listed one, or a share of one in work. `idle`: the lane has
-    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share.
-    pub fn take(&self, idle: bool) -> Dequeued {
+    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share. `pass_over`: it cannot ask this
+    /// host now.
+    pub fn take(&self, idle: bool, pass_over: &dyn Fn(HostId) -> bool) -> Dequeued {
         let mut state = self.state();
-        let handout = self.take_from(&mut state, idle);
+        let handout = self.take_from(&mut state, idle, pass_over);
         state.waiting |= matches!(handout, Dequeued::Wait);
         handout
     }
 
-    fn take_from(&self, state: &mut State, idle: bool) -> Dequeued {
+    fn take_from(&self, state: &mut State, idle: bool, pass_over: &dyn Fn(HostId) -> bool) -> Dequeued {
         if state.finished {
             return Dequeued::Finished;
         }
-        if let Some(open) = state.again.pop_front() {
+        let can_ask = |open: &Arc<InFlightPartition>| open.host.is_none_or(|host| !pass_over(host));
+        if let Some(at) = state.again.iter().take(AGAIN_LOOKS).position(can_ask)
+            && let Some(open) = state.again.remove(at)
+        {
             return Self::hand_out(state, open);
         }
-        if let Some(next) = state.ready.front() {
+        // Those that wait for their host have other turns.
+        let passed = state.again.len().min(AGAIN_LOOKS);
+        state.again.rotate_left(passed);
+        if let Some(next) = state.ready.first(pass_over).cloned() {
             let SinkProperties { window_objects, window_bytes, .. } = self.writing;
             let batch_full = state.out_objects > 0
                 && (state.out_objects + next.len() > window_objects || state.out_bytes >= window_bytes && !idle);
@@ -175,9 +194,8 @@ impl Queue {
                 state.starving = true;
                 return self.share(state, idle);
             }
-            if let Some(open) = state.ready.pop_front() {
-                state.ready_bytes -= open.partition.payload.len();
-                if state.ready.len() <= AHEAD_MAX / 2 {
+            if let Some(open) = state.ready.take(&next) {
+                if state.ready.len() <= self.ahead.partitions / 2 {
                     // Not for each one: the listing would run in turn with the lanes, a partition at a time.
                     self.room.notify_all();
                 }
@@ -312,7 +330,7 @@ impl Queue {
         let counted_as_one =
             |open: &&Arc<InFlightPartition>| matches!(open.origin, Origin::Listed) && open.known_len().is_none();
         let unknown = state.open.iter().filter(counted_as_one).count() as u64;
-        state.out_listed - unknown + state.ready.iter().filter_map(|open| open.known_len()).sum::<u64>()
+        state.out_listed - unknown + state.ready.objects()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -5,6 +5,8 @@
 //! - A bucket of 500 tokens per host: a failed try takes 14 (5 when throttled), a success gives 2 back. Empty: the host
 //!   pauses. One probe at a time asks it again, with an object not yet tried if there is one; a probe without an answer is
 //!   charged no try. A probe that succeeds ends the pause.
+//! - With many hosts (a list of URLs), one that stays away does not end the run. While others answer, its objects fail at
+//!   once instead, and probes go on: if it answers again, its objects are fetched again.
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
 //!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
 
@@ -13,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::heard::Heard;
 use crate::error::{Error, HostId, Kind};
 use crate::poison::ignore_poison;
 
@@ -32,6 +35,11 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// Hosts of which something is remembered, before those are forgotten that are neither paused nor cool down.
+const HOSTS_MAX: usize = 10_000;
+/// Buckets that are kept, before the fuller half is forgotten.
+const BUCKETS_MAX: usize = 100_000;
 
 /// The destination, in the retry rules for it.
 pub(crate) const DESTINATION: HostId = HostId(0);
@@ -56,6 +64,17 @@ pub(crate) enum Gate {
     Closed,
 }
 
+/// What becomes of an object of a host, before it is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostState {
+    /// It may be requested, perhaps as a probe.
+    Open,
+    /// It has to wait.
+    Closed,
+    /// It fails (`Retry::away`).
+    Away,
+}
+
 #[derive(Debug)]
 struct Host {
     paused_since: Option<Instant>,
@@ -67,8 +86,20 @@ struct Host {
     cool_until: Option<Instant>,
     /// What it answered last that was no good.
     last_error: String,
+    last_kind: Kind,
     /// Pauses that have ended.
     paused: Duration,
+}
+
+impl Host {
+    fn is_gated(&self) -> bool {
+        self.paused_since.is_some() || self.cool_until.is_some()
+    }
+
+    fn is_closed(&self, now: Instant) -> bool {
+        self.cool_until.is_some_and(|until| now < until)
+            || self.paused_since.is_some() && (self.probing || now < self.next_probe)
+    }
 }
 
 /// The retry rules of one run and the state of its hosts.
@@ -88,6 +119,10 @@ pub(crate) struct Retry {
     silent: AtomicU64,
     /// Some host has answered something since the start.
     answered: AtomicBool,
+    /// With many hosts: which of them have answered.
+    heard: Option<Heard>,
+    /// Pauses of hosts that are forgotten.
+    paused_before: Mutex<Duration>,
 }
 
 impl Retry {
@@ -103,7 +138,19 @@ impl Retry {
             throttled: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             answered: AtomicBool::new(false),
+            heard: None,
+            paused_before: Mutex::default(),
         }
+    }
+
+    /// The same for a source with many hosts: one that stays away does not end the run.
+    pub fn of_many(self) -> Retry {
+        Retry { heard: Some(Heard::new()), ..self }
+    }
+
+    /// Whether there are many hosts.
+    pub fn is_of_many(&self) -> bool {
+        self.heard.is_some()
     }
 
     /// Whether `host` may be asked now. `Probe` is answered to one caller at a time.
@@ -113,11 +160,13 @@ impl Retry {
         }
         let mut hosts = self.hosts();
         let Some(state) = hosts.get_mut(&host) else { return Gate::Open };
+        let mut is_over = false;
         if let Some(until) = state.cool_until {
             if now < until {
                 return Gate::Closed;
             }
             state.cool_until = None;
+            is_over = true;
         }
         let gate = match state.paused_since {
             None => Gate::Open,
@@ -127,19 +176,65 @@ impl Retry {
                 Gate::Probe
             }
         };
-        if hosts.values().all(|host| host.paused_since.is_none() && host.cool_until.is_none()) {
-            self.gated.store(false, Relaxed);
+        if is_over || gate == Gate::Open && self.heard.is_none() {
+            self.open_if_none_gated(&hosts);
         }
         gate
+    }
+
+    fn open_if_none_gated(&self, hosts: &HashMap<HostId, Host>) {
+        if !hosts.values().any(Host::is_gated) {
+            self.gated.store(false, Relaxed);
+        }
+    }
+
+    /// What becomes of an object of this host, if it is taken now; hands out no probe.
+    pub fn state(&self, host: HostId) -> HostState {
+        if !self.gated.load(Relaxed) {
+            return HostState::Open;
+        }
+        let now = Instant::now();
+        let hosts = self.hosts();
+        match hosts.get(&host) {
+            Some(state) if state.is_closed(now) => match self.is_away(host, state, now) {
+                true => HostState::Away,
+                false => HostState::Closed,
+            },
+            _ => HostState::Open,
+        }
+    }
+
+    /// The failure of an object of a host that stays away.
+    pub fn away(&self, host: HostId) -> Error {
+        let hosts = self.hosts();
+        let Some(state) = hosts.get(&host) else {
+            return Error::new(Kind::Connect, "its host stays away");
+        };
+        let away = state.paused_since.or(state.cool_until).map_or(0, |since| since.elapsed().as_secs());
+        let why = match state.paused_since {
+            Some(_) => format!("no good answer from its host for {away} s; the last one: {}", state.last_error),
+            None => format!("its host asks to wait longer than allowed; {}", state.last_error),
+        };
+        Error::new(state.last_kind, why).host(host)
+    }
+
+    /// Whether a host stays away, and is to blame for it: others have answered since it went away, or only others ever
+    /// did. If none answers, it may be the network (`unreachable`).
+    fn is_away(&self, id: HostId, host: &Host, now: Instant) -> bool {
+        let Some(heard) = &self.heard else { return false };
+        let never = !heard.has(id);
+        let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
+        let is_too_long = |wait: Duration| wait > patience;
+        let only_it = (never && self.answered.load(Relaxed))
+            || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX));
+        host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
+            || only_it && host.stuck_since.is_some_and(|since| is_too_long(now.duration_since(since)))
     }
 
     /// Whether `gate` would answer `Closed`; hands out no probe.
     pub fn is_closed(&self, host: HostId) -> bool {
         let now = Instant::now();
-        self.hosts().get(&host).is_some_and(|state| {
-            state.cool_until.is_some_and(|until| now < until)
-                || state.paused_since.is_some() && (state.probing || now < state.next_probe)
-        })
+        self.hosts().get(&host).is_some_and(|state| state.is_closed(now))
     }
 
     /// Whether `host` is paused, also if a probe may ask it now.
@@ -149,7 +244,7 @@ impl Retry {
 
     /// A request to `host` was answered well.
     pub fn succeeded(&self, host: HostId, probe: bool) {
-        self.answered();
+        self.answered_by(host);
         if probe || self.gated.load(Relaxed) {
             self.resume(host, probe);
         }
@@ -172,6 +267,17 @@ impl Retry {
         }
     }
 
+    /// This host has answered, well or badly.
+    fn answered_by(&self, host: HostId) {
+        self.answered();
+        if let Some(heard) = &self.heard {
+            heard.add(host);
+            if self.gated.load(Relaxed) {
+                heard.now(Instant::now());
+            }
+        }
+    }
+
     /// A good answer ends the pause. That to a request which was under way when the pause began says nothing of the host
     /// as it is now: besides probes, only answers count that come long after.
     fn resume(&self, host: HostId, probe: bool) {
@@ -183,8 +289,12 @@ impl Retry {
         state.probing = false;
         if let Some(since) = state.paused_since.take() {
             state.paused += since.elapsed();
+            state.stuck_since = None;
             state.probe_wait = PROBE_MIN;
             lock(&self.tokens).insert(host, TOKENS / 2);
+            if self.heard.is_some() {
+                self.open_if_none_gated(&hosts);
+            }
         }
     }
 
@@ -200,11 +310,15 @@ impl Retry {
             return Verdict::Uncharged;
         }
         let mut hosts = self.hosts();
+        if hosts.len() >= HOSTS_MAX {
+            self.forget(&mut hosts);
+        }
         let host = Self::host(&mut hosts, error.host_id(), now);
         error.why().clone_into(&mut host.last_error);
+        host.last_kind = error.kind();
         let silent = is_silent(error.kind());
         if !silent {
-            self.answered();
+            self.answered_by(error.host_id());
         } else if tries == 1 {
             self.silent.fetch_add(1, Relaxed);
         }
@@ -238,6 +352,16 @@ impl Retry {
         Verdict::Again(if asked { Duration::ZERO } else { backoff(tries, throttle) })
     }
 
+    /// Forgets hosts that are neither paused nor cool down.
+    fn forget(&self, hosts: &mut HashMap<HostId, Host>) {
+        let mut forgotten = Duration::ZERO;
+        hosts.retain(|_, host| {
+            forgotten += if host.is_gated() { Duration::ZERO } else { host.paused };
+            host.is_gated()
+        });
+        *lock(&self.paused_before) += forgotten;
+    }
+
     /// A probe came to nothing through no fault of the host (given back, or the object itself failed).
     pub fn unprobed(&self, host: HostId) {
         if let Some(state) = self.hosts().get_mut(&host) {
@@ -248,6 +372,9 @@ impl Retry {
     /// Takes tokens; whether the bucket is empty now.
     fn charge(&self, host: HostId, cost: i64) -> bool {
         let mut tokens = lock(&self.tokens);
+        if tokens.len() >= BUCKETS_MAX {
+            tokens.retain(|_, left| *left < TOKENS / 2);
+        }
         let left = tokens.entry(host).or_insert(TOKENS);
         *left = (*left - cost).max(0);
         let empty = *left == 0;
@@ -261,6 +388,15 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
+        if let Some(heard) = &self.heard
+            && hosts.iter().any(|(id, host)| {
+                host.cool_until.is_some()
+                    || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX))
+                    || host.paused_since.is_some() && self.answered.load(Relaxed) && !heard.has(*id)
+            })
+        {
+            return None; // it is not the network: the objects of that host fail (`is_away`)
+        }
         let hint = "finished work is kept: run the same command again later (`retry_timeout` sets how long to wait)";
         for host in hosts.values() {
             let last = &host.last_error;
@@ -299,7 +435,7 @@ impl Retry {
     /// All pauses of all hosts.
     pub fn paused_total(&self) -> Duration {
         let ids: Vec<HostId> = self.hosts().keys().copied().collect();
-        ids.into_iter().map(|id| self.paused(id)).sum()
+        *lock(&self.paused_before) + ids.into_iter().map(|id| self.paused(id)).sum::<Duration>()
     }
 
     /// Whether some host is paused or cools down.
@@ -343,6 +479,7 @@ impl Retry {
             probe_wait: PROBE_MIN,
             cool_until: None,
             last_error: String::new(),
+            last_kind: Kind::Connect,
             paused: Duration::ZERO,
         })
     }
@@ -493,5 +630,49 @@ mod tests {
         while retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged {}
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
+    }
+
+    fn pause(retry: &Retry, host: HostId) {
+        let error = || error(Kind::Connect).host(host);
+        while retry.failed(&error(), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+    }
+
+    #[test]
+    fn of_many_hosts_one_that_stays_away_fails_its_objects_and_does_not_end_the_run() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(3)).of_many();
+        let (well, dead) = (HostId(1), HostId(2));
+        retry.succeeded(well, false);
+        retry.succeeded(dead, false);
+        pause(&retry, dead);
+        assert_eq!((retry.state(well), retry.state(dead)), (HostState::Open, HostState::Closed));
+        std::thread::sleep(Duration::from_millis(3_100));
+        assert_eq!(retry.state(dead), HostState::Open, "a probe is due");
+        assert_eq!(retry.gate(dead, Instant::now()), Gate::Probe);
+        assert_eq!(retry.state(dead), HostState::Closed, "no other host has answered since: it may be the network");
+        retry.succeeded(well, false);
+        assert_eq!(retry.state(dead), HostState::Away);
+        assert_eq!(retry.away(dead).kind(), Kind::Connect);
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(60)).is_none());
+        retry.succeeded(dead, true);
+        assert_eq!((retry.state(dead), retry.is_gated()), (HostState::Open, false), "it has come back");
+    }
+
+    #[test]
+    fn of_many_hosts_the_run_ends_if_none_answers() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        for host in 1..4 {
+            pause(&retry, HostId(host));
+        }
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
+    }
+
+    #[test]
+    fn what_is_remembered_of_hosts_is_bounded() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        for host in 1..200_000 {
+            retry.failed(&error(Kind::ServerError).host(HostId(host)), 1, Duration::ZERO, false);
+        }
+        assert!(retry.hosts().len() <= HOSTS_MAX && lock(&retry.tokens).len() <= BUCKETS_MAX);
     }
 }

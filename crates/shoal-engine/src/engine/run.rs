@@ -30,6 +30,9 @@ use crate::source::{Source, SourceProperties, WHOLE_MAX};
 /// files on a virtual disk).
 const BLOCKED_LANES: usize = 16;
 const BLOCKED_LANES_MIN: usize = 64;
+/// Objects in flight with many hosts, at least: slow hosts, with six connections each, must not take all that is allowed. The
+/// hosts themselves are protected by the limit on their connections.
+const LEAST_OF_MANY: usize = 256;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
 
@@ -91,16 +94,23 @@ impl Run {
             Ok(filter) => filter,
             Err(error) => return (Report::default(), Some(error)),
         };
+        let least = match options.workers {
+            Workers::Auto if fetching.many_hosts => LEAST_OF_MANY.min(files_max),
+            _ => 0,
+        };
         let deferred_before = journal.deferred();
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
             lanes,
             pass: standing.pass,
             blocking,
-            queue: queue::Queue::new(lanes, standing.mark, writing),
+            queue: queue::Queue::new(lanes, standing.mark, writing, fetching.many_hosts),
             writing,
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
-            retry: retry::Retry::new("the server", options.max_retries, options.retry_timeout),
+            retry: match fetching.many_hosts {
+                true => retry::Retry::new("the server", options.max_retries, options.retry_timeout).of_many(),
+                false => retry::Retry::new("the server", options.max_retries, options.retry_timeout),
+            },
             sink_retry: retry::Retry::new("the destination", options.max_retries, options.retry_timeout),
             writes_waiting: AtomicUsize::new(0),
             cancel: cancel::Cancel::default(),
@@ -109,7 +119,8 @@ impl Run {
             filter,
             counters: Counters::new(lanes),
             lower,
-            target: AtomicUsize::new(concurrency.target()),
+            target: AtomicUsize::new(concurrency.target().max(least)),
+            least,
             learnt: learnt::Learnt::default(),
             findings: Arc::default(),
             depth: AtomicUsize::new(1),

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
     pub target: AtomicUsize,
+    /// The least that `target` is set to.
+    pub least: usize,
     /// What the next session may start from.
     pub learnt: learnt::Learnt,
     /// What the listing and the fetchers find out about the source.

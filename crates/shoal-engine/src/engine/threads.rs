@@ -123,6 +123,11 @@ impl Threads {
             }
             let sums = shared.counters.sums();
             let now = Instant::now();
+            // Of many hosts, one that is slow or away says nothing of the others.
+            let (throttled, silent) = match shared.retry.is_of_many() {
+                true => (0, 0),
+                false => (shared.retry.throttled(), shared.retry.silent() + shared.findings.late_connections()),
+            };
             let sample = Sample {
                 now,
                 objects: sums.written + sums.duplicates + sums.unchanged,
@@ -130,17 +135,17 @@ impl Threads {
                 settled: sums.written + sums.skipped + sums.failed,
                 beats: sums.beats,
                 in_flight: sums.in_flight as usize,
-                throttled: shared.retry.throttled() + shared.sink_retry.throttled(),
-                late: shared.retry.silent() + shared.sink_retry.silent() + shared.findings.late_connections(),
+                throttled: throttled + shared.sink_retry.throttled(),
+                late: silent + shared.sink_retry.silent(),
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.findings.depth(),
-                paused: shared.retry.is_gated() || shared.sink_retry.is_gated(),
+                paused: is_paused(shared),
                 others_suffer: others_suffer.as_mut().is_some_and(|suffer| suffer(now)),
             };
             concurrency.look(sample, processor_time);
             shared.learnt.note(concurrency.learnt(), sample.objects, began.elapsed());
             shared.depth.store(shared.findings.depth(), Relaxed);
-            shared.target.store(concurrency.target(), Relaxed);
+            shared.target.store(concurrency.target().max(shared.least), Relaxed);
             self.grow(shared);
         }
         let _ = observer(&progress(shared, standing, concurrency, began));
@@ -165,6 +170,11 @@ impl Threads {
             Err(panic) => std::panic::resume_unwind(panic), // its body catches panics; only a panic in a panic comes here
         }
     }
+}
+
+/// Whether nothing can be fetched, or written, for the time being. Of many hosts, some other can still be asked.
+fn is_paused(shared: &Shared) -> bool {
+    shared.retry.is_gated() && !shared.retry.is_of_many() || shared.sink_retry.is_gated()
 }
 
 /// Time in which threads of this process had a processor, all together.
@@ -212,7 +222,7 @@ fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, beg
         deferred: shared.deferred.load(Relaxed),
         retry_in: shared.retry_in(),
         committed: shared.counters.committed.load(Relaxed),
-        paused: shared.retry.is_gated() || shared.sink_retry.is_gated(),
+        paused: is_paused(shared),
         elapsed: began.elapsed(),
     }
 }

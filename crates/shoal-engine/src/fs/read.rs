@@ -168,6 +168,27 @@ pub(crate) fn read(file: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize> {
     retry_on_intr(|| rustix::io::read(file, &mut *into))
 }
 
+/// Whether something can be read from a stream now, or it has ended.
+pub(crate) fn is_ready(file: BorrowedFd<'_>) -> Result<bool> {
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(file, rustix::event::PollFlags::IN)];
+    retry_on_intr(|| rustix::event::poll(&mut polled, Some(&rustix::time::Timespec::default()))).map(|ready| ready > 0)
+}
+
+/// Whether a file can be read only from front to back (a pipe, a terminal); `None` if it cannot be read as one.
+pub(crate) fn is_stream(file: BorrowedFd<'_>) -> Result<Option<bool>> {
+    let found = rustix::fs::fstat(file)?;
+    Ok(match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Some(false),
+        FileType::Fifo | FileType::Socket | FileType::CharacterDevice => Some(true),
+        _ => None,
+    })
+}
+
+/// Standard input, with a descriptor of its own.
+pub(crate) fn stdin() -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)
+}
+
 /// Seeks to the first byte.
 pub(crate) fn rewind(file: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).map(|_| ())

@@ -9,7 +9,9 @@ use super::redirect::AllowedHost;
 use super::remarks::Remarks;
 use super::request_id;
 use super::tls::Tls;
-use super::url::{Address, Secret};
+use super::url::{Address, Secret, valid_field};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
 
 /// What all connections to one service share.
 #[derive(Debug)]
@@ -27,6 +29,10 @@ pub(crate) struct Client {
     pub tls: Arc<Tls>,
     /// The address came from a server (a redirect), not from the user.
     pub received: bool,
+    /// Redirects may lead to any host, but from public addresses only to public ones, or to those of `allowed`.
+    pub leaves: bool,
+    /// Connections to addresses inside this machine's network, and inside other private ones, are refused.
+    pub refuses: Refuses,
     /// A redirect led to it: its late connections say nothing about the service.
     pub is_other_host: bool,
     /// Other hosts to which redirects may lead.
@@ -56,9 +62,17 @@ impl Client {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The client of another host, to which a redirect leads. Headers and passwords are not sent there.
-    pub(super) fn for_other_host(&self, address: Address) -> Client {
+    /// The client of another host, to which a redirect leads. Headers and passwords are not sent there. `private`: the
+    /// service has a private address.
+    pub(super) fn for_other_host(&self, address: Address, private: bool) -> Client {
+        let may_be_private = !self.leaves || private || self.allowed.iter().any(|allowed| allowed.allows(&address));
         Client {
+            leaves: self.leaves,
+            refuses: match may_be_private {
+                _ if self.address.is_same_origin(&address) => self.refuses,
+                true => Refuses::LinkLocal,
+                false => Refuses::Private,
+            },
             fields: Secret::new(plain_fields(&address, true)),
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
@@ -76,8 +90,50 @@ impl Client {
     }
 }
 
+/// Addresses to which no connection is made, by whatever name they are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuses {
+    /// None: the user has typed the address.
+    Nothing,
+    /// Those where clouds keep the credentials of their machines.
+    LinkLocal,
+    /// These, and those of private networks and of this machine.
+    Private,
+}
+
+/// The header lines of every request to this address.
+///
+/// # Errors
+/// [`Kind::Config`] for a header that cannot be sent.
+pub(crate) fn request_fields(address: &Address, headers: &[(String, String)]) -> Result<Secret> {
+    let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let mut lines = plain_fields(address, !has("user-agent"));
+    if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
+        lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
+    }
+    for (name, value) in headers {
+        let ours = [
+            "host",
+            "accept-encoding",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "range",
+            "if-range",
+            "shoal-request-id",
+        ];
+        if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            let why = "this header cannot be sent: its name or value has characters that are not allowed, or shoal \
+            sets it itself";
+            return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
+        }
+        lines.push_str(&format!("{name}: {value}\r\n"));
+    }
+    Ok(Secret::new(lines))
+}
+
 /// The header lines that every service receives.
-pub(crate) fn plain_fields(address: &Address, with_agent: bool) -> String {
+fn plain_fields(address: &Address, with_agent: bool) -> String {
     let agent = if with_agent { concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n") } else { "" };
     format!("Host: {}\r\nAccept-Encoding: identity\r\n{agent}", address.authority())
 }

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use tokio::time::timeout;
 
-use super::client::Client;
+use super::client::{Client, Refuses};
 use super::stream::Stream;
+use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 
@@ -26,11 +27,27 @@ pub(super) async fn connect(client: &Client, findings: &Findings) -> Result<Stre
         Ok(Ok(addresses)) => addresses.collect(),
     };
     // Checked here and not earlier: a name may resolve to another address each time.
-    if client.received
-        && let Some(bad) = addresses.iter().find(|address| is_inside(address.ip()))
-    {
-        let why = format!("{} is an address inside this machine's own network", bad.ip());
-        let hint = "no option allows that: a server must not redirect there";
+    let is_refused = |address: &&SocketAddr| match client.refuses {
+        Refuses::Nothing => false,
+        Refuses::LinkLocal => is_inside(address.ip()),
+        Refuses::Private => is_inside(address.ip()) || is_private(address.ip()),
+    };
+    if let Some(bad) = addresses.iter().find(is_refused) {
+        let (ip, host) = (bad.ip(), escape(client.address.authority().as_bytes()));
+        let (why, hint) = match is_inside(ip) {
+            true if client.received => (
+                format!("{ip} is an address inside this machine's own network"),
+                "no option allows that: a server must not redirect there".to_owned(),
+            ),
+            true => (
+                format!("{ip} is an address inside this machine's own network"),
+                "no option allows that: clouds keep the credentials of their machines there".to_owned(),
+            ),
+            false => (
+                format!("{ip} is an address of a private network"),
+                format!("`allow_host=\"{host}\"` follows redirects from public hosts there"),
+            ),
+        };
         return Err(failed(client, Kind::BadAnswer, why).hint(hint));
     }
     let mut last = failed(client, Kind::Connect, "the host name has no address".into());
@@ -89,6 +106,29 @@ fn is_inside(address: IpAddr) -> bool {
     }
 }
 
+/// Addresses of private networks and of this machine: a public server must not lead there.
+pub(super) fn is_private(address: IpAddr) -> bool {
+    let v4 = |address: Ipv4Addr| {
+        let [a, b, c, _] = address.octets();
+        let shared = a == 100 && b & 0xc0 == 64; // of a provider (RFC 6598)
+        let tests = a == 198 && b & 0xfe == 18; // of benchmarks (RFC 2544)
+        address.is_private() || address.is_loopback() || shared || tests || a >= 240 || (a, b, c) == (192, 0, 0)
+    };
+    match address {
+        IpAddr::V4(address) => v4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, .., y, z] = address.segments();
+            let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+            let nat64 = a == 0x64 && b == 0xff9b;
+            address.is_loopback()
+                || address.is_unique_local()
+                || a & 0xffc0 == 0xfec0 // site-local, as it was
+                || a == 0x2002 && v4(of(b, c)) // 6to4
+                || (address.to_ipv4_mapped().is_some() || nat64) && v4(of(y, z))
+        }
+    }
+}
+
 fn failed(client: &Client, kind: Kind, why: String) -> Error {
     let shown = client.address.shown();
     // A failure of an object names the object, so the other host must be named here.
@@ -124,6 +164,31 @@ mod tests {
         }
         for outside in ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1", "2001:db8::1", "::ffff:192.0.2.1"] {
             assert!(!is_inside(outside.parse().unwrap()), "{outside}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_known_in_every_form() {
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "198.18.0.1",
+            "240.0.0.1",
+            "192.0.0.8",
+            "::1",
+            "fd00::1",
+            "fec0::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+        ] {
+            assert!(is_private(private.parse().unwrap()), "{private}");
+        }
+        for public in ["192.0.2.1", "8.8.8.8", "100.128.0.1", "2001:db8::1", "::ffff:8.8.8.8", "2002:808:808::"] {
+            assert!(!is_private(public.parse().unwrap()), "{public}");
         }
     }
 }

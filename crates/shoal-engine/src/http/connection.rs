@@ -139,6 +139,11 @@ impl<C: Fn() -> Duration> Connection<C> {
         number
     }
 
+    /// Whether it leads into a private network, or to this machine.
+    pub fn is_private(&self) -> bool {
+        self.stream.peer().is_some_and(connect::is_private)
+    }
+
     /// How long the head of the first answer took, if requests carry ids.
     pub fn first_answer_time(&self) -> Option<Duration> {
         self.first_answer_time

@@ -54,14 +54,15 @@ pub(crate) mod url;
 mod version;
 
 pub(crate) use attempts::Attempts;
-pub(crate) use client::{Client, plain_fields};
+pub(crate) use client::{Client, Refuses, request_fields};
 pub(crate) use client_loop::run_requests;
 pub(crate) use head::Head;
 pub(crate) use idle_connections::{IdleConnection, IdleConnections};
 pub use pipeline_policy::Pipeline;
 pub(crate) use pipeline_policy::PipelinePolicy;
 pub(crate) use redirect::AllowedHost;
+pub(crate) use remarks::Remarks;
 pub(crate) use request::send;
 pub(crate) use request_handler::{Next, Plan, RequestHandler};
 pub(crate) use tls::Tls;
-pub(crate) use url::{Address, Secret, encode_name, valid_field};
+pub(crate) use url::{Address, decode, encode_name, split_host};

@@ -2,7 +2,7 @@
 //!
 //! Redirects come from a server and are not trusted. A request follows at most five, only to http and https, and never
 //! from https to http. They must stay within the origin (scheme, host and port), unless the user has allowed the other
-//! host. Headers and passwords for the service are not sent to another host, nor anywhere it redirects to. Names of
+//! host, or the objects come from many hosts (`Client::leaves`). Then `connect.rs` refuses private addresses. Headers and passwords for the service are not sent to another host, nor anywhere it redirects to. Names of
 //! objects never come from redirects.
 
 use super::url::{Address, split_port};
@@ -47,7 +47,7 @@ impl AllowedHost {
         Ok(AllowedHost { host, port })
     }
 
-    fn allows(&self, address: &Address) -> bool {
+    pub(super) fn allows(&self, address: &Address) -> bool {
         let port = self.port.unwrap_or(address.default_port());
         self.host.eq_ignore_ascii_case(&address.host) && port == address.port
     }
@@ -79,10 +79,12 @@ pub(super) struct RedirectTarget {
     pub target: Vec<u8>,
 }
 
-/// Where `location` leads from `target` at `from`, if that is allowed. `service` is the address that the user typed.
+/// Where `location` leads from `target` at `from`, if that is allowed. `service` is the address that the user typed;
+/// `leaves`: any other host is allowed too.
 pub(super) fn follow(
     service: &Address,
     allowed: &[AllowedHost],
+    leaves: bool,
     from: &Address,
     target: &[u8],
     location: Option<&Location>,
@@ -98,7 +100,7 @@ pub(super) fn follow(
         let hint = "without TLS, others on the network can read and change the data; no option allows that";
         return Err(RedirectRefused { why: format!("from https to \"{shown}\""), hint: Some(hint.to_owned()) });
     }
-    if !service.is_same_origin(to) && !allowed.iter().any(|allowed| allowed.allows(to)) {
+    if !leaves && !service.is_same_origin(to) && !allowed.iter().any(|allowed| allowed.allows(to)) {
         let host = escape(to.authority().as_bytes());
         let hint =
             format!("`allow_host=\"{host}\"` follows it, without the headers and the password given for this service");
@@ -207,7 +209,7 @@ mod tests {
         let address = |text: &str| Address::parse(text).unwrap();
         let allowed: Vec<_> = allowed.iter().map(|text| AllowedHost::parse(text).unwrap()).collect();
         let location = Location(location.as_bytes().to_vec());
-        let place = follow(&address(service), &allowed, &address(from), b"/a/b?c=d", Some(&location));
+        let place = follow(&address(service), &allowed, false, &address(from), b"/a/b?c=d", Some(&location));
         place
             .map(|place| format!("{}{}", place.address.shown(), String::from_utf8(place.target).unwrap()))
             .map_err(|refusal| refusal.why)
@@ -244,6 +246,16 @@ mod tests {
         assert!(go(&["o"], "http://o:81/x").is_err() && go(&["o:81"], "http://o:81/x").is_ok());
         assert!(go(&["o"], "http://x.o/x").is_err() && go(&["o:80"], "https://o/x").is_err());
         assert!(go(&["::1"], "http://[::1]/x").is_ok() && go(&["[::1]:8"], "http://[::1]:8/x").is_ok());
+    }
+
+    #[test]
+    fn of_many_hosts_any_other_is_followed_but_never_to_http_from_https() {
+        let go = |from: &str, location: &str| {
+            let from = Address::parse(from).unwrap();
+            follow(&from, &[], true, &from, b"/a", Some(&Location(location.as_bytes().to_vec()))).is_ok()
+        };
+        assert!(go("http://h", "http://o/x") && go("http://h", "https://o/x"));
+        assert!(!go("https://h", "http://o/x") && !go("http://h", "file:///x"));
     }
 
     #[test]

@@ -44,13 +44,21 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
 ) -> Result<(Box<Connection<C>>, Head)> {
     // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
     let mut other_host: Option<Arc<Client>> = None;
+    let private = open.is_private();
     let mut followed = 0;
     while head.is_redirect() {
         let at = other_host.as_deref().unwrap_or(client);
         let place = if followed == REDIRECTS_MAX {
             Err(RedirectRefused::too_many())
         } else {
-            redirect::follow(&client.address, &client.allowed, &at.address, &target, head.location.as_ref())
+            redirect::follow(
+                &client.address,
+                &client.allowed,
+                client.leaves,
+                &at.address,
+                &target,
+                head.location.as_ref(),
+            )
         };
         let place = match place {
             Ok(place) => place,
@@ -60,7 +68,7 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             }
         };
         if !at.address.is_same_origin(&place.address) {
-            other_host = Some(Arc::new(client.for_other_host(place.address)));
+            other_host = Some(Arc::new(client.for_other_host(place.address, private)));
         }
         let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
         connections.put(reusable.then_some(IdleConnection { open, written: None, closes: false }));

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -44,6 +45,15 @@ impl Stream {
             Stream::Plain(_) => Poll::Ready(Ok(())),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
+    }
+
+    /// The address at the other end, if it is still known.
+    pub fn peer(&self) -> Option<IpAddr> {
+        let stream = match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        stream.peer_addr().ok().map(|address| address.ip())
     }
 
     /// Resolves when there may be something to read.

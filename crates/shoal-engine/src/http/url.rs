@@ -145,6 +145,11 @@ fn default_port(secure: bool) -> u16 {
 
 /// A host, without brackets, and its port if there is one.
 pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
+    split_host(text).map(|(host, port)| (host.to_owned(), port))
+}
+
+/// The same, where they lie in the text.
+pub(crate) fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;
@@ -163,10 +168,11 @@ pub(super) fn split_port(text: &str) -> Option<(String, Option<u16>)> {
         }
         Some(_) => return None,
     };
-    Some((host.to_owned(), port))
+    Some((host, port))
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
+/// Decodes percent-encoding, once; `None` if it is not correct.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut plain = Vec::new();
     while let Some(byte) = bytes.next() {

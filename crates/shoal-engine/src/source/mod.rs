@@ -25,6 +25,7 @@ mod pages;
 pub mod part;
 pub(crate) mod tar;
 mod turn;
+pub mod urls;
 pub(crate) mod zip;
 
 use std::cell::RefCell;
@@ -81,6 +82,8 @@ pub struct SourceProperties {
     /// The largest useful number of lanes, if the source knows it. With one, objects are taken in the order of the
     /// listing.
     pub lanes_max: Option<usize>,
+    /// Its objects are on many hosts. One that stays away then fails its objects, and does not end the run.
+    pub many_hosts: bool,
 }
 
 impl Default for SourceProperties {
@@ -92,6 +95,7 @@ impl Default for SourceProperties {
             has_times: false,
             behind: Behind::Trusted,
             lanes_max: None,
+            many_hosts: false,
         }
     }
 }
@@ -108,6 +112,17 @@ pub trait Source: Send + Sync {
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
     /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
+    /// The host of all objects of this partition, if it is one host, of many. Lanes take the partitions of other hosts
+    /// first while this one is paused or has no room.
+    fn host_of(&self, partition: &Partition) -> Option<HostId> {
+        let _ = partition;
+        None
+    }
+    /// The host of the object at this locator, if there are many: objects of one host are retried together.
+    fn host_at(&self, locator: &[u8]) -> Option<HostId> {
+        let _ = locator;
+        None
+    }
     /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
     /// Notes for the report that are known before the run starts.
@@ -202,6 +217,11 @@ pub trait Entries {
         let _ = index;
         None
     }
+    /// What else the fetcher needs of entry `index`, if that must not be stored in a journal.
+    fn request(&self, index: u32) -> &[u8] {
+        let _ = index;
+        &[]
+    }
     /// Whether a lane must read all entries before the one it wants. Then another lane does not take over what one has
     /// begun.
     fn is_stream(&self) -> bool {
@@ -259,6 +279,8 @@ pub enum Unlisted {
     Below,
     /// They can have any name.
     Anywhere,
+    /// It is this one object, and what it would be called is not known.
+    Itself,
 }
 
 /// Why a listed object is not fetched.
@@ -302,6 +324,11 @@ impl Job {
     /// What the source listed: raw name, locator, host.
     pub fn entry(&self) -> Entry<'_> {
         self.entries.get(self.index)
+    }
+
+    /// What the source needs to fetch it besides (`Entries::request`).
+    pub fn request(&self) -> &[u8] {
+        self.entries.request(self.index)
     }
 
     /// Whether it has failed before. Then it is better requested alone.
@@ -378,6 +405,11 @@ pub struct Limits {
 pub trait Lane {
     /// The next object to fetch.
     fn take(&self) -> Take;
+    /// The same for a source with many hosts: `has_room` says whether this lane can ask a host for another object now.
+    fn take_if(&self, has_room: &dyn Fn(HostId) -> bool) -> Take {
+        let _ = has_room;
+        self.take()
+    }
     /// Resolves when `take` may have another answer, or `limits` have changed.
     fn wake(&self) -> LocalFuture<'_, ()>;
     /// How much to do at once. This changes, so call it again from time to time.

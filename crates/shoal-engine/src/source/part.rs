@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use super::{
     BoxFuture, Entries, Entry, Fetcher, Known, Lane, Listing, ListingEnd, LocalFuture, Source, SourceProperties,
+    Unlisted,
 };
-use crate::error::Result;
+use crate::error::{HostId, Result};
 use crate::findings::Findings;
 use crate::object::Storage;
 use crate::part::Part;
@@ -44,6 +45,12 @@ impl Source for OfPart {
     }
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         self.inner.select(locators)
+    }
+    fn host_of(&self, partition: &Partition) -> Option<HostId> {
+        self.inner.host_of(partition)
+    }
+    fn host_at(&self, locator: &[u8]) -> Option<HostId> {
+        self.inner.host_at(locator)
     }
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(FetcherOfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
@@ -129,8 +136,9 @@ struct EntriesOfPart {
 
 impl EntriesOfPart {
     fn new(inner: Rc<dyn Entries>, part: Part) -> EntriesOfPart {
-        // What could not be listed is missing in every part.
-        let is_own = |entry: Entry<'_>| entry.unlisted.is_some() || part.has(entry.name);
+        // Where names could not be listed, they are missing in every part.
+        let is_gap = |entry: &Entry<'_>| matches!(entry.unlisted, Some(Unlisted::Below | Unlisted::Anywhere));
+        let is_own = |entry: Entry<'_>| is_gap(&entry) || part.has(entry.name);
         let own = (0..inner.len()).filter(|&index| is_own(inner.get(index))).collect();
         EntriesOfPart { inner, own }
     }
@@ -148,6 +156,10 @@ impl Entries for EntriesOfPart {
 
     fn get(&self, index: u32) -> Entry<'_> {
         self.inner.get(self.own[index as usize])
+    }
+
+    fn request(&self, index: u32) -> &[u8] {
+        self.inner.request(self.own[index as usize])
     }
 
     fn within(&self, index: u32) -> Option<&[u8]> {

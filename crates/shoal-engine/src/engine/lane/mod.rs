@@ -24,9 +24,9 @@ use super::lane_partition::LanePartition;
 use super::panicked::panicked;
 use super::progress::{LaneCounters, add};
 use super::queue::Dequeued;
-use super::retry::HOLD_MAX;
+use super::retry::{HOLD_MAX, HostState};
 use super::shared::Shared;
-use crate::error::{Class, Error, Kind, Result};
+use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
@@ -40,6 +40,8 @@ const RATE_SLEEP: Duration = Duration::from_millis(100);
 const FILES_WAIT: Duration = Duration::from_millis(100);
 /// Connections over which a lane spreads what it has in flight, at least: while one is written from, another is filled.
 const CONNECTIONS_MIN: usize = 2;
+/// Objects of a host without room that a lane has open before it opens no more of them: work until the next one is open.
+const BLOCKED_MAX: u32 = 50;
 /// Tries to open a partition before the run gives up.
 const OPEN_TRIES: u32 = 5;
 
@@ -58,7 +60,8 @@ pub(crate) struct LaneState {
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
-    probe: Cell<Option<(u32, u32)>>,
+    /// The objects that ask hosts which are paused, one each.
+    probes: RefCell<Vec<(u32, u32)>>,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
     in_flight: Cell<usize>,
@@ -99,7 +102,7 @@ impl LaneState {
             order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
-            probe: Cell::new(None),
+            probes: RefCell::default(),
             sink_probe: Cell::new(None),
             in_flight: Cell::new(0),
             last_limit: Cell::new(0),
@@ -131,7 +134,7 @@ impl LaneState {
         loop {
             let changed = self.shared.queue.changed(self.index);
             if self.untaken() < self.low_water() || self.shared.queue.is_finished() {
-                match self.shared.queue.take(self.is_idle()) {
+                match self.shared.queue.take(self.is_idle(), &|host| self.passes_over(host)) {
                     Dequeued::Partition(open) => match self.open(fetcher, open).await {
                         Ok(()) => continue,
                         Err(error) => return error,
@@ -215,7 +218,7 @@ impl LaneState {
                 self.room.notify_waiters();
                 self.jobs.notify_waiters();
             }
-            if self.is_idle() {
+            if self.is_idle() || self.shared.retry.is_of_many() && self.untaken() < self.low_water() {
                 self.hungry.notify_one();
             }
         }
@@ -225,8 +228,17 @@ impl LaneState {
         self.in_flight.get() == 0 && self.slots.borrow().iter().all(Option::is_none)
     }
 
+    /// Objects that this lane can take: not those of a host that it cannot ask now.
     fn untaken(&self) -> u32 {
-        self.slots.borrow().iter().flatten().map(|slot| slot.open.untaken()).sum()
+        self.slots.borrow().iter().flatten().filter(|slot| !slot.blocked).map(|slot| slot.open.untaken()).sum()
+    }
+
+    /// Whether a partition of this host is not opened now: it is paused, or has no room and enough to go on with here.
+    fn passes_over(&self, host: HostId) -> bool {
+        let slots = self.slots.borrow();
+        let waiting = slots.iter().flatten().filter(|slot| slot.blocked && slot.open.host == Some(host));
+        waiting.map(|slot| slot.open.untaken()).sum::<u32>() >= BLOCKED_MAX
+            || self.shared.retry.state(host) == HostState::Closed
     }
 
     /// Below this many objects to take, the next partition is opened.
@@ -321,7 +333,11 @@ struct Handle(Rc<LaneState>);
 
 impl Lane for Handle {
     fn take(&self) -> Take {
-        self.0.take()
+        self.0.take(&|_| true)
+    }
+
+    fn take_if(&self, has_room: &dyn Fn(HostId) -> bool) -> Take {
+        self.0.take(has_room)
     }
 
     fn wake(&self) -> LocalFuture<'_, ()> {

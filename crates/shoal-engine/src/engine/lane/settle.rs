@@ -260,11 +260,9 @@ impl LaneState {
     }
 
     pub(super) fn take_probe(&self, job: &Job) -> bool {
-        let is_probe = self.probe.get() == Some((job.slot, job.index));
-        if is_probe {
-            self.probe.set(None);
-        }
-        is_probe
+        let mut probes = self.probes.borrow_mut();
+        let at = probes.iter().position(|probe| *probe == (job.slot, job.index));
+        at.map(|at| probes.swap_remove(at)).is_some()
     }
 
     pub(super) fn spend(&self, bytes: u64) {

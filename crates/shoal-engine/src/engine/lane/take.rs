@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::super::in_flight_partition::Origin;
+use super::super::lane_partition::LanePartition;
 use super::super::progress::add;
-use super::super::retry::{DESTINATION, Gate, PROBE_MIN, Verdict};
+use super::super::retry::{DESTINATION, Gate, HostState, PROBE_MIN, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Side};
 use crate::key::ObjectKey;
@@ -15,8 +16,14 @@ use crate::report::Reason;
 use crate::sink::Place;
 use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
 
+/// Objects given back that are looked at for one whose host can be asked.
+const AGAIN_LOOKS: usize = 64;
+
+/// Whether the fetcher can ask a host for another object now.
+type HasRoom<'a> = &'a dyn Fn(HostId) -> bool;
+
 impl LaneState {
-    pub(super) fn take(&self) -> Take {
+    pub(super) fn take(&self, has_room: HasRoom<'_>) -> Take {
         if self.shared.cancel.is_raised() {
             return Take::Stop;
         }
@@ -27,7 +34,7 @@ impl LaneState {
             return Take::Wait;
         }
         let gate = self.sink_gate();
-        let job = if gate == Gate::Closed { None } else { self.next_job() };
+        let job = if gate == Gate::Closed { None } else { self.next_job(has_room) };
         match job {
             Some(job) => {
                 if gate == Gate::Probe {
@@ -60,9 +67,9 @@ impl LaneState {
         }
     }
 
-    fn next_job(&self) -> Option<Job> {
-        let fresh = || self.fresh();
-        let waiting = || self.due_retry().or_else(|| self.requeued_before());
+    fn next_job(&self, has_room: HasRoom<'_>) -> Option<Job> {
+        let fresh = || self.fresh(has_room);
+        let waiting = || self.due_retry(has_room).or_else(|| self.requeued_before(has_room));
         if self.shared.retry.is_gated() {
             // A probe with an object that has not failed yet tells most about its host.
             fresh().or_else(waiting)
@@ -72,11 +79,11 @@ impl LaneState {
     }
 
     /// The next entry of the oldest open partition that has one.
-    fn fresh(&self) -> Option<Job> {
+    fn fresh(&self, has_room: HasRoom<'_>) -> Option<Job> {
         let mut at = 0;
         loop {
             let number = *self.order.borrow().get(at)?;
-            if let Some(job) = self.next_of(number) {
+            if let Some(job) = self.next_of(number, has_room) {
                 return Some(job);
             }
             // It may have been closed on the way; then another has taken its place.
@@ -84,10 +91,21 @@ impl LaneState {
         }
     }
 
-    fn due_retry(&self) -> Option<Job> {
+    fn due_retry(&self, has_room: HasRoom<'_>) -> Option<Job> {
         let mut retries = self.retries.borrow_mut();
-        let Reverse((at, number, index)) = *retries.peek()?;
         let now = Instant::now();
+        if self.shared.retry.is_of_many() {
+            // One whose host cannot be asked must not be in the way of the others.
+            while let Some(&Reverse((at, number, index))) = retries.peek()
+                && at <= now
+            {
+                retries.pop();
+                self.again.borrow_mut().push_front((number, index));
+            }
+            drop(retries);
+            return self.requeued_before(has_room);
+        }
+        let Reverse((at, number, index)) = *retries.peek()?;
         if at > now {
             return None;
         }
@@ -100,7 +118,10 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    fn requeued_before(&self) -> Option<Job> {
+    fn requeued_before(&self, has_room: HasRoom<'_>) -> Option<Job> {
+        if self.shared.retry.is_of_many() {
+            return self.requeued_of_many(has_room);
+        }
         let (number, index) = *self.again.borrow().front()?;
         let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
         if gate == Gate::Closed {
@@ -108,6 +129,49 @@ impl LaneState {
         }
         self.again.borrow_mut().pop_front();
         self.job_of_waiting(number, index, gate)
+    }
+
+    /// One of those given back whose host can be asked. The others have their turn later.
+    fn requeued_of_many(&self, has_room: HasRoom<'_>) -> Option<Job> {
+        let looks = self.again.borrow().len().min(AGAIN_LOOKS);
+        for _ in 0..looks {
+            let (number, index) = self.again.borrow_mut().pop_front()?;
+            let host = self.host(number, index)?;
+            let state = self.shared.retry.state(host);
+            if state == HostState::Away {
+                self.fail_waiting(number, index, host);
+                continue;
+            }
+            let gate = match state == HostState::Open && has_room(host) {
+                true => self.shared.retry.gate(host, Instant::now()),
+                false => Gate::Closed,
+            };
+            if gate == Gate::Closed {
+                self.again.borrow_mut().push_back((number, index));
+                continue;
+            }
+            return self.job_of_waiting(number, index, gate);
+        }
+        None
+    }
+
+    /// An object that waits for a host which stays away has failed.
+    fn fail_waiting(&self, number: u32, index: u32, host: HostId) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots[number as usize].as_mut() else { return };
+        slot.waiting -= 1;
+        self.fail_unasked(slot, index, self.shared.retry.away(host));
+        drop(slots);
+        self.skip_in_sink(number, index);
+        self.close_if_settled(number);
+    }
+
+    /// Settles an object that is not requested as a failure.
+    fn fail_unasked(&self, slot: &mut LanePartition, index: u32, error: Error) {
+        let error = error.within(slot.entries.within(index));
+        self.count_failed();
+        self.shared.check_failures(&slot.entries.get(index), &error, 1);
+        slot.failed(index, &error, None, None);
     }
 
     fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
@@ -133,7 +197,7 @@ impl LaneState {
             return None;
         }
         if gate == Gate::Probe {
-            self.probe.set(Some((number, index)));
+            self.probes.borrow_mut().push((number, index));
         }
         Some(Job {
             slot: number,
@@ -147,7 +211,8 @@ impl LaneState {
     }
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
-    fn next_of(&self, number: u32) -> Option<Job> {
+    fn next_of(&self, number: u32, has_room: HasRoom<'_>) -> Option<Job> {
+        let many = self.shared.retry.is_of_many();
         loop {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.get_mut(number as usize)?.as_mut()?;
@@ -157,7 +222,23 @@ impl LaneState {
                 return None;
             }
             let gated = self.shared.retry.is_gated();
-            if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
+            let is_blocked = |host| match self.shared.retry.state(host) {
+                HostState::Open => !has_room(host),
+                HostState::Closed => true,
+                HostState::Away => false,
+            };
+            if many {
+                if let Some(host) = slot.open.host
+                    && slot.open.untaken() > 0
+                    && is_blocked(host)
+                {
+                    if !std::mem::replace(&mut slot.blocked, true) {
+                        self.hungry.notify_one();
+                    }
+                    return None;
+                }
+                slot.blocked = false;
+            } else if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
                 return None;
             }
             let Some(index) = slot.open.take(self.index) else {
@@ -178,15 +259,32 @@ impl LaneState {
                         slot.failed(index, &Error::new(Kind::ReadFailed, why), None, None);
                     }
                 },
+                Admit::Fetch(_) if many && slot.open.host.is_none() && is_blocked(entry.host) => {
+                    // Of a partition of several hosts, it steps aside.
+                    slot.waiting += 1;
+                    self.again.borrow_mut().push_back((number, index));
+                    continue;
+                }
                 Admit::Fetch(name) => {
                     let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
+                    if gate == Gate::Closed && self.shared.retry.state(entry.host) == HostState::Away {
+                        let error = self.shared.retry.away(entry.host);
+                        self.fail_unasked(slot, index, error);
+                        self.skip_in_sink(number, index);
+                        if slot.is_settled() {
+                            drop(slots);
+                            self.close_if_settled(number);
+                            return None;
+                        }
+                        continue;
+                    }
                     if gate == Gate::Closed {
                         slot.waiting += 1;
                         self.again.borrow_mut().push_back((number, index));
                         return None;
                     }
                     if gate == Gate::Probe {
-                        self.probe.set(Some((number, index)));
+                        self.probes.borrow_mut().push((number, index));
                     }
                     slot.in_flight += 1;
                     let tried = matches!(slot.open.origin, Origin::Retried(_));

@@ -117,7 +117,7 @@ impl Source for Files {
         let Some(name) = name.filter(|name| begins_with_address(&self.tree.path.join(OsStr::from_bytes(name)))) else {
             return Vec::new();
         };
-        let why = "contains URLs: shoal copies the file itself, because it does not support lists of URLs";
+        let why = "contains URLs, and is copied itself: `--urls` or `shoal.urls(…)` fetches what it names";
         vec![format!("\"{}\" {why}", escape(name))]
     }
 

@@ -27,9 +27,7 @@ use super::{Fetcher, Listing, Source};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
-use crate::http::{
-    Address, AllowedHost, Attempts, Client, PipelinePolicy, Tls, encode_name, plain_fields, valid_field,
-};
+use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
 use crate::partition::{Cursor, Partition};
 
 /// How to use a list/get service.
@@ -159,7 +157,7 @@ impl ListGet {
         if address.secure || options.ca_file.is_some() {
             tls.prepare()?;
         }
-        let fields = fields(&address, &options.headers)?;
+        let fields = request_fields(&address, &options.headers)?;
         let client = Client {
             address,
             fields,
@@ -168,6 +166,8 @@ impl ListGet {
             attempts: Attempts::default(),
             tls,
             received: false,
+            leaves: false,
+            refuses: Refuses::Nothing,
             is_other_host: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.pipeline),
@@ -177,34 +177,6 @@ impl ListGet {
         let doubt = doubt::Doubt::default();
         Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt })))
     }
-}
-
-/// The header lines of every request, and the empty line behind them.
-fn fields(address: &Address, headers: &[(String, String)]) -> Result<crate::http::Secret> {
-    let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    let mut lines = plain_fields(address, !has("user-agent"));
-    if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
-        lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
-    }
-    for (name, value) in headers {
-        let ours = [
-            "host",
-            "accept-encoding",
-            "connection",
-            "content-length",
-            "transfer-encoding",
-            "range",
-            "if-range",
-            "shoal-request-id",
-        ];
-        if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            let why = "this header cannot be sent: its name or value has characters that are not allowed, or shoal \
-            sets it itself";
-            return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
-        }
-        lines.push_str(&format!("{name}: {value}\r\n"));
-    }
-    Ok(crate::http::Secret::new(lines))
 }
 
 /// A path without the values of its parameters, which may be secrets: their names tell which service it is.

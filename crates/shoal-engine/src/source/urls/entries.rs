@@ -1,0 +1,217 @@
+//! Records of a partition, and what the journal keeps of an object that failed: not its URL, but where that is.
+//!
+//! A payload is a tag, the host of all its objects (0 if they have several), and then records, or the locators of objects
+//! to try again. Locators are stored in journals, so their form must not change.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Shared;
+use super::address::Url;
+use super::record::{HASH, Record};
+use crate::error::{Error, HostId, Kind, Result};
+use crate::partition::{Cursor, Key, Partition};
+use crate::source::locators::Unread;
+use crate::source::{Entries, Entry, Unlisted, locators};
+
+/// What follows in a payload.
+const RECORDS: u8 = 0;
+const LOCATORS: u8 = 1;
+/// Bytes of a payload before the records.
+const HEAD: usize = 9;
+/// Bytes of a locator before the name: number, position, host, hash.
+const NAME: usize = 24 + HASH;
+/// No name is given.
+const NONE: u32 = u32::MAX;
+
+/// A record as the listing passes it on.
+pub(super) struct Listed<'a> {
+    pub record: &'a Record,
+    /// How many records are before it.
+    pub index: u64,
+    pub host: HostId,
+    pub hash: [u8; HASH],
+}
+
+/// Starts a payload of records.
+pub(super) fn head(host: Option<HostId>) -> Vec<u8> {
+    let mut payload = vec![RECORDS];
+    payload.extend_from_slice(&host.unwrap_or_default().0.to_le_bytes());
+    payload
+}
+
+/// Appends a record to a payload.
+pub(super) fn push(payload: &mut Vec<u8>, Listed { record, index, host, hash }: Listed<'_>) {
+    for number in [record.number, record.position, index, host.0] {
+        payload.extend_from_slice(&number.to_le_bytes());
+    }
+    payload.extend_from_slice(&hash);
+    payload.push(u8::from(record.bad));
+    payload.extend_from_slice(&(record.url.len() as u32).to_le_bytes());
+    payload.extend_from_slice(&record.name.as_ref().map_or(NONE, |name| name.len() as u32).to_le_bytes());
+    payload.extend_from_slice(record.url.as_bytes());
+    payload.extend_from_slice(record.name.as_deref().unwrap_or_default().as_bytes());
+}
+
+/// The host of all objects of a payload, if it is one.
+pub(super) fn host_of(payload: &[u8]) -> Option<HostId> {
+    let host = u64::from_le_bytes(payload.get(1..HEAD)?.try_into().ok()?);
+    (host != 0).then_some(HostId(host))
+}
+
+/// The host of the object at a locator.
+pub(super) fn host_at(locator: &[u8]) -> Option<HostId> {
+    Some(HostId(u64::from_le_bytes(locator.get(16..24)?.try_into().ok()?)))
+}
+
+/// The hash in a locator.
+pub(super) fn hash_at(locator: &[u8]) -> Option<[u8; HASH]> {
+    locator.get(24..NAME)?.try_into().ok()
+}
+
+/// A partition of the objects at these locators.
+pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
+    let first = locators.first().and_then(|locator| host_at(locator));
+    let host = first.filter(|_| locators.iter().all(|locator| host_at(locator) == first));
+    let mut prefix = head(host);
+    prefix[0] = LOCATORS;
+    let payload = locators::append(prefix, locators).into();
+    let (seq, key, after) = (0, Key::default(), Cursor::default());
+    Partition { seq, key, after, next: None, payload, len: Some(locators.len() as u32) }
+}
+
+/// The objects of an open partition.
+pub(super) struct Opened {
+    /// Locators, URLs and places, one behind the other.
+    text: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    host: HostId,
+    locator: Range<u32>,
+    /// The URL; if `bad`, why it is not fetched.
+    request: Range<u32>,
+    /// For messages: the list and the line.
+    within: Range<u32>,
+    bad: bool,
+}
+
+impl Opened {
+    /// Reads a payload. Lines of locators are read again from the list.
+    pub fn new(payload: &Arc<[u8]>, shared: &Shared) -> Result<Opened> {
+        let damaged = || Error::new(Kind::Internal, "a partition of a list of URLs is damaged");
+        let mut opened = Opened { text: Vec::with_capacity(2 * payload.len()), rows: Vec::new() };
+        let (tag, mut unread) = (payload.first().copied(), Unread(payload.get(HEAD..).ok_or_else(damaged)?));
+        match tag {
+            Some(RECORDS) => {
+                while !unread.0.is_empty() {
+                    opened.push_record(&mut unread, shared).ok_or_else(damaged)?;
+                }
+            }
+            Some(LOCATORS) => {
+                while !unread.0.is_empty() {
+                    let locator = unread.locator().ok_or_else(damaged)?;
+                    opened.push_located(locator, shared)?;
+                }
+            }
+            _ => return Err(damaged()),
+        }
+        Ok(opened)
+    }
+
+    fn push_record(&mut self, unread: &mut Unread<'_>, shared: &Shared) -> Option<()> {
+        let mut number = || Some(u64::from_le_bytes(unread.take(8)?.try_into().ok()?));
+        let (line, position, index, host) = (number()?, number()?, number()?, number()?);
+        let hash = unread.take(HASH)?;
+        let bad = unread.number::<1>()? == 1;
+        let (length, name) = (unread.number::<4>()? as usize, unread.number::<4>()?);
+        let url = std::str::from_utf8(unread.take(length)?).ok()?;
+        let given = if name == NONE { None } else { Some(unread.take(name as usize)?) };
+        let name = match bad {
+            true => Err(url.to_owned()),
+            false => Url::parse(url).and_then(|url| shared.template.name(&url, given, index)),
+        };
+        let bad_name;
+        let (name, request, bad) = match &name {
+            Ok(name) => (&name[..], url, false),
+            Err(why) => {
+                bad_name = format!("line {line}");
+                (bad_name.as_bytes(), &why[..], true)
+            }
+        };
+        let from = self.text.len();
+        for number in [line, position, host] {
+            self.text.extend_from_slice(&number.to_le_bytes());
+        }
+        self.text.extend_from_slice(hash);
+        self.text.extend_from_slice(name);
+        self.push_row(from, HostId(if bad { 0 } else { host }), line, request, bad, shared);
+        Some(())
+    }
+
+    fn push_located(&mut self, locator: &[u8], shared: &Shared) -> Result<()> {
+        let number =
+            |at: usize| locator.get(at..at + 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+        let (Some(line), Some(position), Some(host), Some(hash)) =
+            (number(0), number(8), number(16), locator.get(24..NAME))
+        else {
+            return Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs"));
+        };
+        let mut record = Record::default();
+        let found = shared.find(position, hash, &mut record);
+        let (request, bad) = match found {
+            Ok(()) if record.bad => (record.url.clone(), true),
+            Ok(()) => match Url::parse(&record.url) {
+                // Its name is in the locator, also if the line has none any more that could be made one.
+                Ok(_) => (record.url.clone(), locator[NAME..] == *format!("line {line}").as_bytes()),
+                Err(why) => (why, true),
+            },
+            Err(error) if error.kind() == Kind::Changed => (error.why().to_owned(), true),
+            Err(error) => return Err(error),
+        };
+        let request = match bad && Url::parse(&request).is_ok() {
+            true => "the URL gives the object no name".to_owned(),
+            false => request,
+        };
+        let from = self.text.len();
+        self.text.extend_from_slice(locator);
+        self.push_row(from, HostId(if bad { 0 } else { host }), line, &request, bad, shared);
+        Ok(())
+    }
+
+    fn push_row(&mut self, from: usize, host: HostId, line: u64, request: &str, bad: bool, shared: &Shared) {
+        let locator = from as u32..self.text.len() as u32;
+        self.text.extend_from_slice(request.as_bytes());
+        let request = locator.end..self.text.len() as u32;
+        self.text.extend_from_slice(shared.list.shown().as_bytes());
+        self.text.extend_from_slice(format!(":{line}").as_bytes());
+        let within = request.end..self.text.len() as u32;
+        self.rows.push(Row { host, locator, request, within, bad });
+    }
+
+    fn text(&self, range: &Range<u32>) -> &[u8] {
+        &self.text[range.start as usize..range.end as usize]
+    }
+}
+
+impl Entries for Opened {
+    fn len(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    fn get(&self, index: u32) -> Entry<'_> {
+        let Row { host, locator, bad, .. } = &self.rows[index as usize];
+        let locator = self.text(locator);
+        let unlisted = bad.then_some(Unlisted::Itself);
+        Entry { name: &locator[NAME..], locator, host: *host, skip: None, unlisted }
+    }
+
+    fn within(&self, index: u32) -> Option<&[u8]> {
+        Some(self.text(&self.rows[index as usize].within))
+    }
+
+    fn request(&self, index: u32) -> &[u8] {
+        self.text(&self.rows[index as usize].request)
+    }
+}

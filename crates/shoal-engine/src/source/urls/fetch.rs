@@ -1,0 +1,287 @@
+//! Getting objects: what the connections of one lane request, and what each answer means.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::task::JoinSet;
+
+use super::Shared;
+use super::address::{Url, push_target, target_at};
+use super::entries::Opened;
+use super::pools::{Pool, Pools};
+use super::refusal::refusal;
+use crate::error::{Error, Kind, Result};
+use crate::findings::Findings;
+use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
+use crate::object::{ObjectMeta, Payload};
+use crate::partition::Partition;
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written};
+
+/// How long a connection is kept that has nothing to do.
+const IDLE: Duration = Duration::from_secs(5);
+/// How often it looks whether another lane wants it: that lane may have said so just before this one waited.
+const IDLE_LOOK: Duration = Duration::from_millis(50);
+/// How many of these a lane keeps, at least.
+const IDLE_MIN: usize = 64;
+/// How long to wait where nothing tells that there is room.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The fetcher of one lane.
+pub(super) struct Fetch {
+    shared: Arc<Shared>,
+    findings: Arc<Findings>,
+}
+
+impl Fetch {
+    pub fn new(shared: Arc<Shared>) -> Fetch {
+        shared.hosts.lane_begins();
+        Fetch { shared, findings: Arc::default() }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.shared.hosts.lane_ends();
+    }
+}
+
+impl Fetcher for Fetch {
+    fn report_to(&mut self, findings: &Arc<Findings>) {
+        self.findings = findings.clone();
+    }
+
+    fn open<'a>(&'a self, partition: &'a Partition) -> LocalFuture<'a, Result<Rc<dyn Entries>>> {
+        let opened = Opened::new(&partition.payload, &self.shared).map(|opened| Rc::new(opened) as Rc<dyn Entries>);
+        Box::pin(async move { opened })
+    }
+
+    /// Passes objects on to the connections of their hosts; starts connections as they are needed.
+    fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let pools = Rc::new(Pools::new(self.shared.clone(), lane.clone(), self.findings.clone()));
+            let mut connections = JoinSet::new();
+            loop {
+                pools.look();
+                pools.looks_again.set(false);
+                while !pools.stopped.get() && pools.take(None) {}
+                pools.start_wanting();
+                for pool in pools.starts.take() {
+                    let pools = pools.clone();
+                    connections.spawn_local(async move {
+                        let jobs = Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None) };
+                        run_requests(&pool.client, &jobs).await;
+                        jobs.set_idle(false);
+                        pools.ended(&pool);
+                    });
+                }
+                if pools.stopped.get() && connections.is_empty() {
+                    pools.give_back();
+                    return Ok(());
+                }
+                tokio::select! {
+                    Some(ended) = connections.join_next() => match ended {
+                        Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+                        _ => {}
+                    },
+                    () = lane.wake(), if !pools.stopped.get() => {}
+                    () = pools.changed.notified() => {}
+                    () = tokio::time::sleep(LOOK), if pools.looks_again.get() => {}
+                }
+            }
+        })
+    }
+}
+
+/// What one connection is asked for.
+struct Jobs<'a> {
+    pools: &'a Rc<Pools>,
+    pool: &'a Rc<Pool>,
+    /// Since when it has nothing to do.
+    idle_since: Cell<Option<Instant>>,
+}
+
+impl Jobs<'_> {
+    fn set_idle(&self, is_idle: bool) {
+        match (is_idle, self.idle_since.get()) {
+            (true, None) => {
+                self.idle_since.set(Some(Instant::now()));
+                self.pools.idle.set(self.pools.idle.get() + 1);
+            }
+            (false, Some(_)) => {
+                self.idle_since.set(None);
+                self.pools.idle.set(self.pools.idle.get() - 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is a connection too many: the limit was lowered, or another lane has none.
+    fn is_one_too_many(&self) -> bool {
+        let (pools, pool) = (self.pools, self.pool);
+        pool.connections.get() > pool.wanted(pools.limits())
+            || pool.host.site.is_wanted() && pool.host.connections.get() > pools.shared.hosts.fair()
+    }
+
+    /// When the object that an earlier run has left at the destination was last changed, as the server said then.
+    fn kept_since(&self, job: &Job) -> Option<SystemTime> {
+        if job.is_tried() { None } else { self.pools.lane.kept(job)?.last_modified }
+    }
+
+    fn meta(&self, head: &Head, size: Option<u64>) -> ObjectMeta {
+        let last_modified = if self.pools.lane.keeps_times() { head.last_modified() } else { None };
+        ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
+    }
+}
+
+impl RequestHandler for Jobs<'_> {
+    type Job = Job;
+    type Body = Body;
+    type Written = Written;
+    const WHOLE_MAX: usize = WHOLE_MAX;
+
+    fn next(&self) -> Next<Job> {
+        self.pools.look();
+        self.pools.findings.report_depth(self.pool.client.pipelining.proven_depth(usize::MAX));
+        if self.is_one_too_many() {
+            return Next::Stop;
+        }
+        while !self.pools.stopped.get() {
+            if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
+                self.set_idle(false);
+                return Next::Job(job);
+            }
+            if !self.pools.take(Some(self.pool)) {
+                break;
+            }
+        }
+        let too_many = self.pools.idle.get() >= IDLE_MIN.max(2 * self.pools.limits().in_flight);
+        let is_over = match self.idle_since.get() {
+            _ if self.pool.host.site.is_wanted() => true, // another lane has work for it
+            Some(since) => since.elapsed() >= IDLE,
+            None => too_many,
+        };
+        if is_over || self.pools.stopped.get() {
+            return Next::Stop;
+        }
+        self.set_idle(true);
+        Next::Wait
+    }
+
+    async fn wake(&self) {
+        tokio::select! {
+            () = self.pool.wake.notified() => {}
+            () = self.pool.host.site.wanted.notified() => {}
+            () = tokio::time::sleep(IDLE_LOOK) => {}
+        }
+    }
+
+    fn target(&self, job: &Job, out: &mut Vec<u8>) {
+        if let Some(target) = target_at(job.request(), &self.pool.service) {
+            push_target(target, out);
+        } else if let Some(url) = std::str::from_utf8(job.request()).ok().and_then(|text| Url::parse(text).ok()) {
+            url.push_target(out);
+        }
+    }
+
+    fn condition(&self, job: &Job, out: &mut Vec<u8>) {
+        if let Some(since) = self.kept_since(job) {
+            let date = httpdate::fmt_http_date(since);
+            out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
+        }
+    }
+
+    fn head(&self, job: &Job, head: &Head) -> Plan {
+        if head.status == 304
+            && let Some(since) = self.kept_since(job)
+        {
+            // Some servers say so of what is older, too: then another version was put in its place.
+            return if head.is_of_another_time(since) { Plan::Refuse(untrue()) } else { Plan::Unchanged };
+        }
+        match refusal(&self.pools.shared, head) {
+            None => Plan::Keep,
+            Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
+        }
+    }
+
+    fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
+        self.pool.host.answered();
+        self.pools.lane.whole(job, &self.meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
+    }
+
+    async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
+        let size = if head.encoding.is_none() { head.length() } else { None };
+        self.pools.lane.begin(job, &self.meta(head, size)).await
+    }
+
+    fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
+        body.write(piece)
+    }
+
+    fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
+        self.pool.host.answered();
+        if result.is_err() {
+            self.pools.shared.keep(job.entry().locator, job.request());
+        }
+        self.pools.lane.finished(job, body, result)
+    }
+
+    fn overlong(&self, written: Written) {
+        let why = "the answer was longer than announced, which was detected after the object was written: \
+        `resume=\"failed\"` fetches it again";
+        self.pools.lane.withdraw(written, Error::new(Kind::ShortBody, why));
+    }
+
+    fn unchanged(&self, job: Job) {
+        let kept = self.pools.lane.kept(&job);
+        if let Some(job) = self.pools.lane.is_there(job, &mut |_| kept.clone()) {
+            return self.failed(job, untrue());
+        }
+        self.pool.host.answered();
+    }
+
+    fn failed(&self, job: Job, error: Error) {
+        self.pool.failed(self.pools, job, error);
+    }
+
+    fn requeued(&self, job: Job) {
+        self.pool.host.answered();
+        self.pools.lane.requeued(job);
+    }
+
+    fn is_alone(&self, job: &Job) -> bool {
+        job.is_tried()
+    }
+
+    fn is_doubted(&self, job: &Job) -> bool {
+        job.is_doubted()
+    }
+
+    fn depth(&self) -> usize {
+        let limits = self.pools.limits();
+        // The last objects would wait for each other, to find out what is of no use any more.
+        if limits.is_ending && !self.pool.client.pipelining.works() { 1 } else { limits.depth }
+    }
+
+    fn wasted(&self, bytes: u64) {
+        self.pools.lane.wasted(bytes);
+    }
+
+    fn note(&self, text: &str) {
+        self.pools.lane.note(text);
+    }
+
+    fn findings(&self) -> &Arc<Findings> {
+        &self.pools.findings
+    }
+
+    fn stalled(&self) -> Duration {
+        self.pools.lane.stalled()
+    }
+}
+
+/// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
+fn untrue() -> Error {
+    Error::new(Kind::Protocol, "the server answered 304 for another version than the requested one")
+}

@@ -1,0 +1,271 @@
+//! What all lanes know of the hosts of a list: their connections, their pace, and the clients for them. Not here: what one
+//! lane asks of a host (`pools.rs`), pauses and retries (the engine).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::UrlsOptions;
+use super::address::Url;
+use crate::error::{Error, HostId, Kind, Result};
+use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
+use crate::poison::ignore_poison;
+
+/// Hosts that are kept before those without work are forgotten.
+const KEPT_MAX: usize = 4096;
+
+/// All hosts, and what is the same for each.
+pub(super) struct Hosts {
+    options: UrlsOptions,
+    allowed: Vec<AllowedHost>,
+    tls: Arc<Tls>,
+    pub remarks: Arc<Remarks>,
+    sites: Mutex<HashMap<HostId, Arc<Site>>>,
+    /// How many lanes share the connections.
+    lanes: AtomicUsize,
+}
+
+impl Hosts {
+    /// # Errors
+    /// [`Kind::Config`] for a header or host that is not valid, and for certificates that cannot be read.
+    pub fn new(options: &UrlsOptions) -> Result<Hosts> {
+        let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
+        if options.ca_file.is_some() {
+            tls.prepare()?;
+        }
+        request_fields(&Address::parse("http://h")?, &options.headers)?;
+        Ok(Hosts {
+            options: options.clone(),
+            allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
+            tls,
+            remarks: Arc::default(),
+            sites: Mutex::default(),
+            lanes: AtomicUsize::new(0),
+        })
+    }
+
+    /// One more lane shares the connections.
+    pub fn lane_begins(&self) {
+        self.lanes.fetch_add(1, Relaxed);
+    }
+
+    /// One fewer does.
+    pub fn lane_ends(&self) {
+        self.lanes.fetch_sub(1, Relaxed);
+    }
+
+    /// Connections to a host that a lane may keep while another one wants some.
+    pub fn fair(&self) -> usize {
+        (self.options.per_host / self.lanes.load(Relaxed).max(1)).max(1)
+    }
+
+    /// What is known of a host.
+    pub fn site(&self, host: HostId) -> Arc<Site> {
+        let mut sites = ignore_poison(self.sites.lock());
+        if sites.len() >= KEPT_MAX && !sites.contains_key(&host) {
+            sites.retain(|_, site| Arc::strong_count(site) > 1);
+        }
+        sites.entry(host).or_insert_with(|| Arc::new(Site::new(&self.options))).clone()
+    }
+
+    /// The client for a URL of this host.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] if a proxy variable would apply; [`Kind::BadAnswer`] if the URL is not one of a service.
+    pub fn client(&self, site: &Site, url: &Url<'_>) -> Result<Arc<Client>> {
+        let (secure, user) = url.origin();
+        let mut clients = ignore_poison(site.clients.lock());
+        let known = clients.iter().find(|known| known.secure == secure && known.user.as_deref() == user);
+        if let Some(known) = known {
+            return Ok(known.client.clone());
+        }
+        let client = Arc::new(self.new_client(url)?);
+        if clients.len() >= USERS_MAX {
+            clients.remove(0);
+        }
+        clients.push(KnownClient { secure, user: user.map(str::to_owned), client: client.clone() });
+        Ok(client)
+    }
+
+    fn new_client(&self, url: &Url<'_>) -> Result<Client> {
+        let options = &self.options;
+        let address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
+        if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
+            let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
+            let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
+            return Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint));
+        }
+        if address.secure {
+            self.tls.prepare()?;
+        }
+        Ok(Client {
+            fields: request_fields(&address, &options.headers)?,
+            address,
+            timeout: options.timeout.max(Duration::from_millis(1)),
+            connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            attempts: Attempts::default(),
+            tls: self.tls.clone(),
+            received: false,
+            leaves: true,
+            // What the list names is the user's choice, and may be private.
+            refuses: Refuses::LinkLocal,
+            is_other_host: false,
+            allowed: self.allowed.clone(),
+            pipelining: PipelinePolicy::new(options.pipeline),
+            wants_type: options.expect_type.is_some(),
+            remarks: self.remarks.clone(),
+        })
+    }
+}
+
+/// Clients of one host that are kept: one for each user in its URLs.
+const USERS_MAX: usize = 64;
+
+/// A host, as all lanes know it.
+pub(super) struct Site {
+    per_host: usize,
+    /// Connections of all lanes.
+    connections: AtomicUsize,
+    /// Lanes that have work for it and no connection.
+    wanting: AtomicUsize,
+    /// One more does.
+    pub wanted: Notify,
+    pace: Option<Mutex<Pace>>,
+    clients: Mutex<Vec<KnownClient>>,
+}
+
+struct KnownClient {
+    secure: bool,
+    user: Option<String>,
+    client: Arc<Client>,
+}
+
+impl Site {
+    fn new(options: &UrlsOptions) -> Site {
+        Site {
+            per_host: options.per_host,
+            connections: AtomicUsize::new(0),
+            wanting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            pace: options.limit_requests.map(|limit| Mutex::new(Pace::new(limit))),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Whether there may be another connection; if so, it is counted.
+    pub fn connect(&self) -> bool {
+        let most = self.per_host;
+        self.connections.fetch_update(Relaxed, Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
+    }
+
+    /// Whether `connect` would say so now.
+    pub fn can_connect(&self) -> bool {
+        self.connections.load(Relaxed) < self.per_host
+    }
+
+    /// A connection has ended.
+    pub fn disconnected(&self) {
+        self.connections.fetch_sub(1, Relaxed);
+    }
+
+    /// A lane has work and no connection; or no longer.
+    pub fn set_wanting(&self, wants: bool) {
+        if wants {
+            self.wanting.fetch_add(1, Relaxed);
+            self.wanted.notify_waiters(); // connections that have nothing to do, on any lane
+        } else {
+            self.wanting.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether some lane has work and no connection.
+    pub fn is_wanted(&self) -> bool {
+        self.wanting.load(Relaxed) > 0
+    }
+
+    /// Whether the pace allows a request now.
+    pub fn is_due(&self) -> bool {
+        self.pace.as_ref().is_none_or(|pace| ignore_poison(pace.lock()).is_due(Instant::now()))
+    }
+
+    /// A request is sent.
+    pub fn requested(&self) {
+        if let Some(pace) = &self.pace {
+            ignore_poison(pace.lock()).spend(Instant::now());
+        }
+    }
+}
+
+/// Requests per second, spread evenly.
+struct Pace {
+    interval: Duration,
+    /// When the next request is due.
+    next: Option<Instant>,
+}
+
+/// How far requests may be behind their time and still be sent: lanes look every 20 ms.
+const BEHIND: Duration = Duration::from_millis(50);
+
+impl Pace {
+    fn new(limit: f64) -> Pace {
+        Pace { interval: Duration::from_secs_f64(1.0 / limit), next: None }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+
+    fn spend(&mut self, now: Instant) {
+        let next = self.next.unwrap_or(now);
+        self.next = Some(next.max(now.checked_sub(BEHIND).unwrap_or(now)) + self.interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_kept_on_average_and_has_no_bursts() {
+        let mut pace = Pace::new(100.0);
+        let began = Instant::now();
+        let mut sent = 0;
+        for tick in 0..500 {
+            let now = began + Duration::from_millis(20 * tick); // 10 s
+            if tick == 250 {
+                continue;
+            }
+            let before = sent;
+            while pace.is_due(now) {
+                pace.spend(now);
+                sent += 1;
+            }
+            assert!(sent - before <= 6, "{} at once", sent - before);
+        }
+        assert!((980..=1001).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn connections_of_a_host_are_counted_over_all_lanes() {
+        let options = UrlsOptions { per_host: 2, ..UrlsOptions::default() };
+        let hosts = Hosts::new(&options).unwrap();
+        let (one, other) = (hosts.site(HostId(7)), hosts.site(HostId(7)));
+        assert!(one.connect() && other.connect() && !one.connect() && !other.can_connect());
+        one.disconnected();
+        assert!(other.connect());
+        assert!(hosts.site(HostId(8)).connect());
+    }
+
+    #[test]
+    fn what_is_kept_of_hosts_is_bounded() {
+        let hosts = Hosts::new(&UrlsOptions::default()).unwrap();
+        let used = hosts.site(HostId(1));
+        used.connect();
+        (2..20_000).for_each(|host| drop(hosts.site(HostId(host))));
+        assert!(ignore_poison(hosts.sites.lock()).len() <= KEPT_MAX + 1);
+        assert!(Arc::ptr_eq(&used, &hosts.site(HostId(1))), "a host with work stays");
+    }
+}

@@ -1,0 +1,228 @@
+//! Source: a list of URLs, on one host or on very many.
+//!
+//! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` and `fields.rs` the formats; `address.rs` takes a
+//! URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
+//! has what all lanes know of a host, `pools.rs` the connections of one lane, `fetch.rs` what each answer means. Not here:
+//! the client (`http/`), pauses and retries of hosts (the engine).
+//!
+//! No URL is in the journal, because it may have credentials. An object that failed is found again by its place in the list
+//! and a hash of its record, which is keyed by the first record of the list.
+
+mod address;
+mod entries;
+mod fetch;
+mod fields;
+mod hosts;
+mod lines;
+mod listing;
+mod name;
+mod pools;
+mod record;
+mod refusal;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub use self::fields::Fields;
+use self::hosts::Hosts;
+pub use self::lines::{Format, Lines};
+use self::name::NameTemplate;
+use self::record::HASH;
+pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed};
+use super::{Behind, Fetcher, Listing, Source, SourceProperties};
+use crate::display::escape;
+use crate::error::{Error, HostId, Kind, Result};
+use crate::fs::random::random;
+pub use crate::http::Pipeline;
+use crate::partition::{Cursor, Partition};
+use crate::poison::ignore_poison;
+use crate::session::Twice;
+
+/// Records of a stream that are kept for another try.
+const KEPT_MAX: usize = 200_000;
+
+/// How to use a list of URLs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UrlsOptions {
+    /// Name of an object at the destination: `{name}` is the one in the list, or else the path of the URL, decoded; also
+    /// `{path}`, `{host}`, `{hash}`, `{index}` and `{index:09d}`.
+    pub name: String,
+    /// Most connections to one host.
+    pub per_host: usize,
+    /// Most requests per second to one host.
+    pub limit_requests: Option<f64>,
+    /// Headers sent with every request to a host of the list. Never shown.
+    pub headers: Vec<(String, String)>,
+    /// Longest wait for the start of an answer, and for the next byte of a body.
+    pub timeout: Duration,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Answers whose `Content-Type` does not match this glob are failures.
+    pub expect_type: Option<String>,
+    /// A file of certificates (PEM) to trust besides those of the platform.
+    pub ca_file: Option<PathBuf>,
+    /// Trust any certificate. Then any machine on the way can read and change everything.
+    pub insecure: bool,
+    /// Private hosts that a redirect from a public one may lead to, as `host` or `host:port`.
+    pub allow_host: Vec<String>,
+    /// When to pipeline requests.
+    pub pipeline: Pipeline,
+    /// Partitions are in the order of the list, whatever their hosts. A slow host then holds up all.
+    pub ordered: bool,
+}
+
+impl Default for UrlsOptions {
+    fn default() -> UrlsOptions {
+        UrlsOptions {
+            name: "{name}".to_owned(),
+            per_host: 6,
+            limit_requests: None,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            expect_type: None,
+            ca_file: None,
+            insecure: false,
+            allow_host: Vec::new(),
+            pipeline: Pipeline::Auto,
+            ordered: false,
+        }
+    }
+}
+
+/// What the listing and all fetchers share.
+struct Shared {
+    list: Box<dyn UrlList>,
+    options: UrlsOptions,
+    template: NameTemplate,
+    expect_type: Option<globset::GlobMatcher>,
+    hosts: Hosts,
+    /// Of the hashes of records.
+    key: [u8; HASH],
+    /// Records of a stream that may be tried again, which cannot be read again.
+    kept: Mutex<HashMap<[u8; HASH], Record>>,
+}
+
+impl Shared {
+    /// Reads the record at a position again, if it is still the one with this hash.
+    fn find(&self, position: u64, hash: &[u8], into: &mut Record) -> Result<()> {
+        if self.list.is_stream() {
+            let kept = ignore_poison(self.kept.lock());
+            let record = <[u8; HASH]>::try_from(hash).ok().and_then(|hash| kept.get(&hash).cloned());
+            *into = record
+                .ok_or_else(|| Error::new(Kind::Changed, "the list came from a stream, which cannot be read again"))?;
+            return Ok(());
+        }
+        self.list.find(position, into)?;
+        if into.hash(&self.key) == *hash { Ok(()) } else { Err(changed()) }
+    }
+
+    /// Keeps the URL of an object that may be tried again. Of a file it is read again.
+    fn keep(&self, locator: &[u8], url: &[u8]) {
+        if !self.list.is_stream() {
+            return;
+        }
+        let mut kept = ignore_poison(self.kept.lock());
+        if let Some(hash) = entries::hash_at(locator).filter(|_| kept.len() < KEPT_MAX) {
+            let url = String::from_utf8_lossy(url).into_owned();
+            kept.insert(hash, Record { url, ..Record::default() });
+        }
+    }
+}
+
+/// A list of URLs as a source.
+pub struct Urls(Arc<Shared>);
+
+impl Urls {
+    /// Returns the list as a source. It sends nothing yet.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an invalid option; [`Kind::Listing`] if the list cannot be read.
+    pub fn new(list: Box<dyn UrlList>, options: UrlsOptions) -> Result<Urls> {
+        let config = |why: &str| Error::new(Kind::Config, why.to_owned());
+        if options.per_host == 0 {
+            return Err(config("`per_host` must be at least 1"));
+        }
+        if options.limit_requests.is_some_and(|limit| !(0.001..=1e6).contains(&limit)) {
+            return Err(config("`limit_requests` must be from 0.001 to 1,000,000 requests per second"));
+        }
+        let expect_type = match &options.expect_type {
+            None => None,
+            Some(glob) => Some(
+                globset::GlobBuilder::new(&glob.to_ascii_lowercase())
+                    .build()
+                    .map_err(|e| config(&format!("not a valid glob: {}", e.kind())).on(&escape(glob.as_bytes())))?
+                    .compile_matcher(),
+            ),
+        };
+        let key = match list.is_stream() {
+            true => random(),
+            false => {
+                let mut first = Record::default();
+                match list.read()?.next(&mut first)? {
+                    Step::Record => first.hash(&[0; HASH]),
+                    Step::Wait | Step::End => [0; HASH],
+                }
+            }
+        };
+        let (template, hosts) = (NameTemplate::parse(&options.name)?, Hosts::new(&options)?);
+        Ok(Urls(Arc::new(Shared { list, options, template, expect_type, hosts, key, kept: Mutex::default() })))
+    }
+}
+
+impl Source for Urls {
+    fn identity(&self) -> String {
+        let mut identity = format!("urls:{}", self.0.list.identity());
+        let name = &self.0.options.name;
+        if *name != UrlsOptions::default().name {
+            identity.push_str(&format!(" name={}", name.escape_default().to_string().replace(' ', "\\ ")));
+        }
+        identity
+    }
+
+    fn properties(&self) -> SourceProperties {
+        SourceProperties {
+            once: self.0.list.is_stream(),
+            // Two URLs may have one path. Then the time of a file says nothing of the one that is asked about it.
+            twice: if self.0.template.is_of_one_url() { Twice::SameObject } else { Twice::Conflict },
+            behind: if self.0.list.is_stream() { Behind::Trusted } else { Behind::Proven },
+            // Each lane has a connection to each host.
+            lanes_max: Some(self.0.options.per_host),
+            many_hosts: true,
+            ..SourceProperties::default()
+        }
+    }
+
+    fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        Ok(Box::new(listing::UrlListing::new(self.0.clone(), after)?))
+    }
+
+    fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        Ok(entries::selected(locators))
+    }
+
+    fn host_of(&self, partition: &Partition) -> Option<HostId> {
+        entries::host_of(&partition.payload)
+    }
+
+    fn host_at(&self, locator: &[u8]) -> Option<HostId> {
+        entries::host_at(locator)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let insecure =
+            "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
+        let insecure = self.0.options.insecure.then(|| insecure.to_owned());
+        self.0.list.notes().into_iter().chain(insecure).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.0.hosts.remarks.notes()
+    }
+
+    fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
+        Ok(Box::new(fetch::Fetch::new(self.0.clone())))
+    }
+}

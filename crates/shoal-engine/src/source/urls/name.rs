@@ -1,0 +1,153 @@
+//! What objects are called: a template with the parts of their URL.
+
+use ring::digest::{SHA256, digest};
+
+use super::address::Url;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::name::Name;
+
+/// Longest number that `{index:0Nd}` pads to.
+const DIGITS_MAX: usize = 20;
+
+/// A parsed template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NameTemplate(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// The name in the list, or else the path.
+    Name,
+    Path,
+    Host,
+    Hash,
+    /// The number of the record from 0, with at least so many digits.
+    Index(usize),
+}
+
+impl NameTemplate {
+    /// Parses a template such as `{host}/{path}`.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an unknown placeholder, and for one that gives all objects the same name or no safe one.
+    pub fn parse(text: &str) -> Result<NameTemplate> {
+        let wrong = |why: &str| {
+            Error::new(Kind::Config, format!("`name`: {why}"))
+                .on(&escape(text.as_bytes()))
+                .hint("use {name}, {path}, {host}, {hash}, {index} or {index:09d}, as in '{host}/{path}'")
+        };
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, from) = rest.split_at(at);
+            if !before.is_empty() {
+                parts.push(Part::Text(before.to_owned()));
+            }
+            let inner = from.strip_prefix('{').and_then(|from| from.split_once('}'));
+            let (inner, after) = inner.ok_or_else(|| wrong("a brace has no partner"))?;
+            parts.push(match inner {
+                "name" => Part::Name,
+                "path" => Part::Path,
+                "host" => Part::Host,
+                "hash" => Part::Hash,
+                "index" => Part::Index(1),
+                _ => {
+                    let digits = inner.strip_prefix("index:0").and_then(|digits| digits.strip_suffix('d'));
+                    let digits = digits.and_then(|digits| digits.parse().ok()).filter(|&digits| digits <= DIGITS_MAX);
+                    Part::Index(digits.ok_or_else(|| wrong("this placeholder is not known"))?)
+                }
+            });
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        let template = NameTemplate(parts);
+        if !template.0.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
+            return Err(wrong("it gives several objects the same name"));
+        }
+        let sample = Url::parse("http://h/x").map_err(|why| wrong(&why))?;
+        let name = template.name(&sample, None, 0).map_err(|why| wrong(&why))?;
+        Name::parse(&name).map_err(|error| wrong(&format!("it does not make a safe name: {}", error.why())))?;
+        Ok(template)
+    }
+
+    /// Whether each name is one URL's: then a file of that name has its bytes.
+    pub fn is_of_one_url(&self) -> bool {
+        self.0.contains(&Part::Hash)
+    }
+
+    /// The name of an object; the error says why it has none.
+    pub fn name(&self, url: &Url<'_>, given: Option<&[u8]>, index: u64) -> std::result::Result<Vec<u8>, String> {
+        let path = || match url.path() {
+            None => Err("its path is not percent-encoded correctly".to_owned()),
+            Some(path) if path.is_empty() || path.ends_with(b"/") => {
+                Err("its path does not end with a name: give it one in the list, NAME<TAB>URL, or use `name`"
+                    .to_owned())
+            }
+            Some(path) => Ok(path),
+        };
+        let mut name = Vec::new();
+        for part in &self.0 {
+            match (part, given) {
+                (Part::Text(text), _) => name.extend_from_slice(text.as_bytes()),
+                (Part::Name, Some(given)) => name.extend_from_slice(given),
+                (Part::Name | Part::Path, _) => name.extend_from_slice(&path()?),
+                (Part::Host, _) => name.extend_from_slice(url.host().as_bytes()),
+                (Part::Hash, _) => {
+                    let digest = digest(&SHA256, &url.without_user());
+                    digest.as_ref()[..16]
+                        .iter()
+                        .for_each(|byte| name.extend_from_slice(format!("{byte:02x}").as_bytes()));
+                }
+                (Part::Index(digits), _) => name.extend_from_slice(format!("{index:0digits$}").as_bytes()),
+            }
+        }
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(template: &str, url: &str, given: Option<&str>) -> String {
+        let url = Url::parse(url).unwrap();
+        let name = NameTemplate::parse(template).unwrap().name(&url, given.map(str::as_bytes), 17);
+        name.map_or_else(|why| why, |name| String::from_utf8(name).unwrap())
+    }
+
+    #[test]
+    fn names_are_made_of_the_parts_of_the_url() {
+        let url = "http://u:p@h:81/a/b%20c.jpg?size=2#x";
+        assert_eq!(name("{name}", url, None), "a/b c.jpg");
+        assert_eq!(name("{name}", url, Some("mine.jpg")), "mine.jpg");
+        assert_eq!(name("{path}", url, Some("mine.jpg")), "a/b c.jpg");
+        assert_eq!(name("{host}/{path}", url, None), "h:81/a/b c.jpg");
+        assert_eq!(name("{index:09d}.jpg", url, None), "000000017.jpg");
+        assert_eq!(name("x{index}", url, None), "x17");
+        let hash = name("{hash}", url, None);
+        assert!(hash.len() == 32 && hash == name("{hash}", "http://other:p@H:81/a/b%20c.jpg?size=2", None));
+        assert_ne!(hash, name("{hash}", "http://h:81/a/b%20c.jpg?size=3", None));
+    }
+
+    #[test]
+    fn a_path_without_a_name_says_what_to_do() {
+        for url in ["http://h", "http://h/", "http://h/a/", "http://h/a/?b=c"] {
+            assert!(name("{name}", url, None).contains("NAME<TAB>URL"), "{url}");
+            assert_eq!(name("{index}", url, None), "17");
+        }
+        assert!(name("{name}", "http://h/%zz", None).contains("percent-encoded"));
+    }
+
+    #[test]
+    fn templates_that_cannot_work_are_refused() {
+        for template in
+            ["", "x", "{host}", "{ext}", "{path", "path}", "{index:9d}", "{index:099d}", "../{path}", "/{path}"]
+        {
+            let error = NameTemplate::parse(template).unwrap_err();
+            assert_eq!(error.kind(), Kind::Config, "{template}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `UrlList` and `Records`: what a list of URLs is to the source, whatever its format. Not here: any format.
+
+use ring::digest::{Context, SHA256};
+
+use crate::error::{Error, Result};
+
+/// Longest URL, and longest name, in bytes. Servers accept about 8 KiB.
+pub const URL_MAX: usize = 32 << 10;
+/// Bytes of a hash of a record.
+pub(super) const HASH: usize = 16;
+
+/// A list of URLs in some format.
+pub trait UrlList: Send + Sync {
+    /// Identifies the list when a run resumes, without secrets.
+    fn identity(&self) -> String;
+    /// What failures call it.
+    fn shown(&self) -> &str;
+    /// Starts to read at the first record.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    fn read(&self) -> Result<Box<dyn Records>>;
+    /// Reads the record at a position again, which `read` has returned.
+    ///
+    /// # Errors
+    /// If there is none any more, or the list cannot be read.
+    fn find(&self, position: u64, into: &mut Record) -> Result<()>;
+    /// Whether it can be read only once, and from front to back.
+    fn is_stream(&self) -> bool {
+        false
+    }
+    /// Notes for the report that are known before the run starts.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The records of a list, in their order.
+pub trait Records: Send {
+    /// Reads the next record.
+    ///
+    /// # Errors
+    /// If the list cannot be read, or is not in its format: then nothing of it can be believed.
+    fn next(&mut self, into: &mut Record) -> Result<Step>;
+}
+
+/// What `Records::next` has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is a record.
+    Record,
+    /// There is none yet; ask again later.
+    Wait,
+    /// There are no more.
+    End,
+}
+
+/// A record: a line, or a row. The memory of its fields is used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Where it is in the list: an offset in bytes, or the number of a row.
+    pub position: u64,
+    /// Number of its line or row, from 1.
+    pub number: u64,
+    /// The URL; if `bad`, why there is none.
+    pub url: String,
+    /// The name of the object, if the list has one.
+    pub name: Option<String>,
+    /// There is no URL.
+    pub bad: bool,
+}
+
+impl Record {
+    /// Says why there is no URL.
+    pub fn set_bad(&mut self, why: &str) {
+        (self.bad, self.name) = (true, None);
+        why.clone_into(&mut self.url);
+    }
+
+    /// Sets the URL and the name. Both are validated later; a length beyond [`URL_MAX`] is an error here.
+    pub fn set(&mut self, name: Option<&str>, url: &str) {
+        if url.len() > URL_MAX || name.is_some_and(|name| name.len() > URL_MAX) {
+            return self.set_bad(&format!("it has more than {URL_MAX} bytes, the longest that is read"));
+        }
+        self.bad = false;
+        url.clone_into(&mut self.url);
+        self.name = name.map(str::to_owned);
+    }
+
+    /// A hash that tells nothing of the record to those without the list: keyed by its first record.
+    pub(super) fn hash(&self, key: &[u8; HASH]) -> [u8; HASH] {
+        let mut context = Context::new(&SHA256);
+        context.update(key);
+        context.update(&[u8::from(self.bad), u8::from(self.name.is_some())]);
+        context.update(&(self.url.len() as u64).to_le_bytes());
+        context.update(self.url.as_bytes());
+        context.update(self.name.as_deref().unwrap_or_default().as_bytes());
+        let mut hash = [0; HASH];
+        hash.copy_from_slice(&context.finish().as_ref()[..HASH]);
+        hash
+    }
+}
+
+/// The error of a record that is not what was listed.
+pub fn changed() -> Error {
+    let why = "the list has changed since this object failed: there is another record in its place";
+    Error::new(crate::error::Kind::Changed, why)
+        .hint("`resume=\"relist\"` reads the list from its start and skips what is done")
+}

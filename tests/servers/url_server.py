@@ -1,0 +1,90 @@
+"""A web server on one loopback address, for lists of URLs: its answers are set by path, and it counts what it sees.
+
+Not here: a list/get service (`fault_server.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+
+@dataclass
+class Answer:
+    """What is sent for a path."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class UrlServer:
+    """A server with threads. By default the object of a path is the path itself."""
+
+    def __init__(self, host: str = "127.0.0.1", *, delay: float = 0.0, status: int = 200) -> None:
+        """Listens on a free port; answers nothing before it is entered as a context manager."""
+        self.answers: dict[str, Answer] = {}
+        self.delay, self.status = delay, status
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.busy = self.busy_peak = 0  # requests that are being answered
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer((host, 0), self._handler())
+        self._server.daemon_threads = True
+        self._server.request_queue_size = 128
+        self.authority = f"{host}:{self._server.server_port}"
+        self.url = f"http://{self.authority}"
+
+    def __enter__(self) -> Self:
+        """Starts to answer."""
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops, and closes the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that were requested, in their order."""
+        return [path for path, _ in self.requests]
+
+    def answer(self, path: str) -> Answer:
+        """Returns what is sent for a path."""
+        return self.answers.get(path) or Answer(path.encode(), self.status)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def handle(self) -> None:
+                # A client may close a connection, and opens the next before this thread sees the end of the first.
+                with contextlib.suppress(ConnectionError):
+                    super().handle()
+
+            def do_GET(self) -> None:
+                with server._lock:
+                    server.requests.append((self.path, dict(self.headers)))
+                    server.busy += 1
+                    server.busy_peak = max(server.busy_peak, server.busy)
+                time.sleep(server.delay)
+                answer = server.answer(self.path)
+                with server._lock:
+                    server.busy -= 1
+                head = [f"HTTP/1.1 {answer.status} x", f"Content-Length: {len(answer.body)}"]
+                head += [f"{name}: {value}" for name, value in answer.headers.items()]
+                self.wfile.write("\r\n".join([*head, "", ""]).encode() + answer.body)
+
+            def log_message(self, *_: object) -> None:
+                """Not to the tests' output."""
+
+        return Handler

@@ -1,0 +1,128 @@
+"""Lists of URLs on many hosts, of which some are slow, failing or absent: the others are not held up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shoal as package
+from servers.ports import bound_socket
+from servers.url_server import UrlServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Mixed:
+    """Healthy hosts, and a slow, a failing and an absent one; and when the objects of the healthy were all sent."""
+
+    def __init__(self, stack: contextlib.ExitStack, healthy: int, each: int, delay: float = 0.05) -> None:
+        self.services = [
+            stack.enter_context(package.serve(synthetic=f"{each}:100", host=f"127.0.0.{number}"))
+            for number in range(1, healthy + 1)
+        ]
+        self.slow = stack.enter_context(UrlServer(f"127.0.0.{healthy + 1}", delay=delay))
+        self.failing = stack.enter_context(UrlServer(f"127.0.0.{healthy + 2}", status=500))
+        absent = f"127.0.0.{healthy + 3}"
+        sock = stack.enter_context(bound_socket(address=absent))
+        self.absent = f"http://{absent}:{sock.getsockname()[1]}"
+        self.each, self.wanted = each, healthy * each
+
+    def lines(self, *, only_healthy: bool = False) -> Iterator[str]:
+        hosts = [f"{service.url}/get" for service in self.services]
+        if not only_healthy:
+            hosts += [self.slow.url, self.failing.url, self.absent]
+        for number in range(self.each):
+            for at, host in enumerate(hosts):
+                yield f"{at}/{number}\t{host}/object-{number:09}"
+
+    def time(self, source: Any, out: Path | str, **options: Any) -> tuple[float, package.Report]:
+        """Copies, and returns after how long the last object of a healthy host was sent."""
+        began, done = time.monotonic(), threading.Event()
+        before = self.sent()
+        took: list[float] = []
+
+        def watch() -> None:
+            while not done.wait(0.01):
+                if self.sent() - before >= self.wanted:
+                    return took.append(time.monotonic() - began)
+            return None
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            report = package.copy(source, out, retry_timeout=5, on_error="record", **options)
+        finally:
+            done.set()
+            watcher.join()
+        return (took or [time.monotonic() - began])[0], report
+
+    def sent(self) -> int:
+        return sum(service.stats.requests for service in self.services)
+
+
+def write(path: Path, lines: Iterator[str]) -> Path:
+    with path.open("w") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return path
+
+
+def reasons(out: Path) -> set[str]:
+    failures = package.status(out, failures=None).runs[-1].failures
+    return {failure.reason.split(": ", 1)[1] for failure in failures}
+
+
+def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=2_000, delay=0.02)
+        alone, _ = hosts.time(package.urls(write(tmp_path / "alone", hosts.lines(only_healthy=True))), "null:")
+        took, report = hosts.time(package.urls(write(tmp_path / "list", hosts.lines())), tmp_path / "out")
+        assert report.written == 18 * 2_000
+        assert report.failed == 2 * 2_000
+        assert report.total.unfinished == 0
+        why = reasons(tmp_path / "out")
+        assert any("500" in reason for reason in why)
+        assert any("refused" in reason for reason in why)
+        # The slow host takes about 7 s, and the failing one is given up after 5.
+        assert took < min(report.seconds / 2, alone + 5)
+
+
+RUN = """
+import resource, sys
+import shoal
+report = shoal.copy(shoal.urls(sys.argv[1]), sys.argv[2], on_error="record", retry_timeout=5)
+total, memory = report.total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(total.written, total.failed, total.unfinished, memory)
+"""
+
+
+def start(list_file: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RUN, str(list_file), str(out)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("each", [1_500, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_run_over_20_hosts_that_is_killed_resumes_and_accounts_for_every_object(tmp_path: Path, each: int) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=each, delay=0.001)
+        list_file, out = write(tmp_path / "list", hosts.lines()), tmp_path / "out"
+        killed = start(list_file, out)
+        while hosts.sent() < hosts.wanted / 3:
+            time.sleep(0.01)
+            assert killed.poll() is None
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        resumed = start(list_file, out)
+        written, failed, unfinished, memory = map(int, resumed.communicate(timeout=1_000)[0].split())
+        assert (written, failed, unfinished) == (18 * each, 2 * each, 0)
+        assert sum(len(files) for folder, _, files in os.walk(out) if ".shoal" not in folder) == 18 * each
+        assert memory < 400 << 10  # KiB: 256 MiB of data at most, and the rest
