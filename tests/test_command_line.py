@@ -42,7 +42,7 @@ def headings(text: str) -> list[str]:
         ("copy", [SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT]),
         ("read", [SOURCE, ERRORS, SPEED, OUTPUT]),
         ("unzip", [SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, ARCHIVES]),
-        ("generate", [DESTINATION, ERRORS, SPEED, OUTPUT]),
+        ("generate", [SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT]),
     ],
 )
 def test_help_shows_options_in_groups(shoal: Command, command: str, groups: list[str]) -> None:
