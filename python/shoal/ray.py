@@ -14,6 +14,7 @@ tasks only, never in names, environments or messages. Not here: adding up report
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -27,7 +28,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal import _api
 from shoal._cluster import PARTS_PER_SLOT, Job, add_progress, add_up, facts, failed_objects
-from shoal._errors import ConfigError, JournalLockedError, ObjectError, ObjectsFailedError, RunError, ShoalError
+from shoal._errors import (
+    ConfigError,
+    CredentialsError,
+    DestinationFullError,
+    JournalLockedError,
+    ObjectError,
+    ObjectsFailedError,
+    RunError,
+    ShoalError,
+)
 from shoal._progress import count_text, size_text
 from shoal._watch import Watch
 
@@ -44,6 +54,8 @@ SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file syst
 RETRIES = 20  # of a part whose process or node was lost: a part that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
+# What ends all parts at once: an argument, the destination and the credentials are the same for all of them.
+FOR_ALL = ConfigError | ObjectError | DestinationFullError | CredentialsError
 
 
 class Stopped(BaseException):
@@ -183,10 +195,11 @@ def driving(directory: Path | None) -> Iterator[None]:
             f'a run without parts has written to "{directory}", which therefore cannot be written in parts',
             hint="leave out `cluster`, or choose another destination",
         )
-    directory.mkdir(parents=True, exist_ok=True)
-    for own in (directory / ".shoal", directory / ".shoal" / "parts"):
-        own.mkdir(mode=OWN, exist_ok=True)
-    file = os.open(directory / ".shoal" / "parts" / "driver", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for own in (directory / ".shoal", directory / ".shoal" / "parts"):
+            own.mkdir(mode=OWN, exist_ok=True)
+        file = os.open(directory / ".shoal" / "parts" / "driver", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,6 +212,18 @@ def driving(directory: Path | None) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Raises an error of shoal if the destination cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = os.strerror(error.errno or 0).lower()
+        message = f'"{error.filename or directory}": the destination cannot be written: {why}'
+        raise DestinationFullError(message, errno=error.errno) if full else RunError(message) from None
 
 
 def known_parts(directory: Path | None) -> int | None:
@@ -219,7 +244,8 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
     here = facts()
     try:
         if own:
-            (own / name).write_text(text)
+            with writing(own):
+                (own / name).write_text(text)
         ask = ray.remote(num_cpus=0, max_retries=3)(probe)
         asked = {}
         for node in nodes:
@@ -233,6 +259,8 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
             try:
                 found = ray.get(asked[node["NodeID"]], timeout=max(0.1, until - time.monotonic()))
             except ray.exceptions.RayError as error:
+                if node["NodeID"] not in (one["NodeID"] for one in ray.nodes() if one["Alive"]):
+                    continue  # it was lost just now: the parts run on the others
                 why = str(error).strip().splitlines()[-1]
                 raise ConfigError(f"{what} cannot run shoal: {why}", hint="install shoal on every node") from None
             for program in ("shoal", "Python"):
@@ -250,7 +278,7 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
                 )
     finally:
         if own:
-            for left in own.glob(f"{name}*"):
+            for left in own.glob("probe-*"):  # also what a driver that was killed has left
                 left.unlink(missing_ok=True)
 
 
@@ -290,7 +318,7 @@ class Driver:
                 self.collect(LOOK_EVERY)
                 if watch.progress is not None:
                     watch.progress(add_progress(self.states(), self.reports, self.parts, self.began))
-                if any(isinstance(error, ConfigError | ObjectError) for error in self.errors):
+                if any(isinstance(error, FOR_ALL) for error in self.errors):
                     self.stop()
         except BaseException as raised:
             self.stop()
