@@ -58,10 +58,14 @@ class Nodes:
             return True
         if not (busy := [node for node in self.others if self.workers([node])]):
             return False
-        self.others.remove(lost := chance.choice(busy))
+        self.remove(chance.choice(busy))
+        return True
+
+    def remove(self, lost: Any) -> None:
+        """Kills a node without warning, and adds another."""
+        self.others.remove(lost)
         self.cluster.remove_node(lost, allow_graceful=False)
         self.others.append(self.cluster.add_node(num_cpus=1))
-        return True
 
 
 class Run:
@@ -87,11 +91,11 @@ class Run:
         return self.ended(self.start(*arguments, "--json"), code)
 
     def ended(self, process: subprocess.Popen[str], code: int = 0) -> dict[str, Any]:
-        """Waits for the end of a command with `--json`, and returns its last line."""
+        """Waits for the end of a command with `--json`, which has printed nothing else, and returns the last line."""
         output, errors = process.communicate(timeout=LONG)
         assert process.returncode == code, errors
-        found: dict[str, Any] = json.loads(output.splitlines()[-1])
-        return found
+        found: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
+        return found[-1]
 
     def end(self) -> None:
         for process in self.started:

@@ -19,7 +19,7 @@ import pytest
 
 import shoal as package
 from clusters import LONG, Nodes, Run
-from conftest import PATIENCE, Service
+from conftest import PATIENCE, Command, Service
 from trees import tree
 from waiting import wait_until
 
@@ -115,10 +115,7 @@ def test_a_copy_survives_the_loss_of_workers_and_nodes(run: Run, service: Servic
         wait_until(run.nodes.workers, LONG)
         time.sleep(chance.uniform(0.1, 1.5))
         wait_until(lambda: run.nodes.lose(fault, chance), LONG)
-    output, errors = process.communicate(timeout=LONG)
-    assert process.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["complete"]
-    check_whole(run.directory, objects_of(url))
+    check_whole(run.directory, objects_of(url), run.ended(process))
 
 
 def test_the_same_command_runs_the_rest_after_the_driver_was_killed(run: Run, service: Service) -> None:
@@ -181,6 +178,56 @@ def test_a_wrong_option_stops_the_job_with_one_error(run: Run, service: Service)
         _, errors = process.communicate(timeout=LONG)
         assert process.returncode == 2, errors
         assert more[0] in errors
+
+
+@pytest.mark.parametrize(
+    ("source", "below"),
+    [
+        pytest.param("missing", "", id="no source"),
+        pytest.param("src", "file/", id="destination below a file"),
+        pytest.param("parquet:src/broken.parquet", "", id="no Parquet file"),
+    ],
+)
+def test_an_error_has_the_exit_code_and_the_kind_of_a_run_without_a_cluster(
+    run: Run, shoal: Command, source: str, below: str
+) -> None:
+    (run.directory / "src").mkdir()
+    (run.directory / "src" / "broken.parquet").write_bytes(b"not a table")
+    (run.directory / "file").touch()
+    local = shoal.run("copy", source, f"{below}local", "--json")
+    assert local.returncode != 0
+    process = run.start("copy", source, f"{below}out", "--parts", "3", "--json")
+    output, errors = process.communicate(timeout=LONG)
+    assert process.returncode == local.returncode, errors
+    assert json.loads(output.splitlines()[-1]).get("kind") == shoal.last_json(local).get("kind")
+    assert errors.count("error:") == local.stderr.count("error:"), errors
+
+
+def test_a_node_that_is_lost_while_nodes_are_checked_is_not_waited_for(run: Run) -> None:
+    script = (
+        "import ray, sys\n"
+        "from shoal import ray as own\n"
+        "ray.init(log_to_driver=False)\n"
+        "nodes = [node for node in ray.nodes() if node['Alive']]\n"
+        "print(len(nodes), flush=True)\n"
+        "sys.stdin.readline()\n"
+        "own.check_nodes(None, nodes)\n"
+        "print('checked')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=run.nodes.environment(run.directory),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run.started.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "3\n"
+    run.nodes.remove(run.nodes.others[0])
+    output, errors = process.communicate("go\n", timeout=LONG)
+    assert output.endswith("checked\n"), errors
 
 
 def test_secrets_are_in_no_file_of_the_cluster(run: Run, service: Service) -> None:

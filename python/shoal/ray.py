@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import worker as of_ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal import _api
@@ -32,6 +33,7 @@ from shoal._errors import (
     ConfigError,
     CredentialsError,
     DestinationFullError,
+    JournalError,
     JournalLockedError,
     ObjectError,
     ObjectsFailedError,
@@ -169,10 +171,14 @@ def connected(cluster: str) -> Iterator[None]:
             f"cannot connect to the Ray cluster {cluster!r}: {why}",
             hint="start a head node of Ray, or pass the address as ray://HOST:PORT",
         ) from None
+    # Ray prints what it says of a lost process or node on standard output, which is for JSON. It has no public switch.
+    shown = getattr(of_ray, "_worker_logs_enabled", True)
+    of_ray._worker_logs_enabled = False
     try:
         yield
     finally:
         ray.shutdown()
+        of_ray._worker_logs_enabled = shown
 
 
 @contextlib.contextmanager
@@ -220,10 +226,11 @@ def writing(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = os.strerror(error.errno or 0).lower()
-        message = f'"{error.filename or directory}": the destination cannot be written: {why}'
-        raise DestinationFullError(message, errno=error.errno) if full else RunError(message) from None
+        message = f'"{error.filename or directory}": cannot be written: {os.strerror(error.errno or 0).lower()}'
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DestinationFullError(message, errno=error.errno) from None
+        kind = "destination-read-only" if error.errno == errno.EROFS else "journal"
+        raise JournalError(message, kind=kind) from None
 
 
 def known_parts(directory: Path | None) -> int | None:
