@@ -187,9 +187,11 @@ def test_a_source_that_answers_503_for_20_s_delays_a_job_on_a_cluster_as_it_does
     with FaultServer(dict(wanted), page_size=100) as server:
         server.on(lambda _: away.is_set(), faults.status(503))
         job = Job(lambda out: ("copy", server.url, out, "--parts", "6"), wanted)
-        process = run.start(*job.command("out"), "--limit-rate", "200kB", "--json")
-        local = shoal.start("copy", server.url, "local", "--limit-rate", "200kB", "--json")
-        wait_until(lambda: all(len(list((run.directory / to).glob("obj*"))) > 100 for to in ("out", "local")), LONG)
+        rate = ("--limit-rate", "100kB", "--json")  # 10 s
+        process = run.start(*job.command("out"), *rate)
+        wait_until(lambda: len(list(run.directory.glob("out/obj*"))) > 100, LONG)
+        local = shoal.start("copy", server.url, "local", *rate)
+        wait_until(lambda: len(list(run.directory.glob("local/obj*"))) > 100, LONG)
         away.set()
         time.sleep(20)
         away.clear()
