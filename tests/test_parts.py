@@ -338,6 +338,7 @@ def test_parts_write_parquet_files_of_their_own_which_are_one_dataset(shoal: Com
     assert damaged.returncode == 1
     assert "part-1-objects-000000.parquet" in damaged.stdout + damaged.stderr
     assert package.status(f"parquet:{shoal.directory}/rows").complete
+    assert shoal.last_json(shoal.run("status", "parquet:rows", "--json"))["complete"]
 
 
 def archives(directory: Path, count: int) -> dict[str, bytes]:

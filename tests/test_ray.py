@@ -18,48 +18,14 @@ from typing import Any
 import pytest
 
 import shoal as package
-from conftest import PATIENCE, Service
+from clusters import LONG, Nodes, Run
+from conftest import PATIENCE, Command, Service
 from trees import tree
 from waiting import wait_until
-
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group tests")
 
 pytestmark = [pytest.mark.disk, pytest.mark.timing]  # three nodes need the machine for themselves
 
 SECRET = "correct-horse-battery-staple"
-LONG = 3 * PATIENCE
-
-
-class Nodes:
-    """The cluster."""
-
-    def __init__(self) -> None:
-        from ray.cluster_utils import Cluster
-
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-        self.others = [self.cluster.add_node(num_cpus=1) for _ in range(2)]
-        self.cluster.wait_for_nodes()
-
-    def environment(self, directory: Path) -> dict[str, str]:
-        return {**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONPATH": str(directory)}
-
-    def replace(self) -> None:
-        """Removes a node without warning, and adds another."""
-        self.cluster.remove_node(self.others.pop(0), allow_graceful=False)
-        self.others.append(self.cluster.add_node(num_cpus=1))
-
-    def workers(self) -> list[int]:
-        """Every process that runs a part now."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    command = (entry / "cmdline").read_bytes()
-                except OSError:
-                    continue
-                if command.startswith(b"ray::shoal part"):
-                    found.append(int(entry.name))
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -69,39 +35,11 @@ def nodes() -> Iterator[Nodes]:
     started.cluster.shutdown()
 
 
-class Run:
-    """The command line on the cluster."""
-
-    def __init__(self, directory: Path, nodes: Nodes) -> None:
-        self.directory, self.nodes = directory, nodes
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "shoal", *arguments, "--cluster", "ray"],
-            cwd=self.directory,
-            env=self.nodes.environment(self.directory),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.started.append(process)
-        return process
-
-    def __call__(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        output, errors = (process := self.start(*arguments, "--json")).communicate(timeout=LONG)
-        assert process.returncode == code, errors
-        found: dict[str, Any] = json.loads(output.splitlines()[-1])
-        return found
-
-
 @pytest.fixture
 def run(tmp_path: Path, nodes: Nodes) -> Iterator[Run]:
     made = Run(tmp_path, nodes)
     yield made
-    for process in made.started:
-        process.kill()
-        process.communicate()
+    made.end()
 
 
 def check_whole(directory: Path, wanted: dict[str, bytes], report: dict[str, Any] | None = None) -> None:
@@ -176,15 +114,8 @@ def test_a_copy_survives_the_loss_of_workers_and_nodes(run: Run, service: Servic
     for _ in range(3 if fault == "worker" else 1):
         wait_until(run.nodes.workers, LONG)
         time.sleep(chance.uniform(0.1, 1.5))
-        if fault == "node":
-            run.nodes.replace()
-        else:
-            for victim in run.nodes.workers()[:1]:
-                os.kill(victim, signal.SIGKILL)
-    output, errors = process.communicate(timeout=LONG)
-    assert process.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["complete"]
-    check_whole(run.directory, objects_of(url))
+        wait_until(lambda: run.nodes.lose(fault, chance), LONG)
+    check_whole(run.directory, objects_of(url), run.ended(process))
 
 
 def test_the_same_command_runs_the_rest_after_the_driver_was_killed(run: Run, service: Service) -> None:
@@ -247,6 +178,56 @@ def test_a_wrong_option_stops_the_job_with_one_error(run: Run, service: Service)
         _, errors = process.communicate(timeout=LONG)
         assert process.returncode == 2, errors
         assert more[0] in errors
+
+
+@pytest.mark.parametrize(
+    ("source", "below"),
+    [
+        pytest.param("missing", "", id="no source"),
+        pytest.param("src", "file/", id="destination below a file"),
+        pytest.param("parquet:src/broken.parquet", "", id="no Parquet file"),
+    ],
+)
+def test_an_error_has_the_exit_code_and_the_kind_of_a_run_without_a_cluster(
+    run: Run, shoal: Command, source: str, below: str
+) -> None:
+    (run.directory / "src").mkdir()
+    (run.directory / "src" / "broken.parquet").write_bytes(b"not a table")
+    (run.directory / "file").touch()
+    local = shoal.run("copy", source, f"{below}local", "--json")
+    assert local.returncode != 0
+    process = run.start("copy", source, f"{below}out", "--parts", "3", "--json")
+    output, errors = process.communicate(timeout=LONG)
+    assert process.returncode == local.returncode, errors
+    assert json.loads(output.splitlines()[-1]).get("kind") == shoal.last_json(local).get("kind")
+    assert errors.count("error:") == local.stderr.count("error:"), errors
+
+
+def test_a_node_that_is_lost_while_nodes_are_checked_is_not_waited_for(run: Run) -> None:
+    script = (
+        "import ray, sys\n"
+        "from shoal import ray as own\n"
+        "ray.init(log_to_driver=False)\n"
+        "nodes = [node for node in ray.nodes() if node['Alive']]\n"
+        "print(len(nodes), flush=True)\n"
+        "sys.stdin.readline()\n"
+        "own.check_nodes(None, nodes)\n"
+        "print('checked')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=run.nodes.environment(run.directory),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run.started.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "3\n"
+    run.nodes.remove(run.nodes.others[0])
+    output, errors = process.communicate("go\n", timeout=LONG)
+    assert output.endswith("checked\n"), errors
 
 
 def test_secrets_are_in_no_file_of_the_cluster(run: Run, service: Service) -> None:

@@ -14,6 +14,7 @@ tasks only, never in names, environments or messages. Not here: adding up report
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -23,11 +24,22 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import worker as of_ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal import _api
 from shoal._cluster import PARTS_PER_SLOT, Job, add_progress, add_up, facts, failed_objects
-from shoal._errors import ConfigError, JournalLockedError, ObjectError, ObjectsFailedError, RunError, ShoalError
+from shoal._errors import (
+    ConfigError,
+    CredentialsError,
+    DestinationFullError,
+    JournalError,
+    JournalLockedError,
+    ObjectError,
+    ObjectsFailedError,
+    RunError,
+    ShoalError,
+)
 from shoal._progress import count_text, size_text
 from shoal._watch import Watch
 
@@ -44,6 +56,8 @@ SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file syst
 RETRIES = 20  # of a part whose process or node was lost: a part that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
+# What ends all parts at once: an argument, the destination and the credentials are the same for all of them.
+FOR_ALL = ConfigError | ObjectError | DestinationFullError | CredentialsError
 
 
 class Stopped(BaseException):
@@ -157,10 +171,14 @@ def connected(cluster: str) -> Iterator[None]:
             f"cannot connect to the Ray cluster {cluster!r}: {why}",
             hint="start a head node of Ray, or pass the address as ray://HOST:PORT",
         ) from None
+    # Ray prints what it says of a lost process or node on standard output, which is for JSON. It has no public switch.
+    shown = getattr(of_ray, "_worker_logs_enabled", True)
+    of_ray._worker_logs_enabled = False
     try:
         yield
     finally:
         ray.shutdown()
+        of_ray._worker_logs_enabled = shown
 
 
 @contextlib.contextmanager
@@ -183,10 +201,11 @@ def driving(directory: Path | None) -> Iterator[None]:
             f'a run without parts has written to "{directory}", which therefore cannot be written in parts',
             hint="leave out `cluster`, or choose another destination",
         )
-    directory.mkdir(parents=True, exist_ok=True)
-    for own in (directory / ".shoal", directory / ".shoal" / "parts"):
-        own.mkdir(mode=OWN, exist_ok=True)
-    file = os.open(directory / ".shoal" / "parts" / "driver", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for own in (directory / ".shoal", directory / ".shoal" / "parts"):
+            own.mkdir(mode=OWN, exist_ok=True)
+        file = os.open(directory / ".shoal" / "parts" / "driver", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,6 +218,19 @@ def driving(directory: Path | None) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Raises an error of shoal if the destination cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        message = f'"{error.filename or directory}": cannot be written: {os.strerror(error.errno or 0).lower()}'
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DestinationFullError(message, errno=error.errno) from None
+        kind = "destination-read-only" if error.errno == errno.EROFS else "journal"
+        raise JournalError(message, kind=kind) from None
 
 
 def known_parts(directory: Path | None) -> int | None:
@@ -219,7 +251,8 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
     here = facts()
     try:
         if own:
-            (own / name).write_text(text)
+            with writing(own):
+                (own / name).write_text(text)
         ask = ray.remote(num_cpus=0, max_retries=3)(probe)
         asked = {}
         for node in nodes:
@@ -233,6 +266,8 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
             try:
                 found = ray.get(asked[node["NodeID"]], timeout=max(0.1, until - time.monotonic()))
             except ray.exceptions.RayError as error:
+                if node["NodeID"] not in (one["NodeID"] for one in ray.nodes() if one["Alive"]):
+                    continue  # it was lost just now: the parts run on the others
                 why = str(error).strip().splitlines()[-1]
                 raise ConfigError(f"{what} cannot run shoal: {why}", hint="install shoal on every node") from None
             for program in ("shoal", "Python"):
@@ -250,7 +285,7 @@ def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
                 )
     finally:
         if own:
-            for left in own.glob(f"{name}*"):
+            for left in own.glob("probe-*"):  # also what a driver that was killed has left
                 left.unlink(missing_ok=True)
 
 
@@ -290,7 +325,7 @@ class Driver:
                 self.collect(LOOK_EVERY)
                 if watch.progress is not None:
                     watch.progress(add_progress(self.states(), self.reports, self.parts, self.began))
-                if any(isinstance(error, ConfigError | ObjectError) for error in self.errors):
+                if any(isinstance(error, FOR_ALL) for error in self.errors):
                     self.stop()
         except BaseException as raised:
             self.stop()

@@ -30,7 +30,7 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
 
 
 @click.command("status", short_help="Show what is done, what failed and why.", epilog=EXAMPLES)
-@click.argument("path", metavar="DST", type=click.Path(path_type=Path))
+@click.argument("path", metavar="DST", type=click.Path())
 @click.option(
     "--failures", default="5", show_default=True, metavar="N|all", callback=_how_many, help="Number of failures shown."
 )
@@ -48,13 +48,13 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 @click.pass_context
 def command(
-    ctx: click.Context, path: Path, failures: int | None, skipped: int | None, as_csv: bool, as_json: bool
+    ctx: click.Context, path: str, failures: int | None, skipped: int | None, as_csv: bool, as_json: bool
 ) -> int:
     """Show what the journal of DST records: what is done, what failed and why, the rate, and the running process.
 
-    DST is the destination of a run, or the file given with --journal. Nothing is changed, and a run may be in progress.
-    Of a job in parts, the counts are sums over all parts, and it is complete only if all of them are.
-    The exit code is 0 whatever the journal says.
+    DST is the destination of a run, also parquet:DIR, or the file given with --journal. Nothing is changed, and a run
+    may be in progress. Of a job in parts, the counts are sums over all parts, and it is complete only if all of them
+    are. The exit code is 0 whatever the journal says.
     """
     if as_csv and as_json:
         raise click.UsageError("pass either --csv or --json")
@@ -62,7 +62,7 @@ def command(
         failures = None
     with _exit.Signals(lambda: None) as signals:
         try:
-            _show(path, failures, skipped, as_csv=as_csv, as_json=as_json)
+            _show(Path(path.removeprefix("parquet:")), failures, skipped, as_csv=as_csv, as_json=as_json)
         except shoal.ShoalError as error:
             _display.command_failed(error, as_json=as_json)
             return _exit.code_of(error)
