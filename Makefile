@@ -38,10 +38,10 @@ test: .venv/.built .venv/.bench
 test-bench: .venv/.built .venv/.bench .venv/.tools
 	cd bench && ../.venv/bin/pytest -n 2
 
-## make test-torch   the tests of shoal.torch with a real PyTorch, which is a download of some gigabytes
+## make test-torch   the tests of shoal.torch and of its example, with a real PyTorch, which is a download of some gigabytes
 test-torch: .venv/.built .venv/.tools
 	$(PYTHON) -m pip install --quiet --group torch
-	.venv/bin/pytest tests/test_torch.py
+	.venv/bin/pytest tests/test_torch.py tests/test_examples.py::test_each_image_reaches_the_model_once
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
 test-faults: .venv/.built .venv/.bench .venv/.tools
