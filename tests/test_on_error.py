@@ -177,7 +177,7 @@ def test_errors_of_the_system_have_its_number_and_the_name() -> None:
 def test_a_list_of_urls_is_refused_with_what_works(tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match=r"a URL where paths are expected: 'http://host/a\.jpg'") as raised:
         package.copy(["http://user:pass@host/a.jpg?token=x", "http://host/b.jpg"], tmp_path / "out")
-    assert "lists of URLs" in str(raised.value.hint)
+    assert "shoal.urls" in str(raised.value.hint)
 
 
 def test_an_option_of_a_source_points_to_where_it_belongs(tmp_path: Path) -> None:

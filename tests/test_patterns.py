@@ -143,7 +143,7 @@ def test_a_list_of_addresses_that_is_copied_as_a_file_is_told(tmp_path: Path) ->
     (tmp_path / "prose.txt").write_text("https://files.local/ is where they are\n")
     report = package.copy(tmp_path / "urls.txt", tmp_path / "out")
     assert report.written == 1
-    assert any(note.startswith('"urls.txt" contains URLs: ') for note in report.notes)
+    assert any(note.startswith('"urls.txt" contains URLs, ') and "--urls" in note for note in report.notes)
     report = package.copy(tmp_path / "prose.txt", tmp_path / "prose")
     assert not [note for note in report.notes if "URLs" in note]
 

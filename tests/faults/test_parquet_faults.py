@@ -78,7 +78,8 @@ def test_what_a_failed_sync_covered_is_not_committed_and_the_next_run_has_every_
     command = ["copy", url, f"parquet:{out}"]
     paths = [out / at] if at else []
     inject = f"{call}:error=EIO:when={nth}"
-    failed = shoal.under(*traced(log, inject, *paths)).run(*command, "--limit-rate", "8MB", "--json")
+    # Slow enough for several syncs, also where the first one takes seconds.
+    failed = shoal.under(*traced(log, inject, *paths)).run(*command, "--limit-rate", "4MB", "--json")
     assert injected(log) == 1
     assert failed.returncode == 3, failed.stderr
     assert shoal.last_json(failed)["kind"] == "destination-failed"
