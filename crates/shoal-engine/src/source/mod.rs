@@ -15,6 +15,7 @@
 pub mod archive;
 pub mod file_cursor;
 pub mod files;
+mod http_objects;
 pub mod ids;
 mod in_pieces;
 pub mod items;
@@ -405,7 +406,7 @@ pub struct Limits {
 pub trait Lane {
     /// The next object to fetch.
     fn take(&self) -> Take;
-    /// The same for a source with many hosts: `has_room` says whether this lane can ask a host for another object now.
+    /// The same for a source with many hosts: `has_room` says whether this lane can request another object from a host now.
     fn take_if(&self, has_room: &dyn Fn(HostId) -> bool) -> Take {
         let _ = has_room;
         self.take()

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -15,14 +15,9 @@ use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
-use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
+use crate::source::http_objects::{self, connections_wanted};
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
-
-/// Connections of a lane until the first answer has shown whether requests can be sent ahead, and so how many it takes.
-const SCOUTS: usize = 4;
-/// In flight on a lane before one connection fewer is used to find out if pipelining helps: of a few, one would be missed.
-const DOUBTED: usize = 16;
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -134,14 +129,7 @@ impl Crew {
     fn wanted(&self, service: &Service) -> usize {
         let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
         self.findings.report_depth(pipelining.proven_depth(usize::MAX));
-        let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
-        if pipelining.is_unknown() {
-            wanted.min(SCOUTS)
-        } else if pipelining.needs_probe() && limits.in_flight >= DOUBTED && pipelining.depth(limits.depth) > 1 {
-            wanted - 1 // one of them has two objects in flight, to find out
-        } else {
-            wanted
-        }
+        connections_wanted(limits, pipelining)
     }
 }
 
@@ -150,18 +138,6 @@ struct Jobs<'a> {
     crew: &'a Crew,
     /// The answer with the head that came last is held back; and whether it is no object, if the service still gives any.
     page: Cell<Option<(Suspicion, bool)>>,
-}
-
-impl Jobs<'_> {
-    /// When the object that an earlier run has left at the destination was last changed, as the service said then.
-    fn kept_since(&self, job: &Job) -> Option<SystemTime> {
-        if job.is_tried() { None } else { self.crew.lane.kept(job)?.last_modified }
-    }
-
-    fn meta(&self, head: &Head, size: Option<u64>) -> ObjectMeta {
-        let last_modified = if self.crew.lane.keeps_times() { head.last_modified() } else { None };
-        ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
-    }
 }
 
 impl RequestHandler for Jobs<'_> {
@@ -196,19 +172,13 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn condition(&self, job: &Job, out: &mut Vec<u8>) {
-        if let Some(since) = self.kept_since(job) {
-            let date = httpdate::fmt_http_date(since);
-            out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
-        }
+        http_objects::push_condition(&*self.crew.lane, job, out);
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
-        if head.status == 304
-            && let Some(since) = self.kept_since(job)
-        {
-            // Some services say so of what is older, too: then another version was put in its place.
-            return if head.is_of_another_time(since) { Plan::Refuse(untrue()) } else { Plan::Unchanged };
+        if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
+            return plan;
         }
         match refusal(self.service, head) {
             None => match self.service.doubt.came(|| job.entry(), head) {
@@ -225,12 +195,11 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
-        self.crew.lane.whole(job, &self.meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
+        http_objects::whole(&*self.crew.lane, job, head, body)
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        let size = if head.encoding.is_none() { head.length() } else { None };
-        self.crew.lane.begin(job, &self.meta(head, size)).await
+        http_objects::begin(&*self.crew.lane, job, head).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -242,15 +211,12 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn overlong(&self, written: Written) {
-        let why = "the answer was longer than announced, which was detected after the object was written: \
-        `resume=\"failed\"` fetches it again";
-        self.crew.lane.withdraw(written, Error::new(Kind::ShortBody, why));
+        http_objects::withdraw(&*self.crew.lane, written);
     }
 
     fn unchanged(&self, job: Job) {
-        let kept = self.crew.lane.kept(&job);
-        if let Some(job) = self.crew.lane.is_there(job, &mut |_| kept.clone()) {
-            self.crew.lane.failed(job, untrue());
+        if let Some((job, error)) = http_objects::unchanged(&*self.crew.lane, job) {
+            self.crew.lane.failed(job, error);
         }
     }
 
@@ -278,8 +244,7 @@ impl RequestHandler for Jobs<'_> {
 
     fn depth(&self) -> usize {
         let limits = self.crew.lane.limits();
-        // The last objects would wait for each other, to find out what is of no use any more.
-        if limits.is_ending && !self.service.client.pipelining.works() { 1 } else { limits.depth }
+        http_objects::depth(limits, &self.service.client.pipelining)
     }
 
     fn wasted(&self, bytes: u64) {
@@ -304,9 +269,4 @@ fn left_out() -> Error {
     let why = "files that the service cannot read, or with names that are too long or not UTF-8, are not copied: fix \
     them there and list again with `resume=\"update\"`";
     Error::new(Kind::ReadFailed, why)
-}
-
-/// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
-fn untrue() -> Error {
-    Error::new(Kind::Protocol, "the service answered 304 for another version than the requested one")
 }

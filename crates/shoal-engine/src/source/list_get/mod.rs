@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::cut::LocalName;
-use super::{Fetcher, Listing, Source};
+use super::{Fetcher, Listing, Source, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 pub use crate::http::Pipeline;
@@ -53,7 +53,7 @@ pub struct ListGetOptions {
     pub timeout: Duration,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
-    /// Answers whose `Content-Type` does not match this glob are failures.
+    /// Answers with a `Content-Type` that does not match this glob are failures.
     pub expect_type: Option<String>,
     /// Encode `/` in names too.
     pub encode_slash: bool,
@@ -128,11 +128,7 @@ impl ListGet {
     /// would apply.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         let address = Address::parse(url)?;
-        if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
-            let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
-            let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
-            return Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint));
-        }
+        http_objects::refuse_proxy(&address)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
         let Some((before, after)) = options.get_path.split_once("{name}") else {
             return Err(config(&options.get_path, "the path of an object must contain {name}"));
@@ -143,15 +139,7 @@ impl ListGet {
             }
         }
         let get_path = (format!("{}{before}", address.base), after.to_owned());
-        let expect_type = match &options.expect_type {
-            None => None,
-            Some(glob) => Some(
-                globset::GlobBuilder::new(&glob.to_ascii_lowercase())
-                    .build()
-                    .map_err(|e| config(glob, &format!("not a valid glob: {}", e.kind())))?
-                    .compile_matcher(),
-            ),
-        };
+        let expect_type = http_objects::types(options.expect_type.as_deref())?;
         let local_name = LocalName::parse(&options.name)?;
         let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
         if address.secure || options.ca_file.is_some() {

@@ -1,25 +1,16 @@
 //! What the head of an answer says of the object that was requested. Not here: whether it is believed (`doubt.rs`).
 
 use super::Service;
-use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::http::Head;
+use crate::source::http_objects::wrong_type;
 
 /// Why an answer is not the object; `None`: it is.
 pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => {
-            let glob = service.expect_type.as_ref()?;
-            let found = head.content_type.as_deref().unwrap_or_default();
-            let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            if glob.is_match(&essence) {
-                return None;
-            }
-            let found = escape(found.as_bytes());
-            error(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{}\"", glob.glob()))
-        }
+        200 => wrong_type(service.expect_type.as_ref(), head),
         404 | 410 => error(Kind::Vanished, format!("listed, but it no longer exists ({status})")),
         401 => Some(
             Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
@@ -12,12 +12,11 @@ use super::address::{Url, push_target, target_at};
 use super::entries::Opened;
 use super::pools::{Pool, Pools};
 use super::refusal::refusal;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
-use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written};
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
 /// How long a connection is kept that has nothing to do.
 const IDLE: Duration = Duration::from_secs(5);
@@ -94,7 +93,7 @@ impl Fetcher for Fetch {
     }
 }
 
-/// What one connection is asked for.
+/// What one connection requests.
 struct Jobs<'a> {
     pools: &'a Rc<Pools>,
     pool: &'a Rc<Pool>,
@@ -122,16 +121,6 @@ impl Jobs<'_> {
         let (pools, pool) = (self.pools, self.pool);
         pool.connections.get() > pool.wanted(pools.limits())
             || pool.host.site.is_wanted() && pool.host.connections.get() > pools.shared.hosts.fair()
-    }
-
-    /// When the object that an earlier run has left at the destination was last changed, as the server said then.
-    fn kept_since(&self, job: &Job) -> Option<SystemTime> {
-        if job.is_tried() { None } else { self.pools.lane.kept(job)?.last_modified }
-    }
-
-    fn meta(&self, head: &Head, size: Option<u64>) -> ObjectMeta {
-        let last_modified = if self.pools.lane.keeps_times() { head.last_modified() } else { None };
-        ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
     }
 }
 
@@ -186,18 +175,12 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn condition(&self, job: &Job, out: &mut Vec<u8>) {
-        if let Some(since) = self.kept_since(job) {
-            let date = httpdate::fmt_http_date(since);
-            out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
-        }
+        http_objects::push_condition(&*self.pools.lane, job, out);
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
-        if head.status == 304
-            && let Some(since) = self.kept_since(job)
-        {
-            // Some servers say so of what is older, too: then another version was put in its place.
-            return if head.is_of_another_time(since) { Plan::Refuse(untrue()) } else { Plan::Unchanged };
+        if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
+            return plan;
         }
         match refusal(&self.pools.shared, head) {
             None => Plan::Keep,
@@ -207,12 +190,11 @@ impl RequestHandler for Jobs<'_> {
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
         self.pool.host.answered();
-        self.pools.lane.whole(job, &self.meta(head, Some(body.len() as u64)), Payload::Borrowed(body))
+        http_objects::whole(&*self.pools.lane, job, head, body)
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        let size = if head.encoding.is_none() { head.length() } else { None };
-        self.pools.lane.begin(job, &self.meta(head, size)).await
+        http_objects::begin(&*self.pools.lane, job, head).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -228,15 +210,12 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn overlong(&self, written: Written) {
-        let why = "the answer was longer than announced, which was detected after the object was written: \
-        `resume=\"failed\"` fetches it again";
-        self.pools.lane.withdraw(written, Error::new(Kind::ShortBody, why));
+        http_objects::withdraw(&*self.pools.lane, written);
     }
 
     fn unchanged(&self, job: Job) {
-        let kept = self.pools.lane.kept(&job);
-        if let Some(job) = self.pools.lane.is_there(job, &mut |_| kept.clone()) {
-            return self.failed(job, untrue());
+        if let Some((job, error)) = http_objects::unchanged(&*self.pools.lane, job) {
+            return self.failed(job, error);
         }
         self.pool.host.answered();
     }
@@ -260,8 +239,7 @@ impl RequestHandler for Jobs<'_> {
 
     fn depth(&self) -> usize {
         let limits = self.pools.limits();
-        // The last objects would wait for each other, to find out what is of no use any more.
-        if limits.is_ending && !self.pool.client.pipelining.works() { 1 } else { limits.depth }
+        http_objects::depth(limits, &self.pool.client.pipelining)
     }
 
     fn wasted(&self, bytes: u64) {
@@ -279,9 +257,4 @@ impl RequestHandler for Jobs<'_> {
     fn stalled(&self) -> Duration {
         self.pools.lane.stalled()
     }
-}
-
-/// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
-fn untrue() -> Error {
-    Error::new(Kind::Protocol, "the server answered 304 for another version than the requested one")
 }

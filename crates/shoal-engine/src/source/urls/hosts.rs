@@ -1,5 +1,5 @@
 //! What all lanes know of the hosts of a list: their connections, their pace, and the clients for them. Not here: what one
-//! lane asks of a host (`pools.rs`), pauses and retries (the engine).
+//! lane requests from a host (`pools.rs`), pauses and retries (the engine).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 
 use super::UrlsOptions;
 use super::address::Url;
-use crate::error::{Error, HostId, Kind, Result};
+use crate::error::{HostId, Kind, Result};
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use crate::poison::ignore_poison;
+use crate::source::http_objects::refuse_proxy;
 
 /// Hosts that are kept before those without work are forgotten.
 const KEPT_MAX: usize = 4096;
@@ -93,11 +94,7 @@ impl Hosts {
     fn new_client(&self, url: &Url<'_>) -> Result<Client> {
         let options = &self.options;
         let address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
-        if let Some(variable) = address.proxy(|name| std::env::var(name).ok()) {
-            let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
-            let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
-            return Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint));
-        }
+        refuse_proxy(&address)?;
         if address.secure {
             self.tls.prepare()?;
         }

@@ -16,7 +16,7 @@ use crate::fs::error::plain;
 use crate::fs::random::random;
 use crate::fs::read;
 
-/// Longest line whose contents are read: a URL, a name and a tab.
+/// Longest line that is read whole: a URL, a name and a tab.
 const LINE_MAX: usize = 2 * URL_MAX + 1;
 /// Bytes of a read; and of one for a single line, as most are short.
 const CHUNK: usize = 256 << 10;

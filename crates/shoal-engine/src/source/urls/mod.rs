@@ -31,8 +31,7 @@ pub use self::lines::{Format, Lines};
 use self::name::NameTemplate;
 use self::record::HASH;
 pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed};
-use super::{Behind, Fetcher, Listing, Source, SourceProperties};
-use crate::display::escape;
+use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::fs::random::random;
 pub use crate::http::Pipeline;
@@ -59,7 +58,7 @@ pub struct UrlsOptions {
     pub timeout: Duration,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
-    /// Answers whose `Content-Type` does not match this glob are failures.
+    /// Answers with a `Content-Type` that does not match this glob are failures.
     pub expect_type: Option<String>,
     /// A file of certificates (PEM) to trust besides those of the platform.
     pub ca_file: Option<PathBuf>,
@@ -148,15 +147,7 @@ impl Urls {
         if options.limit_requests.is_some_and(|limit| !(0.001..=1e6).contains(&limit)) {
             return Err(config("`limit_requests` must be from 0.001 to 1,000,000 requests per second"));
         }
-        let expect_type = match &options.expect_type {
-            None => None,
-            Some(glob) => Some(
-                globset::GlobBuilder::new(&glob.to_ascii_lowercase())
-                    .build()
-                    .map_err(|e| config(&format!("not a valid glob: {}", e.kind())).on(&escape(glob.as_bytes())))?
-                    .compile_matcher(),
-            ),
-        };
+        let expect_type = http_objects::types(options.expect_type.as_deref())?;
         let key = match list.is_stream() {
             true => random(),
             false => {
@@ -185,7 +176,7 @@ impl Source for Urls {
     fn properties(&self) -> SourceProperties {
         SourceProperties {
             once: self.0.list.is_stream(),
-            // Two URLs may have one path. Then the time of a file says nothing of the one that is asked about it.
+            // Two URLs may have one path. Then the time of a file says nothing of the URL that is requested.
             twice: if self.0.template.is_of_one_url() { Twice::SameObject } else { Twice::Conflict },
             behind: if self.0.list.is_stream() { Behind::Trusted } else { Behind::Proven },
             // Each lane has a connection to each host.

@@ -1,4 +1,4 @@
-//! The connections of one lane: for each host the objects that wait for it, and how many connections ask for them. Not here:
+//! The connections of one lane: for each host the objects that wait for it, and how many connections fetch them. Not here:
 //! one connection (`http/`), what its answers mean (`fetch.rs`), what all lanes share (`hosts.rs`).
 //!
 //! A lane takes an object only if its host has room, so what waits here is little: a connection has it soon. A connection
@@ -19,19 +19,15 @@ use super::refusal::of_object;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
+use crate::source::http_objects::connections_wanted;
 use crate::source::{Job, Lane, Limits, Take};
-
-/// Connections to a host until its first answer has shown whether requests can be pipelined, and so how many it takes.
-const SCOUTS: usize = 4;
-/// In flight on a lane before one connection fewer is used to find out if pipelining helps: of a few, one would be missed.
-const DOUBTED: usize = 16;
 
 /// The objects and connections of a lane.
 pub(super) struct Pools {
     pub lane: Rc<dyn Lane>,
     pub shared: Arc<Shared>,
     pub findings: Arc<Findings>,
-    /// As the lane said when it was last asked.
+    /// As the lane said last.
     limits: Cell<Limits>,
     hosts: RefCell<HashMap<HostId, Rc<Host>>>,
     /// Pools for which a connection is to be started: it is counted already.
@@ -103,7 +99,7 @@ impl Pools {
     }
 
     /// Takes an object from the lane, and puts it where its connection finds it. False if there is none now. `own`: the pool
-    /// whose connection asks.
+    /// of the connection that needs one.
     pub fn take(&self, own: Option<&Rc<Pool>>) -> bool {
         match self.lane.take_if(&|host| self.has_room(host)) {
             Take::Job(job) => {
@@ -127,8 +123,8 @@ impl Pools {
         self.changed.notify_one();
     }
 
-    /// Whether a host can be asked for another object now. The lane is busy when it calls this: it must not be asked
-    /// anything.
+    /// Whether another object can be requested from a host now. The lane is busy when it calls this, and must not be
+    /// called.
     fn has_room(&self, id: HostId) -> bool {
         let hosts = self.hosts.borrow();
         let Some(host) = hosts.get(&id) else { return true };
@@ -299,15 +295,7 @@ impl Drop for Host {
 impl Pool {
     /// Connections that what may be in flight on the lane takes, if all of it is for this host.
     pub fn wanted(&self, limits: Limits) -> usize {
-        let policy = &self.client.pipelining;
-        let wanted = limits.in_flight.div_ceil(policy.proven_depth(limits.depth)).max(1);
-        if policy.is_unknown() {
-            wanted.min(SCOUTS)
-        } else if policy.needs_probe() && limits.in_flight >= DOUBTED && policy.depth(limits.depth) > 1 {
-            wanted - 1 // one of them has two objects in flight, to find out
-        } else {
-            wanted
-        }
+        connections_wanted(limits, &self.client.pipelining).max(1)
     }
 
     /// An object was answered with an error.

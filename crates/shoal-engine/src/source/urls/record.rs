@@ -49,7 +49,7 @@ pub trait Records: Send {
 pub enum Step {
     /// There is a record.
     Record,
-    /// There is none yet; ask again later.
+    /// There is none yet; call it again later.
     Wait,
     /// There are no more.
     End,

@@ -5,22 +5,14 @@ use super::Shared;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind};
 use crate::http::Head;
+use crate::source::http_objects::wrong_type;
 
 /// Why an answer is not the object; `None`: it is.
 pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => {
-            let glob = shared.expect_type.as_ref()?;
-            let found = head.content_type.as_deref().unwrap_or_default();
-            let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            if glob.is_match(&essence) {
-                return None;
-            }
-            let found = escape(found.as_bytes());
-            error(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{}\"", glob.glob()))
-        }
+        200 => wrong_type(shared.expect_type.as_ref(), head),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
         401 | 403 | 407 => error(Kind::Forbidden, format!("the server refuses this object ({status})")),
         429 | 503 => error(Kind::Throttled, format!("the server asks to slow down ({status})")),

@@ -1,0 +1,132 @@
+//! What the sources that fetch objects by HTTP have in common: how many connections that takes, when a request is
+//! conditional, and what an answer means to the lane.
+//!
+//! Not here: the client (`http/`), which statuses are refused and why (`list_get/refusal.rs`, `urls/refusal.rs`).
+
+use std::time::SystemTime;
+
+use globset::GlobMatcher;
+
+use super::{Body, Job, Lane, Limits, Written};
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
+use crate::http::{Address, Head, PipelinePolicy, Plan};
+use crate::object::{ObjectMeta, Payload};
+
+/// Connections of a lane to a host until its first answer has shown whether requests can be sent ahead, and so how many it
+/// takes.
+const SCOUTS: usize = 4;
+/// In flight on a lane before one connection fewer is used to find out if pipelining helps: of a few, one would be missed.
+const DOUBTED: usize = 16;
+
+/// Connections to one host that what may be in flight on a lane takes.
+pub(super) fn connections_wanted(limits: Limits, pipelining: &PipelinePolicy) -> usize {
+    let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
+    if pipelining.is_unknown() {
+        wanted.min(SCOUTS)
+    } else if pipelining.needs_probe() && limits.in_flight >= DOUBTED && pipelining.depth(limits.depth) > 1 {
+        wanted - 1 // one of them has two objects in flight, to find out
+    } else {
+        wanted
+    }
+}
+
+/// Requests that a connection may have unanswered.
+pub(super) fn depth(limits: Limits, pipelining: &PipelinePolicy) -> usize {
+    // The last objects would wait for each other, to find out what is of no use any more.
+    if limits.is_ending && !pipelining.works() { 1 } else { limits.depth }
+}
+
+/// Refuses an address for which a variable sets a proxy.
+///
+/// # Errors
+/// [`Kind::Config`] if one does.
+pub(super) fn refuse_proxy(address: &Address) -> Result<()> {
+    let Some(variable) = address.proxy(|name| std::env::var(name).ok()) else { return Ok(()) };
+    let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
+    let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
+    Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint))
+}
+
+/// The types that `expect_type` admits.
+///
+/// # Errors
+/// [`Kind::Config`] if it is not a glob.
+pub(super) fn types(expect_type: Option<&str>) -> Result<Option<GlobMatcher>> {
+    let compile = |glob: &str| {
+        let built = globset::GlobBuilder::new(&glob.to_ascii_lowercase()).build();
+        built.map(|built| built.compile_matcher()).map_err(|error| {
+            Error::new(Kind::Config, format!("not a valid glob: {}", error.kind())).on(&escape(glob.as_bytes()))
+        })
+    };
+    expect_type.map(compile).transpose()
+}
+
+/// Why an object is refused for its type, if so.
+pub(super) fn wrong_type(types: Option<&GlobMatcher>, head: &Head) -> Option<Error> {
+    let types = types?;
+    let found = head.content_type.as_deref().unwrap_or_default();
+    let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if types.is_match(&essence) {
+        return None;
+    }
+    let (found, expected) = (escape(found.as_bytes()), types.glob());
+    Some(Error::new(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{expected}\"")))
+}
+
+/// When the object that an earlier run has left at the destination was last changed, as the server said then.
+fn kept_since(lane: &dyn Lane, job: &Job) -> Option<SystemTime> {
+    if job.is_tried() { None } else { lane.kept(job)?.last_modified }
+}
+
+/// Appends the condition under which the object is sent, if an earlier run has left it.
+pub(super) fn push_condition(lane: &dyn Lane, job: &Job, out: &mut Vec<u8>) {
+    if let Some(since) = kept_since(lane, job) {
+        let date = httpdate::fmt_http_date(since);
+        out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
+    }
+}
+
+/// What becomes of an answer that says that the object has not changed; `None` for any other answer.
+pub(super) fn not_modified(lane: &dyn Lane, job: &Job, head: &Head) -> Option<Plan> {
+    if head.status != 304 {
+        return None;
+    }
+    let since = kept_since(lane, job)?;
+    // Some servers say so of what is older, too: then another version was put in its place.
+    Some(if head.is_of_another_time(since) { Plan::Refuse(untrue()) } else { Plan::Unchanged })
+}
+
+/// Settles an object that has not changed. Returns it with an error if it is not there any more.
+pub(super) fn unchanged(lane: &dyn Lane, job: Job) -> Option<(Job, Error)> {
+    let kept = lane.kept(&job);
+    lane.is_there(job, &mut |_| kept.clone()).map(|job| (job, untrue()))
+}
+
+/// A 304 that names another version than it was asked about, or came when that was gone. The next try has no condition.
+fn untrue() -> Error {
+    Error::new(Kind::Protocol, "the server answered 304 for another version than the requested one")
+}
+
+/// Writes an object that came in one piece.
+pub(super) fn whole(lane: &dyn Lane, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
+    lane.whole(job, &meta(lane, head, Some(body.len() as u64)), Payload::Borrowed(body))
+}
+
+/// Begins to write an object that comes in pieces.
+pub(super) async fn begin(lane: &dyn Lane, job: &Job, head: &Head) -> Result<Body> {
+    let size = if head.encoding.is_none() { head.length() } else { None };
+    lane.begin(job, &meta(lane, head, size)).await
+}
+
+fn meta(lane: &dyn Lane, head: &Head, size: Option<u64>) -> ObjectMeta {
+    let last_modified = if lane.keeps_times() { head.last_modified() } else { None };
+    ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
+}
+
+/// Takes back an object that was longer than announced.
+pub(super) fn withdraw(lane: &dyn Lane, written: Written) {
+    let why = "the answer was longer than announced, which was detected after the object was written: \
+    `resume=\"failed\"` fetches it again";
+    lane.withdraw(written, Error::new(Kind::ShortBody, why));
+}
