@@ -79,7 +79,7 @@ pub(crate) struct InFlightPartition {
     state: Mutex<State>,
 }
 
-/// `len` of a partition that no lane has opened yet and whose listing did not say.
+/// `len` of a partition that no lane has opened yet, where the listing did not say.
 const UNKNOWN: u32 = u32::MAX;
 
 impl InFlightPartition {

@@ -37,7 +37,7 @@ pub(crate) struct LanePartition {
     pub in_flight: u32,
     /// Objects given back or waiting for another try on this lane.
     pub waiting: u32,
-    /// When it was last asked for an object, its host had no room or was paused.
+    /// When an object was last taken from it, its host had no room or was paused.
     pub blocked: bool,
     pub tally: Tally,
     tried: HashMap<(u32, Side), Tried>,

@@ -18,7 +18,6 @@ mod commit;
 mod concurrency;
 mod filter;
 mod frontier;
-mod heard;
 mod in_flight_partition;
 mod lane;
 mod lane_partition;

@@ -33,7 +33,7 @@ struct Ahead {
 const AHEAD: Ahead = Ahead { partitions: 1024, bytes: 16 << 20 };
 /// With many hosts, the partitions of slow and paused ones wait here: 1.6 million objects that the others may overtake.
 const AHEAD_OF_MANY: Ahead = Ahead { partitions: 16_384, bytes: 128 << 20 };
-/// Partitions to try again that are looked at for one whose host can be asked.
+/// Partitions to try again that are looked at, to find one of a host that takes a request.
 const AGAIN_LOOKS: usize = 64;
 /// Partitions between the frontier and the end of what is listed: 6.5 million objects may overtake a slow one.
 const WINDOW_MAX: usize = 65_536;
@@ -161,8 +161,8 @@ impl Queue {
     }
 
     /// A partition for a lane: one tried again, the next listed one, or a share of one in work. `idle`: the lane has
-    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share. `pass_over`: it cannot ask this
-    /// host now.
+    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share. `pass_over`: it cannot
+    /// request anything from this host now.
     pub fn take(&self, idle: bool, pass_over: &dyn Fn(HostId) -> bool) -> Dequeued {
         let mut state = self.state();
         let handout = self.take_from(&mut state, idle, pass_over);
@@ -227,7 +227,7 @@ impl Queue {
         }
     }
 
-    /// A partition whose listing did not say so turned out to hold `len` objects (it was counted as one).
+    /// A partition of unknown length turned out to hold `len` objects (it was counted as one).
     pub fn opened(&self, len: u32) {
         let mut state = self.state();
         state.out_objects = state.out_objects + u64::from(len) - 1;
@@ -324,7 +324,7 @@ impl Queue {
     }
 
     /// Objects listed and not committed, counted anew from what is there: the other side of the balance. A partition that
-    /// no lane has opened, and whose listing did not say how many objects it has, has none yet.
+    /// no lane has opened has none yet, where the listing did not say how many objects it has.
     pub fn uncommitted(&self) -> u64 {
         let state = self.state();
         let counted_as_one =

@@ -1,4 +1,4 @@
-//! The cap on bytes a second (`limit_rate`), over all lanes. How fast requests may be repeated is `retry.rs`.
+//! The cap on bytes a second (`limit_rate`), over all lanes. How fast requests may be repeated is `retry/`.
 
 use crate::poison::ignore_poison;
 use std::sync::Mutex;

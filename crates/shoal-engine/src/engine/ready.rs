@@ -1,4 +1,4 @@
-//! Listed partitions that wait for a lane: in the order of the listing, but those of a host that a lane cannot ask now are
+//! Listed partitions that wait for a lane: in the order of the listing, but those of a host that takes no request now are
 //! passed over. Not here: when a lane gets one (`queue.rs`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -39,7 +39,7 @@ impl Ready {
         }
     }
 
-    /// The first partition whose host is not to be passed over.
+    /// The first partition of a host that is not to be passed over.
     pub fn first(&self, pass_over: &dyn Fn(HostId) -> bool) -> Option<&Arc<InFlightPartition>> {
         let other = self.others.front();
         let before = other.map_or(u64::MAX, |open| open.partition.seq);

@@ -6,7 +6,7 @@
 //! It maximises goodput, the objects and bytes that the sink takes, with as few in flight as reach it (`search.rs`). Answers
 //! that ask to slow down, late connections and missing file descriptors reduce the number at once (`trouble.rs`), and so does a stall (`stall.rs`). The models
 //! of media that prove it, in virtual time, are in `models.rs`. Bytes a second and pauses of a host are elsewhere (`rate.rs`,
-//! `retry.rs`).
+//! `retry/`).
 
 mod comparison;
 #[cfg(test)]

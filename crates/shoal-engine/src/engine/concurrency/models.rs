@@ -27,6 +27,8 @@ struct Medium {
     byte: f64,
     /// Seconds between a request and its answer.
     delay: f64,
+    /// Requests that one connection may have unanswered.
+    depth: usize,
     /// Other programs wait, at this time.
     others_suffer: Box<dyn Fn(f64) -> bool>,
 }
@@ -52,6 +54,7 @@ impl Medium {
             size: Box::new(|_| 10_000.0),
             byte: 0.0,
             delay: 0.0,
+            depth: 1,
             others_suffer: Box::new(|_| false),
         }
     }
@@ -138,6 +141,7 @@ fn run(medium: &Medium, seconds: f64, sway: f64, seed: u64) -> Outcome {
             throttled: throttled as u64,
             late: late as u64,
             others_suffer: (medium.others_suffer)(t),
+            depth: medium.depth,
             ..Sample::at(began + Duration::from_secs_f64(t))
         };
         auto.look(sample, || Duration::from_secs_f64(cpu));
@@ -343,6 +347,20 @@ fn a_fixed_number_stays_and_a_throttled_one_halves_and_recovers() {
     let outcome = run(&fixed(|_, t| (if t < 0.1 { 10.0 } else { 0.0 }, 0.0)), 20.0, 0.2, 1);
     assert_eq!(outcome.looks.iter().map(|look| look.number).min(), Some(20));
     assert_eq!((outcome.chosen, outcome.reason.as_str()), (40, "as asked"));
+}
+
+#[test]
+fn pipelined_connections_are_not_trimmed_below_those_of_the_start() {
+    // Any number does as well, so without a floor the fewest would be taken.
+    let medium = Medium { depth: 64, ..Medium::network("a service with pipelining", 0.0001, |_| 500.0) };
+    let least = super::DEEP_START * medium.depth * medium.setup.lanes;
+    for seed in 1..=5 {
+        let outcome = run(&medium, SECONDS, 0.2, seed);
+        assert!(outcome.looks.iter().filter(|look| look.at > 1.0).all(|look| look.number >= least));
+        assert_eq!(outcome.chosen, least);
+    }
+    let limited = Medium { setup: Setup { memory_max: 100, ..medium.setup }, ..medium };
+    assert_eq!(run(&limited, SECONDS, 0.2, 1).chosen, 100, "a limit holds below it");
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(crate) struct LaneState {
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
-    /// The objects that ask hosts which are paused, one each.
+    /// The objects that probe paused hosts, one each.
     probes: RefCell<Vec<(u32, u32)>>,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
@@ -228,7 +228,7 @@ impl LaneState {
         self.in_flight.get() == 0 && self.slots.borrow().iter().all(Option::is_none)
     }
 
-    /// Objects that this lane can take: not those of a host that it cannot ask now.
+    /// Objects that this lane can take: not those of a host that takes no request now.
     fn untaken(&self) -> u32 {
         self.slots.borrow().iter().flatten().filter(|slot| !slot.blocked).map(|slot| slot.open.untaken()).sum()
     }

@@ -16,10 +16,10 @@ use crate::report::Reason;
 use crate::sink::Place;
 use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
 
-/// Objects given back that are looked at for one whose host can be asked.
+/// Objects given back that are looked at, to find one of a host that takes a request.
 const AGAIN_LOOKS: usize = 64;
 
-/// Whether the fetcher can ask a host for another object now.
+/// Whether the fetcher can request another object from a host now.
 type HasRoom<'a> = &'a dyn Fn(HostId) -> bool;
 
 impl LaneState {
@@ -95,7 +95,7 @@ impl LaneState {
         let mut retries = self.retries.borrow_mut();
         let now = Instant::now();
         if self.shared.retry.is_of_many() {
-            // One whose host cannot be asked must not be in the way of the others.
+            // One of a host that takes no request must not be in the way of the others.
             while let Some(&Reverse((at, number, index))) = retries.peek()
                 && at <= now
             {
@@ -131,7 +131,7 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    /// One of those given back whose host can be asked. The others have their turn later.
+    /// The first of those given back that is of a host which takes a request. The others have their turn later.
     fn requeued_of_many(&self, has_room: HasRoom<'_>) -> Option<Job> {
         let looks = self.again.borrow().len().min(AGAIN_LOOKS);
         for _ in 0..looks {

@@ -1,5 +1,5 @@
 //! Which hosts have answered, and when one did last, in the same memory for any number of hosts. Not here: what follows
-//! from it (`retry.rs`).
+//! from it (`mod.rs`, `many.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

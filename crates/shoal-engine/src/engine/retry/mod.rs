@@ -5,17 +5,23 @@
 //! - A bucket of 500 tokens per host: a failed try takes 14 (5 when throttled), a success gives 2 back. Empty: the host
 //!   pauses. One probe at a time asks it again, with an object not yet tried if there is one; a probe without an answer is
 //!   charged no try. A probe that succeeds ends the pause.
-//! - With many hosts (a list of URLs), one that stays away does not end the run. While others answer, its objects fail at
-//!   once instead, and probes go on: if it answers again, its objects are fetched again.
+//! - With many hosts, one that stays away does not end the run (`many.rs`).
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
 //!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
+
+mod heard;
+mod host;
+mod many;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::heard::Heard;
+use heard::Heard;
+pub(crate) use host::{Gate, HostState, PROBE_MIN};
+use host::{Host, PROBE_MAX};
+
 use crate::error::{Error, HostId, Kind};
 use crate::poison::ignore_poison;
 
@@ -28,9 +34,6 @@ const COST: i64 = 14;
 const THROTTLE_COST: i64 = 5;
 /// AWS gives 1 back; 2 keeps a host going at which a tenth of all first tries fail, and pauses it at a seventh.
 const REFUND: i64 = 2;
-/// First wait between two probes of a paused host; doubles up to `PROBE_MAX`, so recovery is seen within seconds.
-pub(crate) const PROBE_MIN: Duration = Duration::from_millis(250);
-const PROBE_MAX: Duration = Duration::from_secs(2);
 /// A retry further away than this leaves its partition, which can then be committed.
 pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
@@ -53,53 +56,6 @@ pub(crate) enum Verdict {
     Uncharged,
     /// It has failed for good.
     GiveUp,
-}
-
-/// Whether a host may be asked now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    Open,
-    /// It is paused; this request finds out whether it is back. Report with `probed`.
-    Probe,
-    Closed,
-}
-
-/// What becomes of an object of a host, before it is requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostState {
-    /// It may be requested, perhaps as a probe.
-    Open,
-    /// It has to wait.
-    Closed,
-    /// It fails (`Retry::away`).
-    Away,
-}
-
-#[derive(Debug)]
-struct Host {
-    paused_since: Option<Instant>,
-    /// Since when nothing at all has been settled in this pause.
-    stuck_since: Option<Instant>,
-    probing: bool,
-    next_probe: Instant,
-    probe_wait: Duration,
-    cool_until: Option<Instant>,
-    /// What it answered last that was no good.
-    last_error: String,
-    last_kind: Kind,
-    /// Pauses that have ended.
-    paused: Duration,
-}
-
-impl Host {
-    fn is_gated(&self) -> bool {
-        self.paused_since.is_some() || self.cool_until.is_some()
-    }
-
-    fn is_closed(&self, now: Instant) -> bool {
-        self.cool_until.is_some_and(|until| now < until)
-            || self.paused_since.is_some() && (self.probing || now < self.next_probe)
-    }
 }
 
 /// The retry rules of one run and the state of its hosts.
@@ -143,16 +99,6 @@ impl Retry {
         }
     }
 
-    /// The same for a source with many hosts: one that stays away does not end the run.
-    pub fn of_many(self) -> Retry {
-        Retry { heard: Some(Heard::new()), ..self }
-    }
-
-    /// Whether there are many hosts.
-    pub fn is_of_many(&self) -> bool {
-        self.heard.is_some()
-    }
-
     /// Whether `host` may be asked now. `Probe` is answered to one caller at a time.
     pub fn gate(&self, host: HostId, now: Instant) -> Gate {
         if !self.gated.load(Relaxed) {
@@ -186,49 +132,6 @@ impl Retry {
         if !hosts.values().any(Host::is_gated) {
             self.gated.store(false, Relaxed);
         }
-    }
-
-    /// What becomes of an object of this host, if it is taken now; hands out no probe.
-    pub fn state(&self, host: HostId) -> HostState {
-        if !self.gated.load(Relaxed) {
-            return HostState::Open;
-        }
-        let now = Instant::now();
-        let hosts = self.hosts();
-        match hosts.get(&host) {
-            Some(state) if state.is_closed(now) => match self.is_away(host, state, now) {
-                true => HostState::Away,
-                false => HostState::Closed,
-            },
-            _ => HostState::Open,
-        }
-    }
-
-    /// The failure of an object of a host that stays away.
-    pub fn away(&self, host: HostId) -> Error {
-        let hosts = self.hosts();
-        let Some(state) = hosts.get(&host) else {
-            return Error::new(Kind::Connect, "its host stays away");
-        };
-        let away = state.paused_since.or(state.cool_until).map_or(0, |since| since.elapsed().as_secs());
-        let why = match state.paused_since {
-            Some(_) => format!("no good answer from its host for {away} s; the last one: {}", state.last_error),
-            None => format!("its host asks to wait longer than allowed; {}", state.last_error),
-        };
-        Error::new(state.last_kind, why).host(host)
-    }
-
-    /// Whether a host stays away, and is to blame for it: others have answered since it went away, or only others ever
-    /// did. If none answers, it may be the network (`unreachable`).
-    fn is_away(&self, id: HostId, host: &Host, now: Instant) -> bool {
-        let Some(heard) = &self.heard else { return false };
-        let never = !heard.has(id);
-        let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
-        let is_too_long = |wait: Duration| wait > patience;
-        let only_it = (never && self.answered.load(Relaxed))
-            || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX));
-        host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
-            || only_it && host.stuck_since.is_some_and(|since| is_too_long(now.duration_since(since)))
     }
 
     /// Whether `gate` would answer `Closed`; hands out no probe.
@@ -267,17 +170,6 @@ impl Retry {
         }
     }
 
-    /// This host has answered, well or badly.
-    fn answered_by(&self, host: HostId) {
-        self.answered();
-        if let Some(heard) = &self.heard {
-            heard.add(host);
-            if self.gated.load(Relaxed) {
-                heard.now(Instant::now());
-            }
-        }
-    }
-
     /// A good answer ends the pause. That to a request which was under way when the pause began says nothing of the host
     /// as it is now: besides probes, only answers count that come long after.
     fn resume(&self, host: HostId, probe: bool) {
@@ -313,7 +205,7 @@ impl Retry {
         if hosts.len() >= HOSTS_MAX {
             self.forget(&mut hosts);
         }
-        let host = Self::host(&mut hosts, error.host_id(), now);
+        let host = hosts.entry(error.host_id()).or_insert_with(|| Host::new(now));
         error.why().clone_into(&mut host.last_error);
         host.last_kind = error.kind();
         let silent = is_silent(error.kind());
@@ -352,16 +244,6 @@ impl Retry {
         Verdict::Again(if asked { Duration::ZERO } else { backoff(tries, throttle) })
     }
 
-    /// Forgets hosts that are neither paused nor cool down.
-    fn forget(&self, hosts: &mut HashMap<HostId, Host>) {
-        let mut forgotten = Duration::ZERO;
-        hosts.retain(|_, host| {
-            forgotten += if host.is_gated() { Duration::ZERO } else { host.paused };
-            host.is_gated()
-        });
-        *lock(&self.paused_before) += forgotten;
-    }
-
     /// A probe came to nothing through no fault of the host (given back, or the object itself failed).
     pub fn unprobed(&self, host: HostId) {
         if let Some(state) = self.hosts().get_mut(&host) {
@@ -382,19 +264,13 @@ impl Retry {
         empty
     }
 
-    /// The error with which a run ends whose host stays away, if one does.
+    /// The error with which the run ends because its host stays away, if it does.
     pub fn unreachable(&self, now: Instant) -> Option<Error> {
         if !self.gated.load(Relaxed) {
             return None;
         }
         let hosts = self.hosts();
-        if let Some(heard) = &self.heard
-            && hosts.iter().any(|(id, host)| {
-                host.cool_until.is_some()
-                    || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX))
-                    || host.paused_since.is_some() && self.answered.load(Relaxed) && !heard.has(*id)
-            })
-        {
+        if self.is_one_of_many(&hosts) {
             return None; // it is not the network: the objects of that host fail (`is_away`)
         }
         let hint = "finished work is kept: run the same command again later (`retry_timeout` sets how long to wait)";
@@ -470,20 +346,6 @@ impl Retry {
         if self.answered.load(Relaxed) { self.timeout } else { self.timeout.min(FIRST_ANSWER) }
     }
 
-    fn host(hosts: &mut HashMap<HostId, Host>, id: HostId, now: Instant) -> &mut Host {
-        hosts.entry(id).or_insert_with(|| Host {
-            paused_since: None,
-            stuck_since: None,
-            probing: false,
-            next_probe: now,
-            probe_wait: PROBE_MIN,
-            cool_until: None,
-            last_error: String::new(),
-            last_kind: Kind::Connect,
-            paused: Duration::ZERO,
-        })
-    }
-
     fn hosts(&self) -> std::sync::MutexGuard<'_, HashMap<HostId, Host>> {
         lock(&self.hosts)
     }
@@ -515,7 +377,7 @@ mod tests {
         Retry::new("the server", 10, Duration::from_secs(180))
     }
 
-    fn error(kind: Kind) -> Error {
+    pub(super) fn error(kind: Kind) -> Error {
         Error::new(kind, "x")
     }
 
@@ -630,49 +492,5 @@ mod tests {
         while retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged {}
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
-    }
-
-    fn pause(retry: &Retry, host: HostId) {
-        let error = || error(Kind::Connect).host(host);
-        while retry.failed(&error(), 1, Duration::ZERO, false) != Verdict::Uncharged {}
-    }
-
-    #[test]
-    fn of_many_hosts_one_that_stays_away_fails_its_objects_and_does_not_end_the_run() {
-        let retry = Retry::new("the server", 10, Duration::from_secs(3)).of_many();
-        let (well, dead) = (HostId(1), HostId(2));
-        retry.succeeded(well, false);
-        retry.succeeded(dead, false);
-        pause(&retry, dead);
-        assert_eq!((retry.state(well), retry.state(dead)), (HostState::Open, HostState::Closed));
-        std::thread::sleep(Duration::from_millis(3_100));
-        assert_eq!(retry.state(dead), HostState::Open, "a probe is due");
-        assert_eq!(retry.gate(dead, Instant::now()), Gate::Probe);
-        assert_eq!(retry.state(dead), HostState::Closed, "no other host has answered since: it may be the network");
-        retry.succeeded(well, false);
-        assert_eq!(retry.state(dead), HostState::Away);
-        assert_eq!(retry.away(dead).kind(), Kind::Connect);
-        assert!(retry.unreachable(Instant::now() + Duration::from_secs(60)).is_none());
-        retry.succeeded(dead, true);
-        assert_eq!((retry.state(dead), retry.is_gated()), (HostState::Open, false), "it has come back");
-    }
-
-    #[test]
-    fn of_many_hosts_the_run_ends_if_none_answers() {
-        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
-        for host in 1..4 {
-            pause(&retry, HostId(host));
-        }
-        assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
-        assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
-    }
-
-    #[test]
-    fn what_is_remembered_of_hosts_is_bounded() {
-        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
-        for host in 1..200_000 {
-            retry.failed(&error(Kind::ServerError).host(HostId(host)), 1, Duration::ZERO, false);
-        }
-        assert!(retry.hosts().len() <= HOSTS_MAX && lock(&retry.tokens).len() <= BUCKETS_MAX);
     }
 }

@@ -1,0 +1,71 @@
+//! What is remembered of one host, and whether it may be asked. Not here: when that changes (`mod.rs`).
+
+use std::time::{Duration, Instant};
+
+use crate::error::Kind;
+
+/// First wait between two probes of a paused host; doubles up to `PROBE_MAX`, so recovery is seen within seconds.
+pub(crate) const PROBE_MIN: Duration = Duration::from_millis(250);
+pub(super) const PROBE_MAX: Duration = Duration::from_secs(2);
+
+/// Whether a host may be asked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// It is paused; this request finds out whether it is back. Report with `probed`.
+    Probe,
+    Closed,
+}
+
+/// What becomes of an object of a host, before it is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostState {
+    /// It may be requested, perhaps as a probe.
+    Open,
+    /// It has to wait.
+    Closed,
+    /// It fails (`Retry::away`).
+    Away,
+}
+
+/// What is remembered of a host.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub paused_since: Option<Instant>,
+    /// Since when nothing at all has been settled in this pause.
+    pub stuck_since: Option<Instant>,
+    pub probing: bool,
+    pub next_probe: Instant,
+    pub probe_wait: Duration,
+    pub cool_until: Option<Instant>,
+    /// What it answered last that was no good.
+    pub last_error: String,
+    pub last_kind: Kind,
+    /// Pauses that have ended.
+    pub paused: Duration,
+}
+
+impl Host {
+    pub fn new(now: Instant) -> Host {
+        Host {
+            paused_since: None,
+            stuck_since: None,
+            probing: false,
+            next_probe: now,
+            probe_wait: PROBE_MIN,
+            cool_until: None,
+            last_error: String::new(),
+            last_kind: Kind::Connect,
+            paused: Duration::ZERO,
+        }
+    }
+
+    pub fn is_gated(&self) -> bool {
+        self.paused_since.is_some() || self.cool_until.is_some()
+    }
+
+    pub fn is_closed(&self, now: Instant) -> bool {
+        self.cool_until.is_some_and(|until| now < until)
+            || self.paused_since.is_some() && (self.probing || now < self.next_probe)
+    }
+}

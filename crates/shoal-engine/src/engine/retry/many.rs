@@ -1,0 +1,148 @@
+//! With many hosts (a list of URLs), one that stays away does not end the run. While others answer, its objects fail at once
+//! instead, and probes go on: if it answers again, its objects are fetched again.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::heard::Heard;
+use super::host::{Host, HostState, PROBE_MAX};
+use super::{FIRST_ANSWER, Retry, lock};
+use crate::error::{Error, HostId, Kind};
+
+impl Retry {
+    /// The same for a source with many hosts: one that stays away does not end the run.
+    pub fn of_many(self) -> Retry {
+        Retry { heard: Some(Heard::new()), ..self }
+    }
+
+    /// Whether there are many hosts.
+    pub fn is_of_many(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// What becomes of an object of this host, if it is taken now; hands out no probe.
+    pub fn state(&self, host: HostId) -> HostState {
+        if !self.gated.load(Relaxed) {
+            return HostState::Open;
+        }
+        let now = Instant::now();
+        let hosts = self.hosts();
+        match hosts.get(&host) {
+            Some(state) if state.is_closed(now) => match self.is_away(host, state, now) {
+                true => HostState::Away,
+                false => HostState::Closed,
+            },
+            _ => HostState::Open,
+        }
+    }
+
+    /// The failure of an object of a host that stays away.
+    pub fn away(&self, host: HostId) -> Error {
+        let hosts = self.hosts();
+        let Some(state) = hosts.get(&host) else {
+            return Error::new(Kind::Connect, "its host stays away");
+        };
+        let away = state.paused_since.or(state.cool_until).map_or(0, |since| since.elapsed().as_secs());
+        let why = match state.paused_since {
+            Some(_) => format!("no good answer from its host for {away} s; the last one: {}", state.last_error),
+            None => format!("its host asks to wait longer than allowed; {}", state.last_error),
+        };
+        Error::new(state.last_kind, why).host(host)
+    }
+
+    /// Whether a host stays away, and is to blame for it: others have answered since it went away, or only others ever
+    /// did. If none answers, it may be the network (`unreachable`).
+    fn is_away(&self, id: HostId, host: &Host, now: Instant) -> bool {
+        let Some(heard) = &self.heard else { return false };
+        let never = !heard.has(id);
+        let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
+        let is_too_long = |wait: Duration| wait > patience;
+        let only_it = (never && self.answered.load(Relaxed))
+            || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX));
+        host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
+            || only_it && host.stuck_since.is_some_and(|since| is_too_long(now.duration_since(since)))
+    }
+
+    /// This host has answered, well or badly.
+    pub(super) fn answered_by(&self, host: HostId) {
+        self.answered();
+        if let Some(heard) = &self.heard {
+            heard.add(host);
+            if self.gated.load(Relaxed) {
+                heard.now(Instant::now());
+            }
+        }
+    }
+
+    /// Forgets hosts that are neither paused nor cool down.
+    pub(super) fn forget(&self, hosts: &mut HashMap<HostId, Host>) {
+        let mut forgotten = Duration::ZERO;
+        hosts.retain(|_, host| {
+            forgotten += if host.is_gated() { Duration::ZERO } else { host.paused };
+            host.is_gated()
+        });
+        *lock(&self.paused_before) += forgotten;
+    }
+
+    /// Whether it is some host that stays away or asks to wait, and not the network.
+    pub(super) fn is_one_of_many(&self, hosts: &HashMap<HostId, Host>) -> bool {
+        let Some(heard) = &self.heard else { return false };
+        hosts.iter().any(|(id, host)| {
+            host.cool_until.is_some()
+                || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX))
+                || host.paused_since.is_some() && self.answered.load(Relaxed) && !heard.has(*id)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::error;
+    use super::super::{BUCKETS_MAX, Gate, HOSTS_MAX, Verdict};
+    use super::*;
+
+    fn pause(retry: &Retry, host: HostId) {
+        let error = || error(Kind::Connect).host(host);
+        while retry.failed(&error(), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+    }
+
+    #[test]
+    fn of_many_hosts_one_that_stays_away_fails_its_objects_and_does_not_end_the_run() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(3)).of_many();
+        let (well, dead) = (HostId(1), HostId(2));
+        retry.succeeded(well, false);
+        retry.succeeded(dead, false);
+        pause(&retry, dead);
+        assert_eq!((retry.state(well), retry.state(dead)), (HostState::Open, HostState::Closed));
+        std::thread::sleep(Duration::from_millis(3_100));
+        assert_eq!(retry.state(dead), HostState::Open, "a probe is due");
+        assert_eq!(retry.gate(dead, Instant::now()), Gate::Probe);
+        assert_eq!(retry.state(dead), HostState::Closed, "no other host has answered since: it may be the network");
+        retry.succeeded(well, false);
+        assert_eq!(retry.state(dead), HostState::Away);
+        assert_eq!(retry.away(dead).kind(), Kind::Connect);
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(60)).is_none());
+        retry.succeeded(dead, true);
+        assert_eq!((retry.state(dead), retry.is_gated()), (HostState::Open, false), "it has come back");
+    }
+
+    #[test]
+    fn of_many_hosts_the_run_ends_if_none_answers() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        for host in 1..4 {
+            pause(&retry, HostId(host));
+        }
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(5)).is_none());
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(12)).is_some());
+    }
+
+    #[test]
+    fn what_is_remembered_of_hosts_is_bounded() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        for host in 1..200_000 {
+            retry.failed(&error(Kind::ServerError).host(HostId(host)), 1, Duration::ZERO, false);
+        }
+        assert!(retry.hosts().len() <= HOSTS_MAX && lock(&retry.tokens).len() <= BUCKETS_MAX);
+    }
+}
