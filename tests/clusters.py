@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,17 @@ class Run:
         for process in self.started:
             process.kill()
             process.communicate()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    started = Nodes()
+    yield started
+    started.cluster.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path: Path, nodes: Nodes) -> Iterator[Run]:
+    made = Run(tmp_path, nodes)
+    yield made
+    made.end()

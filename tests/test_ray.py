@@ -11,35 +11,22 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shoal as package
-from clusters import LONG, Nodes, Run
+from clusters import LONG, Nodes, Run, nodes, run
 from conftest import PATIENCE, Command, Service
 from trees import tree
 from waiting import wait_until
 
 pytestmark = [pytest.mark.disk, pytest.mark.timing]  # three nodes need the machine for themselves
 
+__all__ = ["nodes", "run"]
+
 SECRET = "correct-horse-battery-staple"
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    started = Nodes()
-    yield started
-    started.cluster.shutdown()
-
-
-@pytest.fixture
-def run(tmp_path: Path, nodes: Nodes) -> Iterator[Run]:
-    made = Run(tmp_path, nodes)
-    yield made
-    made.end()
 
 
 def check_whole(directory: Path, wanted: dict[str, bytes], report: dict[str, Any] | None = None) -> None:
@@ -152,6 +139,17 @@ def test_ctrl_c_stops_all_parts_within_two_seconds_and_they_have_committed(run: 
     written = sum(one.total.written for one in status.runs)
     assert written > 0
     assert f": {written:,} written" in errors, "the parts have ended in order, and have returned their reports"
+
+
+def test_a_part_that_is_interrupted_on_its_node_runs_again(run: Run, service: Service) -> None:
+    url = service(synthetic="30000:100").url
+    process = run.start("copy", url, "out", "--parts", "6", "--limit-rate", "300kB")
+    wait_until(run.nodes.workers, LONG)
+    wait_until(lambda: len(list((run.directory / "out").glob("object*"))) > 500, LONG)
+    os.kill(run.nodes.workers()[0], signal.SIGINT)
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 0, errors
+    check_whole(run.directory, objects_of(url))
 
 
 def test_a_second_driver_of_the_same_job_is_refused(run: Run, service: Service) -> None:

@@ -441,8 +441,8 @@ def copy(
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
-    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
-    parts: int | None = None,  # noqa: ARG001
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
+    parts: int | None = None,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,

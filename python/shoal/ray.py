@@ -53,7 +53,7 @@ PUSH_EVERY = 0.3  # s between the messages of a part: as fast as a person reads
 LOOK_EVERY = 0.2  # s between the looks of the driver
 PROBE_WITHIN = 60.0  # s for all nodes to answer before anything starts
 SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file systems cache names for some seconds
-RETRIES = 20  # of a part whose process or node was lost: a part that always crashes must not run for ever
+RETRIES = 20  # of a part after the loss of its process or node: one that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
 # What ends all parts at once: an argument, the destination and the credentials are the same for all of them.
@@ -337,8 +337,11 @@ class Driver:
             error = next((one for one in self.errors if isinstance(one, ConfigError)), self.errors[0])
             error.report = report
             raise error
-        if len(self.reports) != self.parts:
-            raise RunError("not all parts have returned a report; run the same command again")
+        if not report.complete:
+            # A part was stopped or cancelled on its node, by something else than this driver.
+            stopped = RunError("not all parts have completed", hint="run the same command again to resume")
+            stopped.report = report
+            raise stopped
         if report.failed and self.job.arguments.get("on_error", "raise") == "raise":
             raise failed_objects(report)
         return report

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import shoal as package
-from clusters import LONG, Nodes, Run
+from clusters import LONG, Run, nodes, run
 from conftest import Command, Service
 from servers import faults
 from servers.fault_server import FaultServer
@@ -29,25 +29,13 @@ from waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing, pytest.mark.timeout(1200)]
 
+__all__ = ["nodes", "run"]
+
 MOMENTS = 10
 COUNT, SIZE = 10_000, 100
 ARCHIVES, ENTRIES = 200, 20
 SLOWLY = ("--parts", "8", "--limit-rate", "150kB")  # about 7 s for the megabyte of each job
 KINDS = ["files", "parquet", "archives"]
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    started = Nodes()
-    yield started
-    started.cluster.shutdown()
-
-
-@pytest.fixture
-def run(tmp_path: Path, nodes: Nodes) -> Iterator[Run]:
-    made = Run(tmp_path, nodes)
-    yield made
-    made.end()
 
 
 @dataclass

@@ -91,7 +91,7 @@ fn of_the_same_part_twice_at_once_one_does_it_and_the_other_finds_it_done() {
     }
 }
 
-/// A directory whose sink knows nothing of parts.
+/// A directory, written by a sink that knows nothing of parts.
 struct Alone(PathBuf);
 
 impl Sink for Alone {

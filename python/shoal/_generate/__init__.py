@@ -66,8 +66,8 @@ def generate(
     journal: Path | None = None,
     resume: Resume = "auto",
     part: Part | None = None,
-    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` takes these two
-    parts: int | None = None,  # noqa: ARG001
+    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
+    parts: int | None = None,  # noqa: ARG001  # likewise
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,

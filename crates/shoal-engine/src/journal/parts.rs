@@ -1,4 +1,4 @@
-//! The parts of a job at their destination: what they have in common, and who may write there.
+//! The parts of a job at their destination: what they have in common, and which processes may write there.
 //!
 //! ```text
 //! .shoal/lock, .shoal/writer   shared by all parts that run; a run without parts has them alone

@@ -169,7 +169,7 @@ fn runtime() -> io::Result<Runtime> {
 fn listen(runtime: &Runtime, address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let _context = runtime.enter();
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A port whose last connections still fade away is free; one with a listener is not.
+    // A port with nothing but closing connections is free; one with a listener is not.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;

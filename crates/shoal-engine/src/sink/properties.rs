@@ -23,8 +23,8 @@ pub struct SinkProperties {
     /// How objects are stored, if not as files. A run continues only in the same form.
     pub form: Option<&'static str>,
     /// How long the sink may take, after a run was stopped, to make durable what it holds
-    /// ([`Flush::Stop`](super::Flush::Stop)). Zero: it is not asked. Nor is a sink with a clock, whose lease has ended by
-    /// then.
+    /// ([`Flush::Stop`](super::Flush::Stop)). Zero: it is not called. Nor is a sink with a clock, because its lease has
+    /// ended by then.
     pub stop_within: Duration,
     /// Parts of a job ([`Part`](crate::Part)) may write to one destination at the same time, from several machines. Matters
     /// only for a sink with a [`journal_dir`](super::Sink::journal_dir).

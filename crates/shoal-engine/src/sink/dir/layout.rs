@@ -1,6 +1,6 @@
 //! Where objects are below the destination in the layout `partition`.
 //!
-//! Partition 1234 is in `00/0012/34`; that of part 3 of a job, whose partitions have numbers of their own, in
+//! Partition 1234 is in `00/0012/34`; that of part 3 of a job, which has numbers of its own, in
 //! `part-3/00/0012/34`. Objects that are retried later do not know their partition. They are written as
 //! in the layout `names`, below `retried/`: in one of 10,000 directories, by the hash of the name, so that what a
 //! killed run left is found and replaced. A partition that is redone as a whole does not look there: after a restart of
