@@ -10,7 +10,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _generate, _options, _read, _save, _shoal, _unzip
+from shoal import _api, _generate, _options, _read, _save, _shoal, _source_types, _sources, _unzip
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
 from shoal.cli.read import command as read_command
@@ -37,7 +37,7 @@ def defaults(function: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-SOURCES = defaults(_api.list_get) | defaults(_api.files) | defaults(_api.archives) | defaults(_api.urls)
+SOURCES = defaults(_sources.list_get) | defaults(_sources.files) | defaults(_sources.archives) | defaults(_sources.urls)
 PYTHON = defaults(_api.copy) | SOURCES
 
 
@@ -104,7 +104,7 @@ def test_the_command_generate_has_every_option_with_the_same_default() -> None:
 
 def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_with_the_same_defaults() -> None:
     given = defaults(_unzip.unzip)
-    assert set(given) == set(defaults(_api.archives)) | set(defaults(_api.copy)) - set(_unzip.UNUSED)
+    assert set(given) == set(defaults(_sources.archives)) | set(defaults(_api.copy)) - set(_unzip.UNUSED)
     # Archives always have times.
     assert given == {name: PYTHON[name] for name in given} | {"keep_times": True}
 
@@ -121,8 +121,8 @@ def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
 
 def test_the_binding_is_given_every_option() -> None:
     assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"} - CLUSTER
-    assert set(_options.ListGetOptions.__annotations__) == set(defaults(_api.list_get))
-    assert set(_options.ArchiveOptions.__annotations__) == set(defaults(_api.archives))
+    assert set(_source_types.ListGetOptions.__annotations__) == set(defaults(_sources.list_get))
+    assert set(_source_types.ArchiveOptions.__annotations__) == set(defaults(_sources.archives))
     assert set(inspect.signature(_options.engine_options).parameters) == set(_options.Options.__annotations__)
 
 
@@ -151,10 +151,10 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        _api.archives,
+        _sources.archives,
         _api.copy,
-        _api.files,
-        _api.list_get,
+        _sources.files,
+        _sources.list_get,
         _api.serve,
         _api.status,
         _generate.generate,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from shoal import _options, _report
+from shoal import _report, _source_types
 from shoal._value import Value
 
 if TYPE_CHECKING:
@@ -104,4 +104,4 @@ def test_every_public_result_is_a_value() -> None:
     named = ("Report", "Counts", "Failure", "Progress", "Status", "RunStatus", "Owner", "Sample", "Skipped")
     for name in (*named, "ServerStats", "Appended", "ListGet", "Files", "Archives"):
         assert issubclass(getattr(package, name), Value), name
-    assert _options.ListGet is package.ListGet
+    assert _source_types.ListGet is package.ListGet

@@ -3,12 +3,12 @@
     import shoal
     report = shoal.copy("http://files.local:8080", "out/")
 
-Here: the public names. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and
-`_generate/`, records in `_records/` and `_expression.py`, the exceptions in `_errors.py`, the results in `_report.py`,
+Here: the public names. The functions are in `_api.py`, `_read.py`, `_save.py`, `_unzip.py` and `_generate/`, sources in
+`_sources.py`, records in `_records/` and `_expression.py`, the exceptions in `_errors.py`, the results in `_report.py`,
 the command line in `cli/`.
 """
 
-from shoal._api import archives, copy, files, list_get, serve, status, urls
+from shoal._api import copy, serve, status
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -27,7 +27,6 @@ from shoal._errors import (
 from shoal._expression import col, count
 from shoal._generate import generate
 from shoal._list import list_objects
-from shoal._options import Archives, Files, ListGet, Urls
 from shoal._read import read
 from shoal._records import Appended, Groups, Records, Scan
 from shoal._report import (
@@ -47,6 +46,8 @@ from shoal._report import (
 )
 from shoal._save import save
 from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
+from shoal._source_types import Archives, Files, ListGet, Urls
+from shoal._sources import archives, files, list_get, urls
 from shoal._unzip import unzip
 
 __all__ = [

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
 from shoal._errors import ConfigError, ObjectsFailedError
-from shoal._options import Archives, Files, ListGet, Urls, parse_size
+from shoal._options import parse_size
 from shoal._report import Counts, Progress, Report
+from shoal._source_types import Archives, Files, ListGet, Urls
 
 if TYPE_CHECKING:
     from shoal._options import Part

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
-from shoal._api import source_options
-from shoal._options import Patterns, Source, patterns_of
+from shoal._options import Patterns, patterns_of
 from shoal._report import Failure
+from shoal._sources import source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shoal._report import ListedObject
+    from shoal._source_types import Source
 
 
 def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = ()) -> Iterator[ListedObject]:

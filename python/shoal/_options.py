@@ -1,4 +1,4 @@
-"""The types of the options, and their validation and conversion for the binding.
+"""The types of the options of a run, and their validation and conversion for the binding.
 
 Shared by the API and the command line. Defaults are the engine's (`_shoal.default_options()`); a test compares. Not
 here: the command line's flags (`cli/_options.py`).
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from shoal._errors import ConfigError
 from shoal._report import Progress
-from shoal._spooled import Spooled
-from shoal._value import Value
 
 Workers = Literal["auto"] | int
 Pipeline = Literal["auto", "off"] | int
@@ -28,7 +26,6 @@ Order = Literal["any", "source"]
 Part = tuple[int, int]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Backslashes = Literal["refuse", "separator"]
-UrlFormat = Literal["lines", "csv", "tsv", "jsonl", "parquet"]
 Path = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 ProgressOption = bool | Callable[[Progress], object] | None
@@ -75,242 +72,6 @@ class EncodeOptions(TypedDict):
 
     header: bool
     final_newline: bool
-
-
-class FilesOptions(TypedDict):
-    """The binding's options for files."""
-
-    follow_links: bool
-
-
-class ArchiveOptions(TypedDict):
-    """The binding's options for archives; sizes in bytes."""
-
-    into_subdirectories: bool
-    encoding: str
-    backslashes: Backslashes
-    max_size: int | None
-    max_ratio: int
-    max_entries: int
-    max_depth: int
-    allow_overlap: bool
-
-
-class SourceOptions(TypedDict):
-    """The binding's description of a source: a text or paths, and the options of each kind."""
-
-    text: str | None
-    paths: tuple[str, ...] | None
-    entries: bool  # of archives of any format, at `text` or `paths`
-    urls: UrlsOptions | None
-    list_get: ListGetOptions
-    files: FilesOptions
-    archives: ArchiveOptions
-
-
-class ListGetOptions(TypedDict):
-    """The binding's options for a list/get service."""
-
-    list_path: str
-    get_path: str
-    names_field: str
-    name: str
-    next_field: tuple[str, ...]
-    marker_param: str
-    headers: tuple[tuple[str, str], ...]
-    expect_type: str | None
-    encode_slash: bool
-    ca_file: Path | None
-    insecure: bool
-    allow_host: tuple[str, ...]
-    pipeline: Pipeline
-
-
-class UrlsOptions(TypedDict):
-    """The binding's options for a list of URLs; without a path, it is on standard input."""
-
-    list: str | None
-    identity: str | None
-    format: UrlFormat
-    url_field: str
-    name_field: str | None
-    name: str
-    per_host: int
-    limit_requests: float | None
-    headers: tuple[tuple[str, str], ...]
-    expect_type: str | None
-    ca_file: Path | None
-    insecure: bool
-    allow_host: tuple[str, ...]
-    pipeline: Pipeline
-
-
-class ListGet(Value):
-    """A list/get service with its options; returned by `shoal.list_get`. Its `repr` shows no secrets."""
-
-    url: str
-    list_path: str
-    get_path: str
-    names_field: str
-    name: str
-    next_field: tuple[str, ...]
-    marker_param: str
-    headers: tuple[tuple[str, str], ...]
-    expect_type: str | None
-    encode_slash: bool
-    ca_file: Path | None
-    insecure: bool
-    allow_host: tuple[str, ...]
-    pipeline: Pipeline
-
-    def __repr__(self) -> str:
-        """Shows every value except those of headers and the password of the URL."""
-        shown = [repr(without_secrets(self.url))]
-        for field in ListGetOptions.__annotations__:
-            value = getattr(self, field)
-            shown.append(f"{field}={[f'{name}: ***' for name, _ in value] if field == 'headers' else value!r}")
-        return f"list_get({', '.join(shown)})"
-
-    def options(self) -> ListGetOptions:
-        """Returns the form that the binding takes."""
-        return ListGetOptions(
-            list_path=self.list_path,
-            get_path=self.get_path,
-            names_field=self.names_field,
-            name=self.name,
-            next_field=self.next_field,
-            marker_param=self.marker_param,
-            headers=self.headers,
-            expect_type=self.expect_type,
-            encode_slash=self.encode_slash,
-            ca_file=self.ca_file,
-            insecure=self.insecure,
-            allow_host=self.allow_host,
-            pipeline=self.pipeline,
-        )
-
-
-class Files(Value):
-    """Files with their options; returned by `shoal.files`."""
-
-    paths: str | tuple[str, ...]
-    follow_links: bool
-
-    def __repr__(self) -> str:
-        """Shows every value, and of many paths only their number."""
-        what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
-        return f"files({what}, follow_links={self.follow_links})"
-
-
-class Archives(Value):
-    """Archives with their options; returned by `shoal.archives`."""
-
-    paths: str | tuple[str, ...]
-    into_subdirectories: bool
-    encoding: str
-    backslashes: Backslashes
-    max_size: int | None
-    max_ratio: int
-    max_entries: int
-    max_depth: int
-    allow_overlap: bool
-
-    def __repr__(self) -> str:
-        """Shows every value, and of many paths only their number."""
-        what = repr(self.paths) if isinstance(self.paths, str) else f"({len(self.paths):,} paths)"
-        shown = (f"{field}={getattr(self, field)!r}" for field in ArchiveOptions.__annotations__)
-        return f"archives({what}, {', '.join(shown)})"
-
-    def options(self) -> ArchiveOptions:
-        """Returns the form that the binding takes."""
-        return ArchiveOptions(
-            into_subdirectories=self.into_subdirectories,
-            encoding=self.encoding,
-            backslashes=self.backslashes,
-            max_size=self.max_size,
-            max_ratio=self.max_ratio,
-            max_entries=self.max_entries,
-            max_depth=self.max_depth,
-            allow_overlap=self.allow_overlap,
-        )
-
-
-class Urls(Value):
-    """A list of URLs with its options; returned by `shoal.urls`. Its `repr` shows no URL and no secrets."""
-
-    list: str | Spooled
-    url_field: str
-    name_field: str | None
-    name: str
-    per_host: int
-    limit_requests: float | None
-    headers: tuple[tuple[str, str], ...]
-    expect_type: str | None
-    ca_file: Path | None
-    insecure: bool
-    allow_host: tuple[str, ...]
-    pipeline: Pipeline
-
-    def __repr__(self) -> str:
-        """Shows every value except those of headers, and of URLs that were passed only their number."""
-        shown = [repr(self.list)]
-        for field in list(Urls.__annotations__)[1:]:
-            value = getattr(self, field)
-            shown.append(f"{field}={[f'{name}: ***' for name, _ in value] if field == 'headers' else value!r}")
-        return f"urls({', '.join(shown)})"
-
-    def options(self) -> UrlsOptions:
-        """Returns the form that the binding takes."""
-        spooled = isinstance(self.list, Spooled)
-        path = self.list.path if isinstance(self.list, Spooled) else self.list
-        return UrlsOptions(
-            list=None if path == "-" else path,
-            identity=self.list.identity if isinstance(self.list, Spooled) else None,
-            format="lines" if spooled else url_format(path),
-            url_field=self.url_field,
-            name_field=self.name_field,
-            name=self.name,
-            per_host=self.per_host,
-            limit_requests=self.limit_requests,
-            headers=self.headers,
-            expect_type=self.expect_type,
-            ca_file=self.ca_file,
-            insecure=self.insecure,
-            allow_host=self.allow_host,
-            pipeline=self.pipeline,
-        )
-
-
-# The format of a list by the end of its name; others are plain lines.
-URL_FORMATS: dict[str, UrlFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
-
-
-def url_format(path: str) -> UrlFormat:
-    """Returns the format of a list of URLs, by the end of its name."""
-    return next((kind for end, kind in URL_FORMATS.items() if path.lower().endswith(end)), "lines")
-
-
-Source = Path | ListGet | Files | Archives | Urls | Iterable[Path]
-
-
-def without_secrets(url: str) -> str:
-    """Returns a URL without user, password, query and fragment."""
-    from urllib.parse import urlsplit, urlunsplit  # imported here: it takes a tenth of the time of `import shoal`
-
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "***"
-    host = parts.netloc.rpartition("@")[2]
-    if not parts.scheme or not parts.netloc:
-        return url.partition("?")[0]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 # Suffixes of a size: K and KiB are binary, as in dd, curl and rsync; KB is decimal, as in SI.
@@ -492,37 +253,6 @@ def pipeline_depth(value: Pipeline) -> Pipeline:
     if type(value) is not int or not 2 <= value <= 256:
         raise ConfigError(f"`pipeline` must be 'auto', 'off' or a number of requests from 2 to 256, got {value!r}")
     return value
-
-
-def archive_options(
-    *,
-    into_subdirectories: bool,
-    encoding: str,
-    backslashes: Backslashes,
-    max_size: Size | None,
-    max_ratio: int,
-    max_entries: int,
-    max_depth: int,
-    allow_overlap: bool,
-) -> ArchiveOptions:
-    """Validates the options of archives and returns them in the form that the binding takes.
-
-    Raises:
-        ConfigError: A value is not valid. The engine checks the encoding.
-    """
-    one_of(backslashes, get_args(Backslashes), "backslashes")
-    if type(encoding) is not str or not encoding:
-        raise ConfigError(f"`encoding` must be 'auto' or the name of an encoding, got {encoding!r}")
-    return ArchiveOptions(
-        into_subdirectories=bool(into_subdirectories),
-        encoding=encoding,
-        backslashes=backslashes,
-        max_size=None if max_size is None else parse_size(max_size, "max_size"),
-        max_ratio=_at_least(max_ratio, 1, "max_ratio"),
-        max_entries=_at_least(max_entries, 1, "max_entries"),
-        max_depth=_at_least(max_depth, 1, "max_depth"),
-        allow_overlap=bool(allow_overlap),
-    )
 
 
 def part_of(value: Part | None) -> Part | None:

@@ -6,7 +6,6 @@ Not here: the effect of an option in the engine (its `options.rs`), delivering o
 from __future__ import annotations
 
 from shoal import _shoal
-from shoal._api import points_to_sources, source_options
 from shoal._options import (
     MEMORY,
     SHARD_AGE,
@@ -19,11 +18,12 @@ from shoal._options import (
     ProgressOption,
     ReadOptions,
     Size,
-    Source,
     Workers,
     engine_options,
     read_options,
 )
+from shoal._source_types import Source
+from shoal._sources import points_to_sources, source_options
 from shoal._watch import Watch, shown
 
 

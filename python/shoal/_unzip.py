@@ -1,6 +1,6 @@
 """The function `unzip`: unpacks archives into a directory. The others are in `_api.py`.
 
-Not here: the options of archives (`_api.archives`, the engine's `source/archive/`).
+Not here: the options of archives (`_sources.archives`, the engine's `source/archive/`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
-from shoal._api import archives as archives_of
 from shoal._api import copy, on_clusters
 from shoal._errors import ConfigError
 from shoal._options import (
@@ -30,6 +29,7 @@ from shoal._options import (
     Size,
     Workers,
 )
+from shoal._sources import archives as archives_of
 
 if TYPE_CHECKING:
     from shoal._report import Report

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from shoal import _shoal
 from shoal._errors import ShoalError
-from shoal._options import without_secrets
 from shoal._progress import count_text, drawing, path_text, size_text, time_text
 from shoal._report import Report
+from shoal._source_types import without_secrets
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
     from types import TracebackType
 
-    from shoal._options import ProgressOption, SourceOptions
+    from shoal._options import ProgressOption
     from shoal._report import Progress
+    from shoal._source_types import SourceOptions
 
 
 R = TypeVar("R", bound=Report | None)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 import torch.utils.data
 
-from shoal import _options, _read
-from shoal._api import files
+from shoal import _read
 from shoal._errors import ConfigError
+from shoal._source_types import Archives, Files, ListGet, Source, Urls
+from shoal._sources import files
 
 if TYPE_CHECKING:
     from shoal._shoal import Object
@@ -42,7 +43,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
 
     def __init__(
         self,
-        source: _options.Source,
+        source: Source,
         transform: Callable[[Object], Any] | None = None,
         *,
         shuffle: int = 0,
@@ -69,7 +70,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
             raise ConfigError(f"`shuffle` must be a number of objects, 0 or more, got {shuffle!r}")
-        if not isinstance(source, str | _options.ListGet | _options.Files | _options.Archives | _options.Urls):
+        if not isinstance(source, str | ListGet | Files | Archives | Urls):
             source = files(source)  # an iterator can be read only once
         self._source = source
         self._transform = transform

@@ -10,8 +10,9 @@ from shoal import _options, _read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shoal._options import Checksum, Order, ProgressOption, Source
+    from shoal._options import Checksum, Order, ProgressOption
     from shoal._report import Report
+    from shoal._source_types import Source
 
 ANY_ORDER: Order = inspect.signature(_read.read).parameters["order"].default  # objects come as they are ready
 SIZE = 8  # bytes of the little-endian size before each checksum (the engine's `sink/digest.rs`)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from shoal import _shoal
 from shoal._errors import ShoalError
-from shoal._options import without_secrets
 from shoal._progress import (
     LINE_EVERY,
     LINE_EVERY_JSON,
@@ -32,6 +31,7 @@ from shoal._progress import (
     time_text,
     waiting_text,
 )
+from shoal._source_types import without_secrets
 from shoal.cli import _output
 from shoal.cli._fields import count_fields, error_fields, report_fields
 from shoal.cli._flags import in_flags

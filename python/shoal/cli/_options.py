@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from shoal import _api, _generate, _options, _read
+from shoal import _api, _generate, _options, _read, _sources
 from shoal._errors import ConfigError
 from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, OUTPUT, SERVICES, SOURCE, SPEED, URLS, Option
 
 if TYPE_CHECKING:
-    from shoal._options import Archives, Files, ListGet, Urls
+    from shoal._source_types import Archives, Files, ListGet, Urls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+SOURCES = (_sources.files, _sources.list_get, _sources.archives, _sources.urls)
 _DEFAULTS = {
     name: parameter.default
-    for function in (_generate.generate, _api.copy, _api.list_get, _api.files, _api.archives, _api.urls, _read.read)
+    for function in (_generate.generate, _api.copy, *SOURCES, _read.read)
     for name, parameter in inspect.signature(function).parameters.items()
     if parameter.default is not inspect.Parameter.empty
 }
@@ -362,8 +363,6 @@ def some(*names: str) -> Flag[Any]:
     return _flags(names)
 
 
-SOURCES = (_api.files, _api.list_get, _api.archives, _api.urls)
-
 # `shoal generate` shares the flags, but describes some of them differently.
 _GENERATE = inspect.signature(_generate.generate).parameters
 _GENERATE_OWN = dict(
@@ -422,11 +421,11 @@ def source_of(text: str, options: dict[str, Any], is_list: bool = False) -> List
     for name in files | service | archives | urls:
         del options[name]
     if is_list:
-        return _api.urls(text, **urls)
-    if text.startswith(_api.SERVICES):
-        return _api.list_get(text, **service)
-    if text.startswith(_api.ARCHIVE_FORMATS):
-        return _api.archives(text, **archives)
-    if text.startswith(_api.FORMATS):
+        return _sources.urls(text, **urls)
+    if text.startswith(_sources.SERVICES):
+        return _sources.list_get(text, **service)
+    if text.startswith(_sources.ARCHIVE_FORMATS):
+        return _sources.archives(text, **archives)
+    if text.startswith(_sources.FORMATS):
         return text
-    return _api.files(text, **files)
+    return _sources.files(text, **files)
