@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from shoal import _shoal
 from shoal._errors import ConfigError, ObjectsFailedError
 from shoal._options import parse_size
-from shoal._report import Counts, Progress, Report
+from shoal._report import Counts, NodeProgress, Progress, Report
 from shoal._source_types import Archives, Files, ListGet, Urls
 
 if TYPE_CHECKING:
@@ -198,13 +198,38 @@ def add_up(reports: Mapping[int, Report], parts: int, began: float, notes: Itera
     )
 
 
-def add_progress(states: Mapping[int, Progress], done: Mapping[int, Report], parts: int, began: float) -> Progress:
-    """Returns the progress of a job from that of its parts that run, and the reports of those that have ended."""
-    running = [state for part, state in states.items() if part not in done]
+def add_progress(
+    running: Mapping[int, tuple[str, Progress]],
+    done: Mapping[int, Report],
+    nodes: Mapping[str, Counter[str]],
+    parts: int,
+    began: float,
+) -> Progress:
+    """Returns the progress of a job.
+
+    Args:
+        running: The node and the progress of each part that runs.
+        done: The reports of those that have ended.
+        nodes: `parts`, `objects` and `bytes` of those, by their node.
+        parts: The number of parts of the job.
+        began: When it began, by the monotonic clock.
+    """
+    states = [state for _, state in running.values()]
+
+    def node(name: str) -> NodeProgress:
+        own, ended = [state for where, state in running.values() if where == name], nodes.get(name, Counter())
+        return NodeProgress(
+            name=name,
+            running=len(own),
+            done=ended["parts"],
+            written=ended["objects"] + sum(state.run.written for state in own),
+            bytes=ended["bytes"] + sum(state.run.bytes or 0 for state in own),
+            paused=bool(own) and all(state.paused for state in own),
+        )
 
     def counts(of: str) -> Counts:
         def one(name: str) -> int:
-            total: int = sum(getattr(getattr(state, of), name) for state in running)
+            total: int = sum(getattr(getattr(state, of), name) for state in states)
             for report in done.values():
                 own: int = getattr(report.run, name)
                 total += own if of == "run" else getattr(report.total, name) - own
@@ -212,19 +237,20 @@ def add_progress(states: Mapping[int, Progress], done: Mapping[int, Report], par
 
         return Counts(**{name: one(name) for name in COUNTS})
 
-    retry = [state.retry_in for state in running if state.retry_in is not None]
+    retry = [state.retry_in for state in states if state.retry_in is not None]
     return Progress(
         run=counts("run"),
         before=counts("before"),
-        listing_done=len(running) + len(done) == parts and all(state.listing_done for state in running),
-        in_flight=sum(state.in_flight for state in running),
-        workers=sum(state.workers for state in running),
-        retries=sum(state.retries for state in running) + sum(report.retries for report in done.values()),
-        deferred=sum(state.deferred for state in running),
+        listing_done=len(states) + len(done) == parts and all(state.listing_done for state in states),
+        in_flight=sum(state.in_flight for state in states),
+        workers=sum(state.workers for state in states),
+        retries=sum(state.retries for state in states) + sum(report.retries for report in done.values()),
+        deferred=sum(state.deferred for state in states),
         retry_in=min(retry, default=None),
-        committed=sum(state.committed for state in running) + sum(report.run.written for report in done.values()),
-        paused=bool(running) and all(state.paused for state in running),
+        committed=sum(state.committed for state in states) + sum(report.run.written for report in done.values()),
+        paused=bool(running) and all(state.paused for state in states),
         seconds=time.monotonic() - began,
+        nodes=tuple(map(node, sorted({*nodes, *(where for where, _ in running.values())}))),
     )
 
 

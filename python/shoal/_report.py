@@ -155,6 +155,26 @@ class Report(Value):
         return (self.complete or self.dry_run) and not self.total.failed and not self.total.unfinished
 
 
+class NodeProgress(Value):
+    """What a node of a cluster has done of a job so far.
+
+    Attributes:
+        name: The name of the node.
+        running: Parts that run on it.
+        done: Parts that have ended on it.
+        written: Objects that it has written in this run.
+        bytes: Their bytes.
+        paused: True while all of its parts send no requests, because their hosts do not answer.
+    """
+
+    name: str
+    running: int
+    done: int
+    written: int
+    bytes: int
+    paused: bool
+
+
 class Progress(Value):
     """The state of a run, as passed to a progress function.
 
@@ -170,6 +190,7 @@ class Progress(Value):
         committed: Objects committed in this run.
         paused: True while no requests are sent because the host does not answer.
         seconds: Seconds since the start.
+        nodes: On a cluster, what each node does.
     """
 
     run: Counts
@@ -183,6 +204,7 @@ class Progress(Value):
     committed: int
     paused: bool
     seconds: float
+    nodes: tuple[NodeProgress, ...] = ()
 
     _shown = ("done", "listed", "listing_done", "in_flight", "workers", "retries", "paused", "seconds")
 

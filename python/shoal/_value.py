@@ -16,18 +16,21 @@ class Value:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
     _shown: ClassVar[tuple[str, ...]] = ()  # the fields in `repr`, the most important first; by default every field
 
     def __init_subclass__(cls) -> None:
-        """Takes the fields from the annotations."""
+        """Takes the fields from the annotations, and their defaults."""
         cls._fields = tuple(cls.__annotations__)
+        cls._defaults = {name: cls.__dict__[name] for name in cls._fields if name in cls.__dict__}
 
     def __init__(self, **fields: Any) -> None:
         """Takes every field by its name.
 
         Raises:
-            TypeError: A field is missing, or is not one of this class.
+            TypeError: A field without a default is missing, or one is not of this class.
         """
+        fields = self._defaults | fields
         if wrong := fields.keys() ^ set(self._fields):
             raise TypeError(f"{type(self).__name__}() needs exactly its fields; missing or unknown: {sorted(wrong)}")
         self.__dict__.update(fields)

@@ -20,7 +20,7 @@ import os
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -65,20 +65,20 @@ class Stopped(BaseException):
 
 
 class Board:
-    """An actor: the progress of each part, and whether the parts are to stop."""
+    """An actor: the node and the progress of each part, and whether the parts are to stop."""
 
     def __init__(self) -> None:
         """Starts empty."""
-        self.states: dict[int, Progress] = {}
+        self.states: dict[int, tuple[str, Progress]] = {}
         self.stopping = False
 
-    def put(self, part: int, state: Progress) -> bool:
-        """Takes the progress of a part. Returns whether it is to stop."""
-        self.states[part] = state
+    def put(self, part: int, node: str, state: Progress) -> bool:
+        """Takes the progress of a part on a node. Returns whether it is to stop."""
+        self.states[part] = node, state
         return self.stopping
 
-    def get(self) -> dict[int, Progress]:
-        """Returns the progress of all parts."""
+    def get(self) -> dict[int, tuple[str, Progress]]:
+        """Returns the node and the progress of each part."""
         return self.states
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ def work(job: Job, part: Part, board: Any) -> tuple[str, str, Any]:
             told.clear()
         if not told and time.monotonic() - pushed >= PUSH_EVERY:
             pushed = time.monotonic()
-            told.append(board.put.remote(part[0], state))
+            told.append(board.put.remote(part[0], node, state))
 
     try:
         return "done", node, job.run(part, push)
@@ -324,7 +324,7 @@ class Driver:
             while self.pending:
                 self.collect(LOOK_EVERY)
                 if watch.progress is not None:
-                    watch.progress(add_progress(self.states(), self.reports, self.parts, self.began))
+                    watch.progress(self.progress())
                 if any(isinstance(error, FOR_ALL) for error in self.errors):
                     self.stop()
         except BaseException as raised:
@@ -346,13 +346,13 @@ class Driver:
             raise failed_objects(report)
         return report
 
-    def states(self) -> Mapping[int, Progress]:
-        """Returns the progress of the parts."""
-        try:
-            found: Mapping[int, Progress] = ray.get(self.board.get.remote(), timeout=1)
-        except ray.exceptions.RayError:  # it is being restarted, because its node was lost
-            return {}
-        return found
+    def progress(self) -> Progress:
+        """Returns the progress of the job, with that of each node."""
+        states: dict[int, tuple[str, Progress]] = {}
+        with contextlib.suppress(ray.exceptions.RayError):  # the board is being restarted, because its node was lost
+            states = ray.get(self.board.get.remote(), timeout=1)
+        running = {part: states[part] for part in self.pending.values() if part in states}
+        return add_progress(running, self.reports, self.nodes, self.parts, self.began)
 
     def collect(self, seconds: float) -> None:
         """Takes what ended parts return."""

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from rich.live import Live
+    from rich.table import Table
 
-    from shoal._report import Progress, Report, ServerStats
+    from shoal._report import NodeProgress, Progress, Report, ServerStats
 
 
 def prepare() -> None:
@@ -238,6 +239,17 @@ def _counts(report: Report) -> str:
     return f"{report.written:,} written, {report.run.failed:,} failed, {report.unfinished:,} unfinished"
 
 
+def _table(nodes: Iterable[NodeProgress]) -> Table:
+    """Returns a line for each node of a cluster."""
+    from rich.table import Table
+
+    table = Table("node", "parts", "done", "objects", "bytes", "", box=None, pad_edge=False)
+    for node in nodes:
+        counts = f"{node.running:,}", f"{node.done:,}", f"{node.written:,}", size_text(node.bytes)
+        table.add_row(safe(node.name), *counts, "paused: waiting for the host" if node.paused else "")
+    return table
+
+
 class Display:
     """The messages of one command, while it works and when it ends."""
 
@@ -362,6 +374,7 @@ class Display:
             "paused": progress.paused,
             "seconds_left": self._rates.seconds_left(progress),
             "bytes_expected": bytes_expected(progress),
+            **({"nodes": [vars(node) for node in progress.nodes]} if progress.nodes else {}),
         }
         self._say("progress", ", ".join(parts(progress, self._rates)), fields)
 
@@ -376,6 +389,8 @@ class Display:
         if progress.listing_done and progress.listed:
             rows.add_row(ProgressBar(total=progress.listed, completed=progress.done))
         rows.add_row(Text(", ".join(parts(progress, self._rates))))
+        if progress.nodes:
+            rows.add_row(_table(progress.nodes))
         self._open().update(rows, refresh=True)
 
     def _open(self) -> Live:
