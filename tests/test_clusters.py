@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import re
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import shoal as package
 from conftest import PATIENCE, Service
 from shoal._cluster import Job
+from shoal.cli._display import nodes_table
 from test_docs import blocks, runs
 from trees import tree
 
@@ -151,6 +154,19 @@ def test_limits_are_divided_over_the_parts_that_run_at_once() -> None:
     assert len(notes) == 2
     assert all("since 4 ran at once" in note for note in notes)
     assert job("src").share_limits(4) == []
+
+
+def test_a_terminal_shows_a_line_for_each_node_and_which_waits_for_its_host() -> None:
+    busy = package.NodeProgress(name="a (1f)", running=1, done=7, written=12_000, bytes=1_200_000, paused=False)
+    waiting = package.NodeProgress(name="b\x1b[31m", running=2, done=0, written=0, bytes=0, paused=True)
+    console = Console(width=80, file=io.StringIO())
+    console.print(nodes_table((busy, waiting)))
+    assert isinstance(console.file, io.StringIO)
+    head, first, second = console.file.getvalue().splitlines()
+    assert head.split() == ["node", "parts", "done", "objects", "bytes"]
+    assert first.split() == ["a", "(1f)", "1", "7", "12,000", "1.2", "MB"]
+    assert second.endswith("paused: waiting for the host")
+    assert "\x1b" not in second
 
 
 def test_nodes_get_a_list_of_urls_by_its_absolute_path_or_not_at_all() -> None:

@@ -57,6 +57,19 @@ def test_a_copy_on_a_cluster_has_every_object_and_says_what_each_node_did(run: R
     assert not list((run.directory / "out" / ".shoal" / "parts").glob("probe*"))
 
 
+def test_the_progress_says_what_each_node_does(run: Run, service: Service) -> None:
+    url = service(synthetic="20000:100").url
+    copying = run.start("copy", url, "out", "--progress", "plain", "--log-format", "json")
+    _, told = copying.communicate(timeout=LONG)
+    lines = [line for line in map(json.loads, told.splitlines()) if line["type"] == "progress"]
+    seen = [line for line in lines if "nodes" in line]
+    assert seen, told
+    for line in seen:
+        assert sum(node["written"] for node in line["nodes"]) == line["written"]
+        assert sum(node["done"] + node["running"] for node in line["nodes"]) <= 24
+    assert 1 <= len(seen[-1]["nodes"]) <= 3
+
+
 def test_a_copy_into_parquet_on_a_cluster_is_one_dataset(run: Run, service: Service) -> None:
     url = service(synthetic="5000:100").url
     report = run("copy", url, "parquet:rows", "--parts", "5")

@@ -142,7 +142,6 @@ def test_progress_projects_the_bytes_and_tells_what_is_received_from_what_is_com
     def at(*, listing_done: bool, committed: int) -> str:
         run = package.Counts(listed=500, written=200, skipped=0, failed=0, unfinished=0, bytes=2000)
         before = package.Counts(listed=100, written=100, skipped=0, failed=0, unfinished=0, bytes=1000)
-        rest = dict.fromkeys(("in_flight", "retries", "deferred"), 0)
         progress = package.Progress(
             run=run,
             before=before,
@@ -152,7 +151,9 @@ def test_progress_projects_the_bytes_and_tells_what_is_received_from_what_is_com
             retry_in=None,
             paused=False,
             seconds=10.0,
-            **rest,
+            in_flight=0,
+            retries=0,
+            deferred=0,
         )
         rates = Rates()
         rates.update(progress)

@@ -8,8 +8,9 @@ from typing import Any, Final, Self, final
 import numpy as np
 
 from shoal._generate.messages import Failed, Place, Written
-from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size, SourceOptions
+from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size
 from shoal._report import Failure, ListedObject, Progress, Report, ServerStats, Status
+from shoal._source_types import SourceOptions
 
 __all__ = [
     "BUILD_PROFILE",

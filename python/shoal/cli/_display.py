@@ -239,7 +239,7 @@ def _counts(report: Report) -> str:
     return f"{report.written:,} written, {report.run.failed:,} failed, {report.unfinished:,} unfinished"
 
 
-def _table(nodes: Iterable[NodeProgress]) -> Table:
+def nodes_table(nodes: Iterable[NodeProgress]) -> Table:
     """Returns a line for each node of a cluster."""
     from rich.table import Table
 
@@ -390,7 +390,7 @@ class Display:
             rows.add_row(ProgressBar(total=progress.listed, completed=progress.done))
         rows.add_row(Text(", ".join(parts(progress, self._rates))))
         if progress.nodes:
-            rows.add_row(_table(progress.nodes))
+            rows.add_row(nodes_table(progress.nodes))
         self._open().update(rows, refresh=True)
 
     def _open(self) -> Live:
