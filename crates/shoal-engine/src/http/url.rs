@@ -174,10 +174,13 @@ pub(crate) fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
 /// Decodes percent-encoding, once; `None` if it is not correct.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
-    let mut plain = Vec::new();
+    let mut plain = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
             let pair = [bytes.next()?, bytes.next()?];
+            if !pair.iter().all(u8::is_ascii_hexdigit) {
+                return None; // `from_str_radix` would take a sign
+            }
             plain.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
         } else {
             plain.push(byte);

@@ -29,6 +29,7 @@ mod turn;
 pub mod urls;
 pub(crate) mod zip;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
 use std::path::Path;
@@ -213,8 +214,8 @@ pub trait Entries {
     }
     /// Returns entry `index`, which is below `len`.
     fn get(&self, index: u32) -> Entry<'_>;
-    /// The path of the archive that holds entry `index`, if its name does not tell. For the reason of a failure.
-    fn within(&self, index: u32) -> Option<&[u8]> {
+    /// What holds entry `index` (an archive, a line of a list), if its name does not tell. For the reason of a failure.
+    fn within(&self, index: u32) -> Option<Cow<'_, [u8]>> {
         let _ = index;
         None
     }

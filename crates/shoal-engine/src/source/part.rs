@@ -5,6 +5,7 @@
 //! are left out when a partition is opened, so they do not count as listed. Partitions keep the keys of the whole listing.
 //! Not here: archives with their own subdirectories, which are divided by archive (`archive/`).
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -162,7 +163,7 @@ impl Entries for EntriesOfPart {
         self.inner.request(self.own[index as usize])
     }
 
-    fn within(&self, index: u32) -> Option<&[u8]> {
+    fn within(&self, index: u32) -> Option<Cow<'_, [u8]>> {
         self.inner.within(self.own[index as usize])
     }
 

@@ -5,6 +5,7 @@
 //! of its name, each after a NUL. So a file that was replaced does not return another row for one that failed. Without a
 //! row, it is the row group that failed; without a row group, the file. Both forms are stored in journals.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -335,9 +336,9 @@ impl Entries for RowEntries {
         Entry { name, locator, host: HostId(0), skip: None, unlisted }
     }
 
-    fn within(&self, index: u32) -> Option<&[u8]> {
+    fn within(&self, index: u32) -> Option<Cow<'_, [u8]>> {
         let entry = &self.entries[index as usize];
-        entry.row.map(|_| &*self.files[entry.file as usize].parquet.file.path)
+        entry.row.map(|_| Cow::Borrowed(&*self.files[entry.file as usize].parquet.file.path))
     }
 
     fn known(&self, index: u32) -> Known {

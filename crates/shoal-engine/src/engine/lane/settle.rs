@@ -136,7 +136,7 @@ impl LaneState {
             }
         }
         self.count_failed();
-        let error = error.within(entries.within(index));
+        let error = error.within(entries.within(index).as_deref());
         let failed = failed(&entry, &error, 1, Duration::ZERO, None);
         let withdrawn = Withdrawn { seq: counted, was, failed };
         self.shared.tell_committer(Message::Withdrawn { partition, withdrawn: Box::new(withdrawn) });
@@ -235,7 +235,7 @@ impl LaneState {
     }
 
     pub(super) fn give_up(&self, job: Job, error: Error, tried: Option<(u32, Duration)>) {
-        let error = error.within(job.entries.within(job.index));
+        let error = error.within(job.entries.within(job.index).as_deref());
         if error.kind() == Kind::Repeated {
             self.shared.repeated(&error);
         }

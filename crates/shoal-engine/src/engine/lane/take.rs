@@ -168,7 +168,7 @@ impl LaneState {
 
     /// Settles an object that is not requested as a failure.
     fn fail_unasked(&self, slot: &mut LanePartition, index: u32, error: Error) {
-        let error = error.within(slot.entries.within(index));
+        let error = error.within(slot.entries.within(index).as_deref());
         self.count_failed();
         self.shared.check_failures(&slot.entries.get(index), &error, 1);
         slot.failed(index, &error, None, None);
@@ -317,7 +317,7 @@ impl LaneState {
                     return None;
                 }
                 Admit::Refuse(error) => {
-                    let error = error.within(slot.entries.within(index));
+                    let error = error.within(slot.entries.within(index).as_deref());
                     self.count_failed();
                     self.shared.check_failures(&entry, &error, 1);
                     slot.failed(index, &error, None, None);
@@ -345,7 +345,7 @@ impl LaneState {
             }
             Err(error) => match error.class() {
                 Class::Object => {
-                    let error = error.within(slot.entries.within(index));
+                    let error = error.within(slot.entries.within(index).as_deref());
                     self.count_failed();
                     slot.failed(index, &error, None, None);
                     self.shared.check_failures(&slot.entries.get(index), &error, 1);
@@ -379,7 +379,7 @@ impl LaneState {
                         self.retries.borrow_mut().push(Reverse((Instant::now() + wait, number, index)));
                         return;
                     }
-                    let error = error.within(slot.entries.within(index));
+                    let error = error.within(slot.entries.within(index).as_deref());
                     self.count_failed();
                     slot.failed(index, &error, Some((count, time)), None);
                     self.shared.check_failures(&slot.entries.get(index), &error, count);

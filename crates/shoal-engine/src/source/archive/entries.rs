@@ -5,6 +5,7 @@
 //! its name, so that an archive that was replaced does not return another entry for one that failed. The locator of a
 //! whole archive ends after the first NUL.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -246,9 +247,9 @@ impl Entries for ArchiveEntries {
         self.archives.iter().any(|archive| self.cache.formats[archive.format].is_stream())
     }
 
-    fn within(&self, index: u32) -> Option<&[u8]> {
+    fn within(&self, index: u32) -> Option<Cow<'_, [u8]>> {
         let (which, _) = self.entries[index as usize].member?;
-        Some(&self.archives[which as usize].file.path)
+        Some(Cow::Borrowed(&self.archives[which as usize].file.path))
     }
 
     fn known(&self, index: u32) -> Known {

@@ -2,7 +2,7 @@
 //!
 //! A URL is a line that others may have written, so what is wrong with it is a reason for a failure, without secrets.
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::HostId;
 use crate::http::{decode, split_host};
@@ -10,21 +10,58 @@ use crate::http::{decode, split_host};
 /// A URL, with what stands for its parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Url<'a> {
+    /// All of it but the fragment.
+    pub text: &'a str,
     secure: bool,
     /// `user:password`.
     user: Option<&'a str>,
     /// Host and port, as in the URL.
     authority: &'a str,
-    host: &'a str,
-    port: Option<u16>,
-    /// Path and query, without the fragment.
+    /// Path and query.
     target: &'a str,
+}
+
+/// Takes URLs apart. Of one that begins like the last, only the rest is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    /// The last URL, to where its target begins.
+    begin: String,
+    secure: bool,
+    /// Where user and authority begin in it.
+    user: Option<usize>,
+    authority: usize,
+    host: HostId,
+}
+
+impl Parser {
+    /// Takes a URL apart, as `Url::parse` does; also returns its host.
+    ///
+    /// # Errors
+    /// Those of `Url::parse`.
+    pub fn parse<'a>(&mut self, text: &'a str) -> Result<(Url<'a>, HostId), String> {
+        let (begin, whole) = (self.begin.len(), text);
+        let text = without_fragment(text);
+        if begin > 0 && target_at(text.as_bytes(), &self.begin).is_some() && !has_control(&whole[begin..]) {
+            let (user, authority) =
+                (self.user.map(|from| &text[from..self.authority - 1]), &text[self.authority..begin]);
+            return Ok((Url { text, secure: self.secure, user, authority, target: &text[begin..] }, self.host));
+        }
+        let url = Url::parse(whole)?;
+        self.host = url.host_id();
+        let scheme = if url.secure { "https://" } else { "http://" }.len();
+        self.begin.clear();
+        self.user = url.user.map(|_| scheme);
+        self.authority = scheme + url.user.map_or(0, |user| user.len() + 1);
+        self.begin.push_str(&text[..self.authority + url.authority.len()]);
+        self.secure = url.secure;
+        Ok((url, self.host))
+    }
 }
 
 impl<'a> Url<'a> {
     /// Takes a URL apart; the error says why it is none that can be fetched, without showing it.
     pub fn parse(text: &'a str) -> Result<Url<'a>, String> {
-        if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        if has_control(text) {
             return Err("the URL has control characters".to_owned());
         }
         let Some((scheme, rest)) = text.split_once("://") else {
@@ -37,7 +74,7 @@ impl<'a> Url<'a> {
         if !secure && !scheme.eq_ignore_ascii_case("http") {
             return Err(if is_scheme(scheme) { refused(scheme) } else { "not a URL".to_owned() });
         }
-        let rest = rest.split('#').next().unwrap_or_default();
+        let (text, rest) = (without_fragment(text), without_fragment(rest));
         let (authority, target) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
         if authority.contains('\\') {
             // Browsers read it as a slash, others do not: then the host is another one.
@@ -50,25 +87,25 @@ impl<'a> Url<'a> {
         if user.is_some_and(|user| decode(user).is_none()) {
             return Err("its user or password is not percent-encoded correctly".to_owned());
         }
-        let Some((host, port)) = split_host(authority) else {
+        if split_host(authority).is_none() {
             return Err(match authority.is_ascii() {
                 true => "its host or port is not valid".to_owned(),
                 false => "its host is not ASCII: write it in punycode (xn--…)".to_owned(),
             });
-        };
-        Ok(Url { secure, user, authority, host, port, target })
+        }
+        Ok(Url { text, secure, user, authority, target })
     }
 
     /// The host with its port.
     pub fn host_id(&self) -> HostId {
-        let mut hasher = Xxh3::new();
-        self.host.bytes().for_each(|byte| hasher.update(&[byte.to_ascii_lowercase()]));
-        hasher.update(&self.port().to_le_bytes());
-        HostId(hasher.digest().max(1)) // 0 stands for none
+        let (host, port) = self.host_and_port();
+        let mut named = host.to_ascii_lowercase().into_bytes();
+        named.extend_from_slice(&port.unwrap_or(if self.secure { 443 } else { 80 }).to_le_bytes());
+        HostId(xxh3_64(&named).max(1)) // 0 stands for none
     }
 
-    fn port(&self) -> u16 {
-        self.port.unwrap_or(if self.secure { 443 } else { 80 })
+    fn host_and_port(&self) -> (&'a str, Option<u16>) {
+        split_host(self.authority).unwrap_or((self.authority, None)) // it has been: `parse` looks
     }
 
     /// The address of the service, as a user would type it.
@@ -90,16 +127,21 @@ impl<'a> Url<'a> {
 
     /// The host, and its port if the URL names one.
     pub fn host(&self) -> String {
-        match self.port {
-            Some(port) => format!("{}:{port}", self.host.to_ascii_lowercase()),
-            None => self.host.to_ascii_lowercase(),
+        match self.host_and_port() {
+            (host, Some(port)) => format!("{}:{port}", host.to_ascii_lowercase()),
+            (host, None) => host.to_ascii_lowercase(),
         }
     }
 
-    /// The path, decoded once, without the first slash; `None` if it is not percent-encoded correctly.
-    pub fn path(&self) -> Option<Vec<u8>> {
-        let path = self.target.split('?').next().unwrap_or_default();
-        decode(path.strip_prefix('/').unwrap_or(path))
+    /// Appends the path, decoded once, without the first slash; `None` if it is not percent-encoded correctly.
+    pub fn push_path(&self, out: &mut Vec<u8>) -> Option<()> {
+        let path = &self.target[..memchr::memchr(b'?', self.target.as_bytes()).unwrap_or(self.target.len())];
+        let path = path.strip_prefix('/').unwrap_or(path);
+        match path.contains('%') {
+            true => out.extend_from_slice(&decode(path)?),
+            false => out.extend_from_slice(path.as_bytes()),
+        }
+        Some(())
     }
 
     /// All of it but user, password and fragment, to be hashed.
@@ -115,18 +157,37 @@ pub(super) fn push_target(target: &[u8], out: &mut Vec<u8>) {
     if target.first() != Some(&b'/') {
         out.push(b'/');
     }
-    for &byte in target {
-        match byte {
-            b'!' | b'$'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => out.push(byte),
-            _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
-        }
+    let mut rest = target;
+    while let Some(at) = rest.iter().position(|&byte| !PLAIN[byte as usize]) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(format!("%{:02X}", rest[at]).as_bytes());
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
-/// What is behind `service` in a URL that begins with it, without the fragment; `None` if the URL is of another service.
+/// Bytes of a target that are sent as they are.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = matches!(byte as u8, b'!' | b'$'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~');
+        byte += 1;
+    }
+    plain
+};
+
+fn without_fragment(text: &str) -> &str {
+    &text[..memchr::memchr(b'#', text.as_bytes()).unwrap_or(text.len())]
+}
+
+fn has_control(text: &str) -> bool {
+    text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == 0x7f))
+}
+
+/// What is behind `service` in a URL without a fragment; `None` if it is of another service.
 pub(super) fn target_at<'a>(url: &'a [u8], service: &str) -> Option<&'a [u8]> {
     let rest = url.strip_prefix(service.as_bytes())?;
-    let rest = &rest[..memchr::memchr(b'#', rest).unwrap_or(rest.len())];
     matches!(rest.first(), None | Some(b'/' | b'?')).then_some(rest)
 }
 
@@ -150,29 +211,50 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    fn path(url: &str) -> Option<String> {
+        let mut path = Vec::new();
+        Url::parse(url).unwrap().push_path(&mut path)?;
+        Some(String::from_utf8(path).unwrap())
+    }
+
     #[test]
     fn a_url_is_taken_apart() {
         let url = Url::parse("HTTP://u:p%40@Files.Local:8080/a%20b/c?q=1#part").unwrap();
-        assert_eq!((url.host(), url.path().unwrap()), ("files.local:8080".to_owned(), b"a b/c".to_vec()));
+        assert_eq!((url.host(), path(url.text)), ("files.local:8080".to_owned(), Some("a b/c".to_owned())));
         assert_eq!(url.service(), "http://u:p%40@Files.Local:8080");
         assert_eq!(url.without_user(), b"http://files.local:8080/a%20b/c?q=1");
         assert_eq!(target("http://h"), "/");
         assert_eq!(target("http://h?x"), "/?x");
         assert_eq!(target("http://h/a b\"é%41"), "/a%20b%22%C3%A9%41");
-        assert_eq!(Url::parse("http://h/").unwrap().path(), Some(Vec::new()));
-        assert_eq!(Url::parse("http://h/%2e%2e%2Fx").unwrap().path().unwrap(), b"../x");
-        assert_eq!(Url::parse("http://h/%25%34%31").unwrap().path().unwrap(), b"%41", "decoded once");
+        for (url, wanted) in [("", Some("")), ("%2e%2e%2Fx", Some("../x")), ("%+1", None), ("x%4", None)] {
+            assert_eq!(path(&format!("http://h/{url}")).as_deref(), wanted, "{url}");
+        }
+        assert_eq!(path("http://h/%25%34%31").unwrap(), "%41", "decoded once");
     }
 
     #[test]
     fn the_target_of_a_known_service_is_the_one_of_the_url() {
-        let text = b"http://u@h:81/x?y#z";
-        assert_eq!(target_at(text, "http://u@h:81"), Some(&b"/x?y"[..]));
-        assert_eq!(target_at(b"http://h#z", "http://h"), Some(&b""[..]));
+        assert_eq!(target_at(b"http://u@h:81/x?y", "http://u@h:81"), Some(&b"/x?y"[..]));
+        assert_eq!(target_at(b"http://h", "http://h"), Some(&b""[..]));
         for (url, service) in
             [("http://h:81/x", "http://h"), ("http://host/x", "http://h"), ("http://h@o/", "http://h")]
         {
             assert_eq!(target_at(url.as_bytes(), service), None);
+        }
+    }
+
+    #[test]
+    fn a_url_that_begins_like_the_last_one_is_taken_apart_as_if_alone() {
+        let begins =
+            ["http://h", "HTTP://h", "https://h", "http://u@h", "http://u:p@H:81", "http://h:", "http://[::1]:8"];
+        let ends = ["", "/", "/x?y#z", "?x", "#z", ":81/x", "ost/x", "@o/", "/a\tb", "\x7f", "\\x", "/é#é", "%/x"];
+        for first in begins {
+            for text in begins.iter().flat_map(|begin| ends.iter().map(move |end| format!("{begin}{end}"))) {
+                let mut parser = Parser::default();
+                let _ = parser.parse(&format!("{first}/first"));
+                let wanted = Url::parse(&text).map(|url| (url.host_id(), url));
+                assert_eq!(parser.parse(&text).map(|(url, host)| (host, url)), wanted, "{text} after {first}");
+            }
         }
     }
 

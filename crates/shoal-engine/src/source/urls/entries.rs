@@ -3,11 +3,12 @@
 //! A payload is a tag, the host of all its objects (0 if they have several), and then records, or the locators of objects
 //! to try again. Locators are stored in journals, so their form must not change.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Shared;
-use super::address::Url;
+use super::address::{Parser, Url};
 use super::record::{HASH, Record};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
@@ -40,15 +41,17 @@ pub(super) fn head(host: Option<HostId>) -> Vec<u8> {
     payload
 }
 
-/// Appends a record to a payload.
+/// Appends a record to a payload: its locator without a name, its place among the records, two lengths, whether it is bad.
 pub(super) fn push(payload: &mut Vec<u8>, Listed { record, index, host, hash }: Listed<'_>) {
-    for number in [record.number, record.position, index, host.0] {
+    let name = record.name.as_ref().map_or(NONE, |name| name.len() as u32);
+    for number in [record.number, record.position, host.0] {
         payload.extend_from_slice(&number.to_le_bytes());
     }
     payload.extend_from_slice(&hash);
-    payload.push(u8::from(record.bad));
+    payload.extend_from_slice(&index.to_le_bytes());
     payload.extend_from_slice(&(record.url.len() as u32).to_le_bytes());
-    payload.extend_from_slice(&record.name.as_ref().map_or(NONE, |name| name.len() as u32).to_le_bytes());
+    payload.extend_from_slice(&name.to_le_bytes());
+    payload.push(u8::from(record.bad));
     payload.extend_from_slice(record.url.as_bytes());
     payload.extend_from_slice(record.name.as_deref().unwrap_or_default().as_bytes());
 }
@@ -57,6 +60,11 @@ pub(super) fn push(payload: &mut Vec<u8>, Listed { record, index, host, hash }: 
 pub(super) fn host_of(payload: &[u8]) -> Option<HostId> {
     let host = u64::from_le_bytes(payload.get(1..HEAD)?.try_into().ok()?);
     (host != 0).then_some(HostId(host))
+}
+
+/// The number of the line at a locator.
+fn line_at(locator: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(locator.get(..8)?.try_into().ok()?))
 }
 
 /// The host of the object at a locator.
@@ -85,15 +93,15 @@ pub(super) struct Opened {
     /// Locators, URLs and places, one behind the other.
     text: Vec<u8>,
     rows: Vec<Row>,
+    /// What failures call the list.
+    list: String,
 }
 
 struct Row {
     host: HostId,
     locator: Range<u32>,
-    /// The URL; if `bad`, why it is not fetched.
+    /// The URL without its fragment; if `bad`, why it is not fetched.
     request: Range<u32>,
-    /// For messages: the list and the line.
-    within: Range<u32>,
     bad: bool,
 }
 
@@ -101,12 +109,17 @@ impl Opened {
     /// Reads a payload. Lines of locators are read again from the list.
     pub fn new(payload: &Arc<[u8]>, shared: &Shared) -> Result<Opened> {
         let damaged = || Error::new(Kind::Internal, "a partition of a list of URLs is damaged");
-        let mut opened = Opened { text: Vec::with_capacity(2 * payload.len()), rows: Vec::new() };
+        let mut opened = Opened {
+            text: Vec::with_capacity(2 * payload.len()),
+            rows: Vec::new(),
+            list: shared.list.shown().to_owned(),
+        };
         let (tag, mut unread) = (payload.first().copied(), Unread(payload.get(HEAD..).ok_or_else(damaged)?));
         match tag {
             Some(RECORDS) => {
+                let mut parser = Parser::default();
                 while !unread.0.is_empty() {
-                    opened.push_record(&mut unread, shared).ok_or_else(damaged)?;
+                    opened.push_record(&mut unread, &mut parser, shared).ok_or_else(damaged)?;
                 }
             }
             Some(LOCATORS) => {
@@ -120,41 +133,38 @@ impl Opened {
         Ok(opened)
     }
 
-    fn push_record(&mut self, unread: &mut Unread<'_>, shared: &Shared) -> Option<()> {
-        let mut number = || Some(u64::from_le_bytes(unread.take(8)?.try_into().ok()?));
-        let (line, position, index, host) = (number()?, number()?, number()?, number()?);
-        let hash = unread.take(HASH)?;
-        let bad = unread.number::<1>()? == 1;
+    fn push_record(&mut self, unread: &mut Unread<'_>, parser: &mut Parser, shared: &Shared) -> Option<()> {
+        let locator = unread.take(NAME)?;
+        let host = host_at(locator)?;
+        let index = u64::from_le_bytes(unread.take(8)?.try_into().ok()?);
         let (length, name) = (unread.number::<4>()? as usize, unread.number::<4>()?);
+        let bad = unread.number::<1>()? == 1;
         let url = std::str::from_utf8(unread.take(length)?).ok()?;
         let given = if name == NONE { None } else { Some(unread.take(name as usize)?) };
-        let name = match bad {
-            true => Err(url.to_owned()),
-            false => Url::parse(url).and_then(|url| shared.template.name(&url, given, index)),
-        };
-        let bad_name;
-        let (name, request, bad) = match &name {
-            Ok(name) => (&name[..], url, false),
-            Err(why) => {
-                bad_name = format!("line {line}");
-                (bad_name.as_bytes(), &why[..], true)
-            }
-        };
         let from = self.text.len();
-        for number in [line, position, host] {
-            self.text.extend_from_slice(&number.to_le_bytes());
+        self.text.extend_from_slice(locator);
+        let request = match bad {
+            true => Err(url.to_owned()),
+            false => parser.parse(url).and_then(|(url, _)| {
+                shared.template.push(&url, given, index, &mut self.text)?;
+                Ok(url.text)
+            }),
+        };
+        match request {
+            Ok(url) => self.push_row(from, host, url, false),
+            Err(why) => {
+                self.text.truncate(from + NAME);
+                self.text.extend_from_slice(format!("line {}", line_at(locator)?).as_bytes());
+                self.push_row(from, HostId(0), &why, true);
+            }
         }
-        self.text.extend_from_slice(hash);
-        self.text.extend_from_slice(name);
-        self.push_row(from, HostId(if bad { 0 } else { host }), line, request, bad, shared);
         Some(())
     }
 
     fn push_located(&mut self, locator: &[u8], shared: &Shared) -> Result<()> {
-        let number =
-            |at: usize| locator.get(at..at + 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+        let number = |at: usize| Some(u64::from_le_bytes(locator.get(at..at + 8)?.try_into().ok()?));
         let (Some(line), Some(position), Some(host), Some(hash)) =
-            (number(0), number(8), number(16), locator.get(24..NAME))
+            (line_at(locator), number(8), host_at(locator), locator.get(24..NAME))
         else {
             return Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs"));
         };
@@ -164,7 +174,7 @@ impl Opened {
             Ok(()) if record.bad => (record.url.clone(), true),
             Ok(()) => match Url::parse(&record.url) {
                 // Its name is in the locator, also if the line has none any more that could be made one.
-                Ok(_) => (record.url.clone(), locator[NAME..] == *format!("line {line}").as_bytes()),
+                Ok(url) => (url.text.to_owned(), locator[NAME..] == *format!("line {line}").as_bytes()),
                 Err(why) => (why, true),
             },
             Err(error) if error.kind() == Kind::Changed => (error.why().to_owned(), true),
@@ -176,18 +186,15 @@ impl Opened {
         };
         let from = self.text.len();
         self.text.extend_from_slice(locator);
-        self.push_row(from, HostId(if bad { 0 } else { host }), line, &request, bad, shared);
+        self.push_row(from, if bad { HostId(0) } else { host }, &request, bad);
         Ok(())
     }
 
-    fn push_row(&mut self, from: usize, host: HostId, line: u64, request: &str, bad: bool, shared: &Shared) {
+    fn push_row(&mut self, from: usize, host: HostId, request: &str, bad: bool) {
         let locator = from as u32..self.text.len() as u32;
         self.text.extend_from_slice(request.as_bytes());
         let request = locator.end..self.text.len() as u32;
-        self.text.extend_from_slice(shared.list.shown().as_bytes());
-        self.text.extend_from_slice(format!(":{line}").as_bytes());
-        let within = request.end..self.text.len() as u32;
-        self.rows.push(Row { host, locator, request, within, bad });
+        self.rows.push(Row { host, locator, request, bad });
     }
 
     fn text(&self, range: &Range<u32>) -> &[u8] {
@@ -207,8 +214,11 @@ impl Entries for Opened {
         Entry { name: &locator[NAME..], locator, host: *host, skip: None, unlisted }
     }
 
-    fn within(&self, index: u32) -> Option<&[u8]> {
-        Some(self.text(&self.rows[index as usize].within))
+    /// The list and the line.
+    fn within(&self, index: u32) -> Option<Cow<'_, [u8]>> {
+        let locator = self.text(&self.rows[index as usize].locator);
+        let line = line_at(locator)?;
+        Some(Cow::Owned(format!("{}:{line}", self.list).into_bytes()))
     }
 
     fn request(&self, index: u32) -> &[u8] {

@@ -1,7 +1,6 @@
 //! What all lanes know of the hosts of a list: their connections, their pace, and the clients for them. Not here: what one
 //! lane requests from a host (`pools.rs`), pauses and retries (the engine).
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::UrlsOptions;
 use super::address::Url;
+use crate::by_host::ByHost;
 use crate::error::{HostId, Kind, Result};
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use crate::poison::ignore_poison;
@@ -24,7 +24,7 @@ pub(super) struct Hosts {
     allowed: Vec<AllowedHost>,
     tls: Arc<Tls>,
     pub remarks: Arc<Remarks>,
-    sites: Mutex<HashMap<HostId, Arc<Site>>>,
+    sites: Mutex<ByHost<Arc<Site>>>,
     /// How many lanes share the connections.
     lanes: AtomicUsize,
 }

@@ -6,16 +6,17 @@
 //! resumed listing reads the list from its start, and is refused if the hash differs: a window with other records is cut
 //! in another way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Shared;
-use super::address::Url;
+use super::address::Parser;
 use super::entries::{Listed, head, push};
 use super::record::{HASH, Record, Records, Step};
+use crate::by_host::ByHost;
 use crate::error::{HostId, Result};
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::file_cursor::{PageStart, Position, refused};
@@ -42,6 +43,7 @@ struct Window {
     bytes: Vec<u8>,
     /// Where each ends, its host and its hash.
     rows: Vec<(usize, HostId, [u8; HASH])>,
+    parser: Parser,
 }
 
 impl Window {
@@ -51,8 +53,8 @@ impl Window {
     }
 
     fn push(&mut self, record: &Record, index: u64, hash: [u8; HASH]) {
-        let url = if record.bad { None } else { Url::parse(&record.url).ok() };
-        let host = url.map_or(HostId(0), |url| url.host_id());
+        let url = if record.bad { None } else { self.parser.parse(&record.url).ok() };
+        let host = url.map_or(HostId(0), |(_, host)| host);
         push(&mut self.bytes, Listed { record, index, host, hash });
         self.rows.push((self.bytes.len(), host, hash));
     }
@@ -64,7 +66,7 @@ impl Window {
 
     /// Its partitions, in the order of their first records. `ordered`: in the order of the list, whatever the hosts.
     fn cut(&self, ordered: bool) -> VecDeque<Partition> {
-        let mut by_host: HashMap<HostId, Vec<usize>> = HashMap::new();
+        let mut by_host: ByHost<Vec<usize>> = ByHost::default();
         let mut mixed = Vec::new();
         if ordered {
             mixed = (0..self.rows.len()).collect();

@@ -153,7 +153,7 @@ impl Urls {
             false => {
                 let mut first = Record::default();
                 match list.read()?.next(&mut first)? {
-                    Step::Record => first.hash(&[0; HASH]),
+                    Step::Record => first.key(),
                     Step::Wait | Step::End => [0; HASH],
                 }
             }

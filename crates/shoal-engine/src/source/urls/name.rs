@@ -68,7 +68,8 @@ impl NameTemplate {
             return Err(wrong("it gives several objects the same name"));
         }
         let sample = Url::parse("http://h/x").map_err(|why| wrong(&why))?;
-        let name = template.name(&sample, None, 0).map_err(|why| wrong(&why))?;
+        let mut name = Vec::new();
+        template.push(&sample, None, 0, &mut name).map_err(|why| wrong(&why))?;
         Name::parse(&name).map_err(|error| wrong(&format!("it does not make a safe name: {}", error.why())))?;
         Ok(template)
     }
@@ -78,22 +79,30 @@ impl NameTemplate {
         self.0.contains(&Part::Hash)
     }
 
-    /// The name of an object; the error says why it has none.
-    pub fn name(&self, url: &Url<'_>, given: Option<&[u8]>, index: u64) -> std::result::Result<Vec<u8>, String> {
-        let path = || match url.path() {
-            None => Err("its path is not percent-encoded correctly".to_owned()),
-            Some(path) if path.is_empty() || path.ends_with(b"/") => {
-                Err("its path does not end with a name: give it one in the list, NAME<TAB>URL, or use `name`"
-                    .to_owned())
+    /// Appends the name of an object; the error says why it has none.
+    pub fn push(
+        &self,
+        url: &Url<'_>,
+        given: Option<&[u8]>,
+        index: u64,
+        name: &mut Vec<u8>,
+    ) -> std::result::Result<(), String> {
+        let push_path = |name: &mut Vec<u8>| {
+            let before = name.len();
+            match url.push_path(name) {
+                None => Err("its path is not percent-encoded correctly".to_owned()),
+                Some(()) if name.len() == before || name.ends_with(b"/") => {
+                    Err("its path does not end with a name: give it one in the list, NAME<TAB>URL, or use `name`"
+                        .to_owned())
+                }
+                Some(()) => Ok(()),
             }
-            Some(path) => Ok(path),
         };
-        let mut name = Vec::new();
         for part in &self.0 {
             match (part, given) {
                 (Part::Text(text), _) => name.extend_from_slice(text.as_bytes()),
                 (Part::Name, Some(given)) => name.extend_from_slice(given),
-                (Part::Name | Part::Path, _) => name.extend_from_slice(&path()?),
+                (Part::Name | Part::Path, _) => push_path(name)?,
                 (Part::Host, _) => name.extend_from_slice(url.host().as_bytes()),
                 (Part::Hash, _) => {
                     let digest = digest(&SHA256, &url.without_user());
@@ -104,7 +113,7 @@ impl NameTemplate {
                 (Part::Index(digits), _) => name.extend_from_slice(format!("{index:0digits$}").as_bytes()),
             }
         }
-        Ok(name)
+        Ok(())
     }
 }
 
@@ -114,8 +123,9 @@ mod tests {
 
     fn name(template: &str, url: &str, given: Option<&str>) -> String {
         let url = Url::parse(url).unwrap();
-        let name = NameTemplate::parse(template).unwrap().name(&url, given.map(str::as_bytes), 17);
-        name.map_or_else(|why| why, |name| String::from_utf8(name).unwrap())
+        let mut name = Vec::new();
+        let pushed = NameTemplate::parse(template).unwrap().push(&url, given.map(str::as_bytes), 17, &mut name);
+        pushed.map_or_else(|why| why, |()| String::from_utf8(name).unwrap())
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! not shared.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use super::Shared;
 use super::address::{Url, target_at};
 use super::hosts::Site;
 use super::refusal::of_object;
+use crate::by_host::ByHost;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
@@ -29,7 +30,7 @@ pub(super) struct Pools {
     pub findings: Arc<Findings>,
     /// As the lane said last.
     limits: Cell<Limits>,
-    hosts: RefCell<HashMap<HostId, Rc<Host>>>,
+    hosts: RefCell<ByHost<Rc<Host>>>,
     /// Pools for which a connection is to be started: it is counted already.
     pub starts: RefCell<Vec<Rc<Pool>>>,
     /// There is something in `starts`, or the lane has stopped.

@@ -1,6 +1,9 @@
 //! `UrlList` and `Records`: what a list of URLs is to the source, whatever its format. Not here: any format.
 
-use ring::digest::{Context, SHA256};
+use std::hash::Hasher;
+
+use ring::digest::{SHA256, digest};
+use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::error::{Error, Result};
 
@@ -87,17 +90,21 @@ impl Record {
         self.name = name.map(str::to_owned);
     }
 
-    /// A hash that tells nothing of the record to those without the list: keyed by its first record.
+    /// The key of the hashes of a list with this first record.
+    pub(super) fn key(&self) -> [u8; HASH] {
+        let mut key = [0; HASH];
+        key.copy_from_slice(&digest(&SHA256, self.url.as_bytes()).as_ref()[..HASH]);
+        key
+    }
+
+    /// A hash that tells nothing of the record to those without the list, as they do not have its key.
     pub(super) fn hash(&self, key: &[u8; HASH]) -> [u8; HASH] {
-        let mut context = Context::new(&SHA256);
-        context.update(key);
-        context.update(&[u8::from(self.bad), u8::from(self.name.is_some())]);
-        context.update(&(self.url.len() as u64).to_le_bytes());
-        context.update(self.url.as_bytes());
-        context.update(self.name.as_deref().unwrap_or_default().as_bytes());
-        let mut hash = [0; HASH];
-        hash.copy_from_slice(&context.finish().as_ref()[..HASH]);
-        hash
+        let mut hasher = SipHasher13::new_with_key(key);
+        hasher.write(&[u8::from(self.bad), u8::from(self.name.is_some())]);
+        hasher.write(&(self.url.len() as u64).to_le_bytes());
+        hasher.write(self.url.as_bytes());
+        hasher.write(self.name.as_deref().unwrap_or_default().as_bytes());
+        hasher.finish128().as_bytes()
     }
 }
 
