@@ -39,7 +39,8 @@ def folding(tmp_path: Path) -> Iterator[Path]:
             time.sleep(0.02)
         if not on.is_mount():
             server.kill()
-            pytest.skip(f"no FUSE here (fuse3 or libfuse2 from apt): {server.communicate()[1].strip()}")
+            said = server.stderr.read().strip() if server.stderr else ""
+            pytest.skip(f"no FUSE here (fuse3 or libfuse2 from apt): {said.splitlines()[-1:]}")
         yield on
     finally:
         subprocess.run(["umount", "-l", on], capture_output=True)
