@@ -18,7 +18,8 @@ BASE = {
     *("name", "key", "object", "error", "partition", "session", "options", "report", "display", "poison", "sink_state"),
     *("findings", "part"),
 }
-# What the traits of a sink speak of, in files of their own.
+# What the traits of a source and of a sink speak of, in files of their own.
+SOURCE = {"source!", "source::entries", "source::lane"}
 SINK = {"sink!", "sink::flush", "sink::properties", "sink::start", "sink::writer"}
 PLAIN = {"name", "object", "error", "partition", "display", "poison", "findings"}
 
@@ -32,26 +33,27 @@ RUST: dict[str, tuple[set[str], str]] = {
     "source": (BASE | {"fs", "http"}, "a source lists and fetches; sinks and the engine can change without it"),
     "sink": (BASE | {"fs"}, "a sink writes; sources and the engine can change without it"),
     "engine": (
-        BASE | {"journal", "source!"} | SINK,
+        BASE | {"journal"} | SOURCE | SINK,
         "the engine knows no format: of source/ and sink/ it sees the traits, named one by one",
     ),
     "transfer": (
         BASE | {"fs", "http", "journal", "source", "sink", "engine"},
         "transfer wires the parts of a run, and serve is not one",
     ),
-    "listed": (BASE | {"source!", "engine::filter"}, "a listing asks a source by the rules of a run, and is not one"),
+    "listed": (BASE | SOURCE | {"engine::filter"}, "a listing asks a source by the rules of a run, and is not one"),
     "serve": (
         {"name", "error", "display", "poison", "fs"},
         "serve is a program of its own that shares only names, errors and files",
     ),
     "testing": (
         BASE
+        | SOURCE
         | SINK
         | {
             "fs",
-            "http::reader",
             "http::body",
-            "source!",
+            "http::head",
+            "http::reader",
             "source::archive",
             "source::list_get",
             "source::memory",
