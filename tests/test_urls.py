@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow.parquet as pq
 import pytest
 
 import shoal as package
@@ -327,6 +329,23 @@ def test_an_update_is_conditional_where_each_name_is_one_url(server: UrlServer, 
     assert (report.written, report.skipped) == (1, 1)
     assert set(tree(tmp_path / "out").values()) == {b"/1", b"new"}
     assert {headers.get("If-Modified-Since") for _, headers in server.requests} == {old["Last-Modified"]}
+
+
+@pytest.mark.parametrize("pipeline", ["auto", "off", 8])
+def test_the_entity_tag_and_the_time_of_a_url_are_columns(
+    server: UrlServer, tmp_path: Path, pipeline: Literal["auto", "off"] | int
+) -> None:
+    old = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "Date": "Sat, 01 Jan 2022 01:00:00 GMT"}
+    tags = {f"/{n:02}": f'"tag-{n}"' for n in range(90)} | {"/90": None, "/91": 'W/"weak"', "/92": None}
+    sent = {path: {"ETag": tag} for path, tag in tags.items() if tag} | {"/92": {"ETag": "x" * 257}}
+    for path in tags:
+        size = 100_000 if path == "/07" else 10  # a large one comes in pieces
+        server.answers[path] = Answer(path.encode() * size, headers=old | sent.get(path, {}))
+    list_file = write(tmp_path / "list", *(server.url + path for path in tags))
+    copy(package.urls(list_file, pipeline=pipeline), f"parquet:{tmp_path}/out")
+    rows = pq.read_table(tmp_path / "out/objects-000000.parquet").to_pylist()
+    assert {f"/{row['name']}": row["e_tag"] for row in rows} == tags
+    assert {row["last_modified"] for row in rows} == {dt.datetime(2022, 1, 1, tzinfo=dt.UTC)}
 
 
 def test_the_command_names_what_failed_and_what_a_list_is(server: UrlServer, tmp_path: Path, shoal: Command) -> None:

@@ -50,7 +50,6 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod by_host;
 pub mod display;
 pub mod engine;
 pub mod error;

@@ -22,7 +22,7 @@ pub fn footer_digits(footer: &[u8]) -> Option<Range<usize>> {
 }
 
 /// The columns. `name` is UTF-8. `size` is the length of `data` in bytes, for queries that do not read `data`.
-/// `last_modified` is null where the source does not tell it. So is `e_tag`, which no source but this one tells yet.
+/// `last_modified` and `e_tag` are null where the source does not tell them.
 pub fn schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![

@@ -39,8 +39,6 @@ pub(crate) struct Client {
     pub allowed: Vec<AllowedHost>,
     /// Whether requests are pipelined.
     pub pipelining: PipelinePolicy,
-    /// Keep the `Content-Type` of answers: only if the source reads it.
-    pub wants_type: bool,
     /// What the report must say about the answers.
     pub remarks: Arc<Remarks>,
 }
@@ -83,7 +81,6 @@ impl Client {
             is_other_host: true,
             allowed: Vec::new(),
             pipelining: PipelinePolicy::new(Pipeline::Off),
-            wants_type: self.wants_type,
             remarks: self.remarks.clone(),
             address,
         }

@@ -19,7 +19,8 @@ use super::respond::{BodyCheck, SingleRequest, respond};
 pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E) {
     let clock = || handler.stalled();
     let pipelining = &client.pipelining;
-    let mut guarded = LoopConnections { connections: IdleConnections::new(handler.findings().clone()), handler };
+    let mut guarded =
+        LoopConnections { connections: IdleConnections::new(handler.findings().clone(), handler.wants()), handler };
     let connections = &mut guarded.connections;
     let mut single = VecDeque::new();
     loop {

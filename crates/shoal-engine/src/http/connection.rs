@@ -12,7 +12,7 @@ use super::body::{Framing, Step};
 use super::client::Client;
 use super::deadline::Deadlines;
 use super::encoding::Decoding;
-use super::head::{self, Head};
+use super::head::{self, Head, Wants};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
 use super::stream::{Stream, Trailing};
@@ -56,13 +56,13 @@ pub(crate) struct Connection<C> {
     closed: bool,
     /// The peer announced its end, and all that it sent was received.
     ended: bool,
-    wants_type: bool,
+    wants: Wants,
     /// `Some`: the connection is not to the service but to another host, to which a redirect led.
     pub(super) other_host: Option<Arc<Client>>,
 }
 
 impl<C: Fn() -> Duration> Connection<C> {
-    pub async fn open(client: &Client, clock: C, findings: &Findings) -> Result<Connection<C>> {
+    pub async fn open(client: &Client, wants: Wants, clock: C, findings: &Findings) -> Result<Connection<C>> {
         let stream = connect::connect(client, findings).await?;
         let ids = if client.pipelining.sends_ids() { Some(RequestIds::new()?) } else { None };
         Ok(Connection {
@@ -80,7 +80,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             received: 0,
             closed: false,
             ended: false,
-            wants_type: client.wants_type,
+            wants,
             other_host: None,
         })
     }
@@ -103,7 +103,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             if number > 0 && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
                 return Err(Error::new(Kind::Protocol, "there is an empty line where an answer should begin"));
             }
-            match if parse { head::parse(unread, self.wants_type, id)? } else { None } {
+            match if parse { head::parse(unread, self.wants, id)? } else { None } {
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {

@@ -159,7 +159,11 @@ mod tests {
 
     fn decoding(encoding: &str) -> Decoding {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Encoding: {encoding}\r\n\r\n");
-        Decoding::of(&super::super::head::parse(head.as_bytes(), false, b"").unwrap().unwrap().0).unwrap().unwrap()
+        Decoding::of(
+            &super::super::head::parse(head.as_bytes(), super::super::head::Wants::default(), b"").unwrap().unwrap().0,
+        )
+        .unwrap()
+        .unwrap()
     }
 
     fn decode(encoding: &str, packed: &[u8], size: usize) -> Result<Vec<u8>, Kind> {

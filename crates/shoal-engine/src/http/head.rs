@@ -22,7 +22,16 @@ const SETTLED: Duration = Duration::from_secs(2);
 const VERSION_FROM: u64 = 64 << 10;
 
 /// The content type of a login page.
+/// Longest entity tag that is kept, in bytes.
+const TAG_MAX: usize = 256;
 const HTML: &[u8] = b"text/html";
+
+/// Fields that not every run needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wants {
+    pub content_type: bool,
+    pub e_tag: bool,
+}
 
 /// What an answer says about itself.
 #[derive(Debug)]
@@ -35,8 +44,10 @@ pub(crate) struct Head {
     pub echo: Echo,
     /// An encoding that was not requested.
     pub encoding: Option<String>,
-    /// Only if the client `wants_type`.
+    /// Only if the handler wants it.
     pub content_type: Option<String>,
+    /// The entity tag, quotes included. Only if the handler wants it.
+    pub e_tag: Option<Box<str>>,
     /// The type is `text/html`: the body may be a login page.
     pub is_html: bool,
     /// Its `Link` field names a next page.
@@ -117,7 +128,7 @@ pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
 ///
 /// # Errors
 /// [`Kind::Protocol`] if it is not HTTP, or ambiguous.
-pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<(Head, usize)>> {
+pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Head, usize)>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut answer = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -127,7 +138,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
     let (Some(status), Some(version)) = (answer.code, answer.version) else { return Ok(None) };
     let mut reading = HeadFields { status, id, close: version == 0, ..HeadFields::default() };
     for field in answer.headers.iter() {
-        reading.field(field.name, field.value, wants_type)?;
+        reading.field(field.name, field.value, wants)?;
     }
     let framing = reading.framing()?;
     // Most objects are small, and these are not resumed.
@@ -138,7 +149,8 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
         version
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, content_type, is_html, links_on, location, retry_after, dates, .. } = reading;
+    let HeadFields { echo, encoding, content_type, e_tag, is_html, links_on, location, retry_after, dates, .. } =
+        reading;
     Ok(Some((
         Head {
             status,
@@ -147,6 +159,7 @@ pub(crate) fn parse(bytes: &[u8], wants_type: bool, id: &[u8]) -> Result<Option<
             echo,
             encoding,
             content_type,
+            e_tag,
             is_html,
             links_on,
             location,
@@ -169,6 +182,7 @@ struct HeadFields<'a> {
     chunked: bool,
     encoding: Option<String>,
     content_type: Option<String>,
+    e_tag: Option<Box<str>>,
     is_html: bool,
     links_on: bool,
     location: Option<Location>,
@@ -177,7 +191,7 @@ struct HeadFields<'a> {
 }
 
 impl HeadFields<'_> {
-    fn field(&mut self, name: &str, value: &[u8], wants_type: bool) -> Result<()> {
+    fn field(&mut self, name: &str, value: &[u8], wants: Wants) -> Result<()> {
         // By length first, because this runs for every field of every answer.
         match name.len() {
             14 if name.eq_ignore_ascii_case("content-length") => self.length(value)?,
@@ -213,9 +227,13 @@ impl HeadFields<'_> {
             12 if name.eq_ignore_ascii_case("content-type") => {
                 let essence = value.trim_ascii_start().get(..HTML.len());
                 self.is_html = essence.is_some_and(|essence| essence.eq_ignore_ascii_case(HTML));
-                if wants_type {
+                if wants.content_type {
                     self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
                 }
+            }
+            4 if wants.e_tag && name.eq_ignore_ascii_case("etag") => {
+                let text = std::str::from_utf8(value.trim_ascii()).ok();
+                self.e_tag = text.filter(|text| !text.is_empty() && text.len() <= TAG_MAX).map(Box::from);
             }
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
             13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
@@ -284,7 +302,8 @@ mod tests {
     use super::*;
 
     fn framing(head: &str) -> Result<Framing> {
-        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), false, b"").map(|parsed| parsed.unwrap().0.framing)
+        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), Wants::default(), b"")
+            .map(|parsed| parsed.unwrap().0.framing)
     }
 
     #[test]
@@ -311,7 +330,9 @@ mod tests {
         let own = format!("{}-7", "a".repeat(32));
         let echo = |id: &str| {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nShoal-Request-Id: {id}\r\n\r\n");
-            parse(head.as_bytes(), false, own.as_bytes()).map(|parsed| parsed.unwrap().0.echo).map_err(|e| e.kind())
+            parse(head.as_bytes(), Wants::default(), own.as_bytes())
+                .map(|parsed| parsed.unwrap().0.echo)
+                .map_err(|e| e.kind())
         };
         assert_eq!(echo(&own), Ok(Echo::Right));
         assert_eq!(echo(&format!("{}-6", "a".repeat(32))), Err(Kind::Protocol));
@@ -339,10 +360,10 @@ mod tests {
     fn an_unfinished_head_is_not_yet_an_answer() {
         let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
         for end in 0..whole.len() {
-            assert!(parse(&whole[..end], false, b"").unwrap().is_none());
+            assert!(parse(&whole[..end], Wants::default(), b"").unwrap().is_none());
             assert!(!may_end(&whole[..end], end / 2));
             assert!(may_end(whole, end), "the end is seen wherever the last look was");
         }
-        assert_eq!(parse(whole, false, b"").unwrap().unwrap().1, whole.len());
+        assert_eq!(parse(whole, Wants::default(), b"").unwrap().unwrap().1, whole.len());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::connection::Connection;
+use super::head::Wants;
 use super::stream::Trailing;
 use crate::findings::Findings;
 
@@ -27,11 +28,13 @@ pub(crate) struct IdleConnections<C, W> {
     pub overlong: Vec<W>,
     /// Where a new connection that is late is reported.
     pub findings: Arc<Findings>,
+    /// Which further fields of answers are needed.
+    pub wants: Wants,
 }
 
 impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
-    pub fn new(findings: Arc<Findings>) -> Self {
-        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new(), findings }
+    pub fn new(findings: Arc<Findings>, wants: Wants) -> Self {
+        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new(), findings, wants }
     }
 
     /// Keeps a connection, to be used again or to see what follows its last answer.

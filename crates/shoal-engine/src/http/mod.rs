@@ -56,7 +56,7 @@ mod version;
 pub(crate) use attempts::Attempts;
 pub(crate) use client::{Client, Refuses, request_fields};
 pub(crate) use client_loop::run_requests;
-pub(crate) use head::Head;
+pub(crate) use head::{Head, Wants};
 pub(crate) use idle_connections::{IdleConnection, IdleConnections};
 pub use pipeline_policy::Pipeline;
 pub(crate) use pipeline_policy::PipelinePolicy;

@@ -32,9 +32,9 @@ async fn fetch_pipelined<E: RequestHandler>(
     objects: &[CheckObject],
     received: &Cell<u64>,
 ) -> Result<()> {
-    let mut open = Connection::open(client, || handler.stalled(), handler.findings()).await?;
+    let mut open = Connection::open(client, handler.wants(), || handler.stalled(), handler.findings()).await?;
     open.grow_buffer(E::WHOLE_MAX + HEAD_MAX);
-    let mut reader = Reader::new(Trust::Order, client.wants_type, E::WHOLE_MAX);
+    let mut reader = Reader::new(Trust::Order, handler.wants(), E::WHOLE_MAX);
     let (depth, mut sent, mut first) = (client.pipelining.depth(objects.len()), 0, 0);
     for (at, object) in objects.iter().enumerate() {
         for ahead in &objects[sent..objects.len().min(at + depth)] {

@@ -48,7 +48,7 @@ pub(super) async fn run_pipelined<E: RequestHandler, C: Fn() -> Duration + Clone
         handler,
         single,
         open: Some(open),
-        reader: Reader::new(trust, client.wants_type, E::WHOLE_MAX),
+        reader: Reader::new(trust, handler.wants(), E::WHOLE_MAX),
         condition: Vec::new(),
         unanswered: VecDeque::new(),
         first: 0,

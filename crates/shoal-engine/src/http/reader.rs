@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::body::Framing;
-use super::head::{self, Head};
+use super::head::{self, Head, Wants};
 use super::request_id::Echo;
 use crate::error::{Error, Kind, Result};
 
@@ -41,7 +41,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Reader {
     trust: Trust,
-    wants_type: bool,
+    wants: Wants,
     whole_max: usize,
     /// Bytes of an incomplete head that were parsed already.
     seen: usize,
@@ -50,8 +50,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub fn new(trust: Trust, wants_type: bool, whole_max: usize) -> Reader {
-        Reader { trust, wants_type, whole_max, seen: 0, head: None }
+    pub fn new(trust: Trust, wants: Wants, whole_max: usize) -> Reader {
+        Reader { trust, wants, whole_max, seen: 0, head: None }
     }
 
     /// Whether the head of the next answer is complete and the right one, but not its body. If so, the answer before it
@@ -78,7 +78,7 @@ impl Reader {
             }
             // Parsed at the first bytes, which may show that this is not HTTP, and then only when it may be complete.
             let parse = self.seen <= at || head::may_end(unread, self.seen);
-            let parsed = if parse { head::parse(rest, self.wants_type, id)? } else { None };
+            let parsed = if parse { head::parse(rest, self.wants, id)? } else { None };
             let Some((head, length)) = parsed else {
                 if rest.len() >= HEAD_MAX {
                     return Err(Error::new(Kind::Protocol, format!("a head of more than {HEAD_MAX} bytes")));
@@ -146,7 +146,7 @@ mod tests {
     fn the_head_of_a_body_that_comes_in_pieces_is_parsed_once() {
         let mut wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello".to_vec();
         let (head, whole) = (wire.len() - 5, wire.len());
-        let mut reader = Reader::new(Trust::Order, false, 512);
+        let mut reader = Reader::new(Trust::Order, Wants::default(), 512);
         assert!(matches!(reader.next(&wire[..head + 1], b"", false), Ok(Answer::More(more)) if more == whole));
         assert!(reader.has_head());
         // What is not looked at again may as well be something else.

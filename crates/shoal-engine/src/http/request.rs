@@ -115,7 +115,7 @@ async fn send_once<C: Fn() -> Duration, W>(
             Err(error) => return Err(error),
         }
     }
-    let answered = match Connection::open(client, clock, &connections.findings).await.map(Box::new) {
+    let answered = match Connection::open(client, connections.wants, clock, &connections.findings).await.map(Box::new) {
         Ok(mut fresh) => match fresh.send(client, extra, &target).await {
             Ok(head) => Ok((fresh, head)),
             Err(error) if !fresh.may_begin_answer() => return Err(error),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::head::Head;
+use super::head::{Head, Wants};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 
@@ -54,6 +54,8 @@ pub(crate) trait RequestHandler {
     fn wasted(&self, bytes: u64);
     /// A note for the user.
     fn note(&self, text: &str);
+    /// Which further fields of answers are needed.
+    fn wants(&self) -> Wants;
     /// Where to report what is found out about the service.
     fn findings(&self) -> &Arc<Findings>;
     /// How long the lane has been busy with other things than waiting, such as writing. Only grows.

@@ -145,7 +145,7 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             tokio::time::sleep(pause).await;
             let fields = resume.fields(self.received);
             let target = |out: &mut Vec<u8>| self.handler.target(self.job, out);
-            let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone());
+            let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone(), self.handler.wants());
             let (mut open, mut head) = match send(self.client, &mut connections, clock.clone(), &fields, target).await {
                 Ok(answered) => answered,
                 Err(e) => {

@@ -20,6 +20,8 @@ pub struct SinkProperties {
     /// What is committed can be replaced by a later session. Otherwise a listing that differs before the place where a
     /// run continues ends the run.
     pub replaces: bool,
+    /// It stores what the source says of an object beside its bytes: when it was last changed, and its entity tag.
+    pub metadata: bool,
     /// How objects are stored, if not as files. A run continues only in the same form.
     pub form: Option<&'static str>,
     /// How long the sink may take, after a run was stopped, to make durable what it holds
@@ -40,6 +42,7 @@ impl Default for SinkProperties {
             window_objects: 20_000,
             window_bytes: 64 << 20,
             replaces: true,
+            metadata: false,
             form: None,
             stop_within: Duration::ZERO,
             parts: false,

@@ -10,7 +10,7 @@ use globset::GlobMatcher;
 use super::{Body, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, Head, PipelinePolicy, Plan};
+use crate::http::{Address, Head, PipelinePolicy, Plan, Wants};
 use crate::object::{ObjectMeta, Payload};
 
 /// Connections of a lane to a host until its first answer has shown whether requests can be sent ahead, and so how many it
@@ -46,6 +46,11 @@ pub(super) fn refuse_proxy(address: &Address) -> Result<()> {
     let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
     let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
     Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint))
+}
+
+/// The fields of answers that the source and the sink need.
+pub(super) fn wants(types: Option<&GlobMatcher>, lane: &dyn Lane) -> Wants {
+    Wants { content_type: types.is_some(), e_tag: lane.keeps_metadata() }
 }
 
 /// The types that `expect_type` admits.
@@ -120,8 +125,14 @@ pub(super) async fn begin(lane: &dyn Lane, job: &Job, head: &Head) -> Result<Bod
 }
 
 fn meta(lane: &dyn Lane, head: &Head, size: Option<u64>) -> ObjectMeta {
-    let last_modified = if lane.keeps_times() { head.last_modified() } else { None };
-    ObjectMeta { size, last_modified, unverified: head.is_unverified(), ..ObjectMeta::default() }
+    let last_modified = if lane.keeps_times() || lane.keeps_metadata() { head.last_modified() } else { None };
+    ObjectMeta {
+        size,
+        last_modified,
+        e_tag: head.e_tag.clone(),
+        unverified: head.is_unverified(),
+        ..ObjectMeta::default()
+    }
 }
 
 /// Takes back an object that was longer than announced.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::error::Kind;
-use crate::http::fuzzing::{Answer, Framing, Reader, Step, Trust};
+use crate::http::fuzzing::{Answer, Framing, Reader, Step, Trust, Wants};
 
 /// Larger bodies are read piece by piece, in bytes: small, so that both ways are walked.
 const WHOLE_MAX: usize = 512;
@@ -26,7 +26,8 @@ pub struct Accepted {
 /// Reads `wire` as the answers to `requests` requests, in pieces of `piece` bytes. Those accepted, and what ended it: an
 /// error, or `None` when all were answered, more is needed, or a body ends with the connection.
 pub fn read_answers(wire: &[u8], piece: usize, requests: usize, ids: bool) -> (Vec<Accepted>, Option<Kind>) {
-    let mut reader = Reader::new(if ids { Trust::Ids } else { Trust::Order }, true, WHOLE_MAX);
+    let mut reader =
+        Reader::new(if ids { Trust::Ids } else { Trust::Order }, Wants { content_type: true, e_tag: true }, WHOLE_MAX);
     let (mut accepted, mut start, mut end) = (Vec::new(), 0, 0);
     let mut needed = 1;
     while accepted.len() < requests {

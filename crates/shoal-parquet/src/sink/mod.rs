@@ -146,6 +146,7 @@ impl Sink for ParquetSink {
         SinkProperties {
             blocks: false,
             replaces: false,
+            metadata: true,
             form: Some("parquet"),
             window_objects: WINDOW_OBJECTS,
             window_bytes: WINDOW_BYTES,

@@ -30,6 +30,8 @@ pub(super) struct Rows {
     modified: Vec<Option<i64>>,
     /// Empty while no row has a tag.
     tags: Vec<Option<Box<str>>>,
+    /// Bytes that these take.
+    tag_bytes: usize,
 }
 
 impl Rows {
@@ -54,9 +56,9 @@ impl Rows {
         self.name_begins.len()
     }
 
-    /// Bytes of names and contents.
+    /// Bytes of names, contents and tags.
     pub fn bytes(&self) -> usize {
-        self.names.len() + self.data.len()
+        self.names.len() + self.data.len() + self.tag_bytes
     }
 
     /// At most so many bytes of contents, from the middle.
@@ -74,6 +76,7 @@ impl Rows {
         self.data_begins.push(self.data.len() as i32);
         self.data.extend_from_slice(data);
         set(&mut self.modified, row, meta.last_modified.and_then(nanoseconds));
+        self.tag_bytes += meta.e_tag.as_ref().map_or(0, |tag| tag.len() + size_of::<Option<Box<str>>>());
         set(&mut self.tags, row, meta.e_tag.clone());
     }
 }

@@ -110,8 +110,9 @@ impl Part {
         if self.earlier.as_ref().is_some_and(|earlier| earlier.has(name)) {
             return Ok(Put::Kept);
         }
-        self.shards.hold(name.len() + data.len());
+        let before = self.rows.bytes();
         self.rows.push(name, meta, data);
+        self.shards.hold(self.rows.bytes() - before);
         if self.rows.bytes() >= self.limits.group {
             self.spill_rows()?;
         }

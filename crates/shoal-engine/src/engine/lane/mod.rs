@@ -383,6 +383,10 @@ impl Lane for Handle {
         self.0.shared.options.keep_times == Some(true)
     }
 
+    fn keeps_metadata(&self) -> bool {
+        self.0.shared.writing.metadata
+    }
+
     fn kept(&self, job: &Job) -> Option<ObjectMeta> {
         if self.0.shared.pass != Pass::Update || !self.keeps_times() {
             return None;

@@ -17,7 +17,7 @@ use super::refusal::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;
-use crate::http::{Head, IdleConnections, send};
+use crate::http::{Head, IdleConnections, Wants, send};
 use crate::poison::ignore_poison;
 use crate::source::Entry;
 
@@ -147,7 +147,10 @@ impl Doubt {
         let target = |out: &mut Vec<u8>| service.target(&probe, out);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let mut connections = IdleConnections::<_, ()>::new(findings.clone());
+        let mut connections = IdleConnections::<_, ()>::new(
+            findings.clone(),
+            Wants { content_type: service.expect_type.is_some(), ..Wants::default() },
+        );
         let answered = send(&service.client, &mut connections, idle, b"", target).await;
         let head = answered.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {

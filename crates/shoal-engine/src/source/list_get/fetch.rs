@@ -14,7 +14,7 @@ use super::doubt::{Came, Suspicion, page};
 use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
+use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::http_objects::{self, connections_wanted};
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
@@ -253,6 +253,10 @@ impl RequestHandler for Jobs<'_> {
 
     fn note(&self, text: &str) {
         self.crew.lane.note(text);
+    }
+
+    fn wants(&self) -> Wants {
+        http_objects::wants(self.service.expect_type.as_ref(), &*self.crew.lane)
     }
 
     fn findings(&self) -> &Arc<Findings> {

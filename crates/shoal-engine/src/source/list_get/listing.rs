@@ -10,7 +10,7 @@ use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Head, IdleConnection, IdleConnections, encode_name, send};
+use crate::http::{Head, IdleConnection, IdleConnections, Wants, encode_name, send};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 
@@ -82,7 +82,7 @@ impl Pages {
         let from_journal = place.token.is_some();
         Ok(Pages {
             service,
-            connections: IdleConnections::new(Arc::default()),
+            connections: IdleConnections::new(Arc::default(), Wants::default()),
             cut: None,
             place: Some(place),
             from_journal,

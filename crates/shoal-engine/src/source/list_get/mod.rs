@@ -159,7 +159,6 @@ impl ListGet {
             is_other_host: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.pipeline),
-            wants_type: expect_type.is_some(),
             remarks: Arc::default(),
         };
         let doubt = doubt::Doubt::default();

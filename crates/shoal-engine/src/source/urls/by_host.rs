@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::HostId;
 
 /// A map by host.
-pub(crate) type ByHost<V> = HashMap<HostId, V, BuildHasherDefault<IdHasher>>;
+pub(super) type ByHost<V> = HashMap<HostId, V, BuildHasherDefault<IdHasher>>;
 
 /// Takes an id as it is, because it is a hash.
 #[derive(Default)]
-pub(crate) struct IdHasher(u64);
+pub(super) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {

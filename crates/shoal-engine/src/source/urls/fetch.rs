@@ -14,7 +14,7 @@ use super::pools::{Pool, Pools};
 use super::refusal::refusal;
 use crate::error::{Error, Result};
 use crate::findings::Findings;
-use crate::http::{Head, Next, Plan, RequestHandler, run_requests};
+use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
@@ -248,6 +248,10 @@ impl RequestHandler for Jobs<'_> {
 
     fn note(&self, text: &str) {
         self.pools.lane.note(text);
+    }
+
+    fn wants(&self) -> Wants {
+        http_objects::wants(self.pools.shared.expect_type.as_ref(), &*self.pools.lane)
     }
 
     fn findings(&self) -> &Arc<Findings> {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::UrlsOptions;
 use super::address::Url;
-use crate::by_host::ByHost;
+use super::by_host::ByHost;
 use crate::error::{HostId, Kind, Result};
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use crate::poison::ignore_poison;
@@ -112,7 +112,6 @@ impl Hosts {
             is_other_host: false,
             allowed: self.allowed.clone(),
             pipelining: PipelinePolicy::new(options.pipeline),
-            wants_type: options.expect_type.is_some(),
             remarks: self.remarks.clone(),
         })
     }

@@ -14,9 +14,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Shared;
 use super::address::Parser;
+use super::by_host::ByHost;
 use super::entries::{Listed, head, push};
 use super::record::{HASH, Record, Records, Step};
-use crate::by_host::ByHost;
 use crate::error::{HostId, Result};
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::file_cursor::{PageStart, Position, refused};

@@ -9,6 +9,7 @@
 //! and a hash of its record, which is keyed by the first record of the list.
 
 mod address;
+mod by_host;
 mod entries;
 mod fetch;
 mod fields;

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 
 use super::Shared;
 use super::address::{Url, target_at};
+use super::by_host::ByHost;
 use super::hosts::Site;
 use super::refusal::of_object;
-use crate::by_host::ByHost;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
