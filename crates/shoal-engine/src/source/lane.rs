@@ -118,7 +118,7 @@ pub trait Lane {
     /// How much to do at once. This changes, so call it again from time to time.
     fn limits(&self) -> Limits;
     /// Lets `read` append a small object directly to the sink's buffer, if the sink has one. `read` appends at most
-    /// [`WHOLE_MAX`] bytes, and one more to detect the end, without growing the vector otherwise. It returns whether
+    /// [`WHOLE_MAX`](super::WHOLE_MAX) bytes, and one more to detect the end, without growing the vector otherwise. It returns whether
     /// the object is complete; if not, its bytes are dropped. Returns `None` if the job is answered, and the job if it
     /// is not, because `read` returned false or was not called.
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
