@@ -184,24 +184,12 @@ class Urls(Value):
 
     def options(self) -> UrlsOptions:
         """Returns the form that the binding takes."""
-        spooled = isinstance(self.list, Spooled)
         path = self.list.path if isinstance(self.list, Spooled) else self.list
-        return UrlsOptions(
-            list=None if path == "-" else path,
-            identity=self.list.identity if isinstance(self.list, Spooled) else None,
-            format="lines" if spooled else url_format(path),
-            url_field=self.url_field,
-            name_field=self.name_field,
-            name=self.name,
-            per_host=self.per_host,
-            limit_requests=self.limit_requests,
-            headers=self.headers,
-            expect_type=self.expect_type,
-            ca_file=self.ca_file,
-            insecure=self.insecure,
-            allow_host=self.allow_host,
-            pipeline=self.pipeline,
-        )
+        own = {field: getattr(self, field) for field in Urls.__annotations__}
+        own["list"] = None if path == "-" else path
+        own["identity"] = self.list.identity if isinstance(self.list, Spooled) else None
+        own["format"] = "lines" if own["identity"] else url_format(path)
+        return cast("UrlsOptions", own)
 
 
 # The format of a list by the end of its name; others are plain lines.
