@@ -71,6 +71,10 @@ def test_the_list_names_everybody_and_what_they_lack(lab: Here, monkeypatch: pyt
     assert {"shoal", "curl", "limit", "combo", "threads-10", "threads-100"} <= set(keys)
     for program in ("curl", "aria2c", "wget2", "rclone"):
         assert f"{program} is not installed" in done.stdout
+    assert "urls" not in done.stdout
+    listed = lab.run("bench", "copy", "--list", "--case", "hosts")
+    for program in ("curl", "aria2c", "wget2"):
+        assert f"{program} is not installed" in listed.stdout
     null = lab.run("bench", "copy", "--list", "--into", "null")
     assert "wrk is not installed" in null.stdout
 
@@ -94,6 +98,45 @@ def test_every_program_that_is_there_copies_every_byte(key: str, tmp_path: Path)
     assert results.row(key).failed is None
     assert results.row(key).trials[0].objects == count
     assert any(letter.isdigit() for letter in results.machine[key]), "its version"
+
+
+@pytest.mark.parametrize("case", COPY.CASES)
+def test_a_list_of_urls_is_fetched_from_every_host_of_it(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[package.Server] = []
+
+    def recorded(*given: int) -> package.Server:
+        servers.append(start(*given))
+        return servers[-1]
+
+    start = COPY.service
+    monkeypatch.setattr(COPY, "service", recorded)
+    programs = ("curl", "aria2c", "wget2")
+    # 300, more than are fetched at once; of aria2c, all of them too.
+    settings = Settings(job="copy", count=300, size=100, trials=1, directory=tmp_path, case=case)
+    everyone = [replace(one, share=1.0) for one in contest.chosen(settings)]
+    results = contest.run(settings, lambda _: None, everyone)
+    assert {row.key for row in results.rows} == {"shoal-urls", "shoal-urls-off", *(f"{one}-urls" for one in programs)}
+    assert {row.key: row.failed for row in results.rows if row.failed} == {}
+    assert "author's" not in shoal_bench.table(results), "the case is not that of the study"
+    ran = [row.key for row in results.rows if row.missing is None]
+    assert [trial.objects for row in results.rows for trial in row.trials] == [300] * len(ran)
+
+    hosts = {server.url.rpartition(":")[0] for server in servers}
+    assert hosts == {f"http://127.0.0.{at + 1}" for at in range(COPY.HOSTS[case])}
+    assert len(servers) == len(ran) * len(hosts)
+    assert all(server.stats.requests >= 300 / len(hosts) for server in servers)
+    if missing := [f"{row.title}: {row.missing}" for row in results.rows if row.missing]:
+        pytest.skip("; ".join(missing))
+
+
+def test_a_list_of_urls_may_have_a_final_sync_in_each_time(tmp_path: Path) -> None:
+    only = ["shoal-urls-batch", "curl-urls"]
+    results = shoal_bench.run("copy", case="urls", count=100, trials=1, durable=True, only=only, directory=tmp_path)
+    assert all(row.trials or row.missing for row in results.rows)
+    with pytest.raises(package.ConfigError, match="no program is left"):
+        shoal_bench.run("copy", case="urls", durable=True, only=["shoal-urls"], directory=tmp_path)
 
 
 def harmful(key: str, harm: str) -> Contestant:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from conftest import Here
 
+COPY = importlib.import_module("shoal_bench.jobs.copy")
 SAVE = importlib.import_module("shoal_bench.jobs.save")
 READ = importlib.import_module("shoal_bench.jobs.read")
 RECORDS = importlib.import_module("shoal_bench.jobs.records")
@@ -228,7 +229,7 @@ def test_a_row_without_durability_is_not_for_durable_runs(tmp_path: Path) -> Non
 def test_the_command_says_the_jobs_and_their_defaults() -> None:
     assert list(command_line.JOBS) == list(jobs.JOBS)
     (case,) = [option for option in command_line.job_command("save").params if option.name == "case"]
-    assert tuple(getattr(case.type, "choices", ())) == (*corpus.CASES, *RECORDS.CASES)
+    assert tuple(getattr(case.type, "choices", ())) == (*COPY.CASES, *corpus.CASES, *RECORDS.CASES)
     counts = ", ".join(f"{one.COUNT} for {name}" for name, one in jobs.JOBS.items())
     assert counts == command_line.DEFAULTS
     sizes = [part.split(" for ") for part in command_line.SIZES.partition(";")[0].split(", ")]

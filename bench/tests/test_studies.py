@@ -78,6 +78,7 @@ KEYS = {
     "copy": """
         shoal shoal-partition shoal-off shoal-1 shoal-batch shoal-batch-partition limit limit-partition curl aria2c
         wget2 rclone obstore wrk synchronous session threads-10 threads-100 processes event-loop combo
+        shoal-urls shoal-urls-off shoal-urls-batch curl-urls aria2c-urls wget2-urls
     """,
     "save": """
         shoal-generate shoal-save-numpy shoal-save-arrow shoal-generate-batch shoal-save-numpy-batch

@@ -375,6 +375,10 @@ def test_without_its_program_a_row_says_so(lab: Here) -> None:
     ("arguments", "message"),
     [
         (("copy", "--cold"), "leave out --cold"),
+        (("copy", "--case", "many"), "there is no case 'many'"),
+        (("copy", "--case", "urls", "--full"), "leave out --full"),
+        (("copy", "--case", "urls", "--strategy", "shoal:copy"), "leave out --case"),
+        (("copy", "--case", "urls", "--into", "null"), "no program is left"),
         (("read", "--case", "tiny"), "leave out --case"),
         (("unzip", "--size", "100"), "decide the size"),
         (("unzip", "--case", "one", "--size", "3GB"), "at most 2,000,000,000 bytes"),

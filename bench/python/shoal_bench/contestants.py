@@ -43,6 +43,7 @@ class Task:
         count: How many objects.
         scratch: A directory for what has to be prepared before the time begins.
         url: The service, where the job has one.
+        hosts: The services of a list of URLs, which take turns in it; none: there is no list.
         names: The names to fetch, in the order of the listing; for programs that cannot list.
         archives: What to unpack: a directory of archives, or one of them.
         size: Bytes of all that is to be written, or of the memory that a program may take.
@@ -56,6 +57,7 @@ class Task:
     count: int
     scratch: Path
     url: str = ""
+    hosts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     archives: Path | None = None
     size: int = 0

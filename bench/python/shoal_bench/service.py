@@ -9,9 +9,12 @@ import shoal
 START_LIMIT = 10.0  # seconds in which the service must answer
 
 
-def service(count: int, size: int) -> shoal.Server:
-    """Starts a service of made-up objects, in threads of this process, which only waits meanwhile; for a `with`."""
-    return shoal.serve(synthetic=f"{count}:{size}")
+def service(count: int, size: int, at: int = 0) -> shoal.Server:
+    """Starts a service of made-up objects, in threads of this process, which only waits meanwhile; for a `with`.
+
+    Services of different numbers are different hosts: all of 127.0.0.0/8 is this machine.
+    """
+    return shoal.serve(synthetic=f"{count}:{size}", host=f"127.0.0.{at + 1}")
 
 
 def first_names(url: str, count: int) -> tuple[str, ...]:

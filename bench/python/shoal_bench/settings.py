@@ -81,8 +81,9 @@ class Settings:
                 raise ConfigError(f"{option} is not a whole number above 0: {value!r}")
         if self.into not in ("files", "null"):
             raise ConfigError(f"into must be 'files' or 'null', got {self.into!r}")
-        if self.job not in ("unzip", "records") and (self.case or self.cold):
-            option = "--case" if self.case else "--cold"
-            raise ConfigError(f"the job {self.job} has no cases and no cold runs", hint=f"leave out {option}")
+        if self.case and self.job not in ("copy", "unzip", "records"):
+            raise ConfigError(f"the job {self.job} has no cases", hint="leave out --case")
+        if self.cold and self.job not in ("unzip", "records"):
+            raise ConfigError(f"the job {self.job} has no cold runs", hint="leave out --cold")
         if self.durable and self.into == "null":
             raise ConfigError("discarded data cannot be durable", hint="leave out --durable or --into null")

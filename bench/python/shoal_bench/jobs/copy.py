@@ -1,6 +1,7 @@
 """The contestants of `shoal bench copy`: shoal, the strategies of the study, programs people use, the machine's limits.
 
-The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are for 16 cores and another machine.
+The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are for 16 cores and another machine. The
+cases are not of the study: there, the programs that take lists of URLs get the same list, of one server or of 20 hosts.
 """
 
 import json
@@ -8,12 +9,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from shoal import ConfigError
 from shoal_bench import verify
 from shoal_bench.contestants import (
     BARE_LOOPS,
@@ -42,30 +45,35 @@ SCALE = Scale(
     f"The author's: 16 cores, another machine, a network in between. Here all rows ask `{SERVER}` on this machine: a "
     "slower server limits the fast rows.",
 )
+HOSTS = {"urls": 1, "hosts": 20}  # the cases, and of how many hosts their lists are
+CASES = tuple(HOSTS)
 GIVEN = "given the names: no listing in its time"
+SYNCED = "each file is made durable on its own (fsync)"
 BARE = "no checks, no journal, not resumable; the listing is not in its time"
+NONE = ("--durability", "none")
+
+
+def _shoal(key: str, what: str, *options: str, layout: Layout = "names", **about: Any) -> Contestant:
+    def command(task: Task) -> list[str]:
+        source = ["--urls", _names(task, "{name}\t{url}/get/{name}")] if task.hosts else [task.url]
+        first = [sys.executable, "-m", "shoal", "copy", *source, task.where, "--json", "--quiet"]
+        return [*first, *(["--layout", layout] if task.directory else []), *options]
+
+    durability = "none" if "none" in options else "batch"  # which is the default
+    title = f"{what} from {SERVER}, durability {durability}"
+    durable: Any = "never" if durability == "none" else "only"
+    return Contestant(key, title, "shoal", command, layout=layout, durable=durable, told=WORKERS, **about)
 
 
 def _ours() -> list[Contestant]:
-    def one(key: str, what: str, *options: str, layout: Layout = "names", **about: Any) -> Contestant:
-        def command(task: Task) -> list[str]:
-            first = [sys.executable, "-m", "shoal", "copy", task.url, task.where, "--json", "--quiet"]
-            return [*first, *(["--layout", layout] if task.directory else []), *options]
-
-        durability = "none" if "none" in options else "batch"  # which is the default
-        title = f"{what} from {SERVER}, durability {durability}"
-        durable: Any = "never" if durability == "none" else "only"
-        return Contestant(key, title, "shoal", command, layout=layout, durable=durable, told=WORKERS, **about)
-
-    none = ("--durability", "none")
     apart = "shoal copy --layout partition"
     return [
-        one("shoal", "shoal copy", *none, into=BOTH, null_times=50),
-        one("shoal-partition", apart, *none, layout="partition"),
-        one("shoal-off", "shoal copy --pipeline off", *none, "--pipeline", "off", into=BOTH),
-        one("shoal-1", "shoal copy --workers 1", *none, "--workers", "1", share=0.15, workers=1),
-        one("shoal-batch", "shoal copy"),
-        one("shoal-batch-partition", apart, layout="partition"),
+        _shoal("shoal", "shoal copy", *NONE, into=BOTH, null_times=50),
+        _shoal("shoal-partition", apart, *NONE, layout="partition"),
+        _shoal("shoal-off", "shoal copy --pipeline off", *NONE, "--pipeline", "off", into=BOTH),
+        _shoal("shoal-1", "shoal copy --workers 1", *NONE, "--workers", "1", share=0.15, workers=1),
+        _shoal("shoal-batch", "shoal copy"),
+        _shoal("shoal-batch-partition", apart, layout="partition"),
     ]
 
 
@@ -112,10 +120,10 @@ def _strategies() -> list[Contestant]:
 
 
 def _names(task: Task, line: str = "{name}") -> str:
-    """Writes a file with a line for each name, and returns its path."""
+    """Writes a file with a line for each name, the hosts of a list in turn, and returns its path."""
     path = task.scratch / "names"
-    given = {"url": task.url, "directory": task.directory}
-    path.write_text("".join(line.format(name=name, **given) + "\n" for name in task.names))
+    each = zip(task.names, cycle(task.hosts or (task.url,)), strict=False)
+    path.write_text("".join(line.format(name=name, url=url, directory=task.directory) + "\n" for name, url in each))
     return str(path)
 
 
@@ -126,7 +134,9 @@ def _curl(task: Task) -> list[str]:
 
 def _aria2c(task: Task) -> list[str]:
     urls = _names(task, "{url}/get/{name}\n  out={name}")
-    return ["aria2c", "-q", "-j16", "-x1", "--file-allocation=none", f"--dir={task.directory}", f"--input-file={urls}"]
+    # Control files, which are only of use to large files, would cost two more fsyncs for each file.
+    plain = ("-q", "--file-allocation=none", "--auto-save-interval=0")
+    return ["aria2c", *plain, "-j16", "-x1", f"--dir={task.directory}", f"--input-file={urls}"]
 
 
 def _wget2(task: Task) -> list[str]:
@@ -157,11 +167,10 @@ def _peers() -> list[Contestant]:
     def obstore(task: Task) -> list[str]:
         return python("peers/obstore_copy.py", task.url, _names(task), task.directory)
 
-    synced = f"{GIVEN}; each file is made durable on its own (fsync)"
     return [
         one("curl", "curl --parallel", _curl, 1.0),
         # 70 to 1,100 files a second here: as many as the disk makes durable.
-        one("aria2c", "aria2c -j16", _aria2c, 0.01, workers=16, note=synced),
+        one("aria2c", "aria2c -j16", _aria2c, 0.01, workers=16, note=f"{GIVEN}; {SYNCED}"),
         one("wget2", "wget2 --max-threads=64", _wget2, 0.1),
         one("rclone", "rclone copy --transfers=64", _rclone, 0.1),
         one("obstore", "obstore, asyncio", obstore, 0.03, programs=(), packages=("obstore",), told=WORKERS),
@@ -179,33 +188,66 @@ def _peers() -> list[Contestant]:
     ]
 
 
+def _lists() -> list[Contestant]:
+    """The programs that take a list of URLs. Only aria2c gets a part of it: it would take minutes for all."""
+    listed = "shoal copy --urls"
+    peers = {one.key: one for one in _peers()}
+    return [
+        _shoal("shoal-urls", listed, *NONE, cases=CASES),
+        _shoal("shoal-urls-off", f"{listed} --pipeline off", *NONE, "--pipeline", "off", cases=CASES),
+        _shoal("shoal-urls-batch", listed, cases=CASES),
+        *(
+            replace(peers[key], key=f"{key}-urls", share=share, note=note, cases=CASES)
+            for key, share, note in (("curl", 1.0, ""), ("aria2c", 0.04, SYNCED), ("wget2", 1.0, ""))
+        ),
+    ]
+
+
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    return [*_ours(), *_limits(), *_peers(), *_strategies()]
+    study = [*_ours(), *_limits(), *_peers(), *_strategies()]
+    return [*(replace(one, cases=("",)) for one in study), *_lists()]
 
 
 def check(settings: Settings) -> None:
-    """Knows all settings."""
+    """Refuses what a list of URLs cannot have.
+
+    Raises:
+        ConfigError: With the option's name.
+    """
+    if settings.case not in ("", *CASES):
+        raise ConfigError(f"there is no case {settings.case!r}", hint=f"there are {', '.join(CASES)}")
+    if settings.case and settings.strategies:
+        raise ConfigError("a strategy of your own gets names, not a list of URLs", hint="leave out --case")
+    if settings.case and settings.full:
+        raise ConfigError("a list of URLs is not of the study", hint="leave out --full")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copying(Arena):
-    """Every run has a service and an empty directory of its own, or writes nothing."""
+    """Every run has a service, or those of a list, and an empty directory of its own, or writes nothing."""
 
     files: bool
+    hosts: int
 
     @contextmanager
     def task(self, one: Contestant, number: int, scratch: Path) -> Iterator[Task]:
-        """Starts a service; makes a fresh directory."""
+        """Starts the services; makes a fresh directory."""
         files, each = self.files, int(self.size)
         everything = self.count * (1 if files else one.null_times)
         count = max(1, min(round(everything * one.share), everything))
-        with service(count if one.kind == "shoal" else everything, each) as server:
-            names = first_names(server.url, count if files else 1)
-            directory = self.fresh(one, number) if files else None
-            size = count * each if files else 0
+        served = count if one.kind == "shoal" else everything
+        with ExitStack() as running:
+            urls = tuple(running.enter_context(service(served, each, at)).url for at in range(self.hosts or 1))
             yield Task(
-                directory=directory, count=count, scratch=scratch, url=server.url, names=names, size=size, fills=files
+                directory=self.fresh(one, number) if files else None,
+                count=count,
+                scratch=scratch,
+                url=urls[0],
+                hosts=urls if self.hosts else (),
+                names=first_names(urls[0], count if files else 1),
+                size=count * each if files else 0,
+                fills=files,
             )
 
     def fault(self, one: Contestant, task: Task, measured: Measured) -> str | None:
@@ -224,4 +266,9 @@ def arena(settings: Settings, place: Path) -> Iterator[Copying]:
     """Has nothing to prepare; into nowhere, what the contestants say they received is added up."""
     files, size = settings.into == "files", settings.size or SIZE
     checked = "every byte compared" if files else "bytes counted, not compared"
-    yield Copying(place=place, count=settings.count, size=size, scale=SCALE, checked=checked, files=files)
+    hosts, scale = HOSTS.get(settings.case, 0), SCALE
+    if hosts:
+        of = f"{hosts} hosts, from 127.0.0.1 on" if hosts > 1 else "one server"
+        scale = Scale(settings.count, "time", f"A list of URLs of {of}; each is a `{SERVER}`.", figures=False)
+    about: dict[str, Any] = {"scale": scale, "checked": checked, "files": files, "hosts": hosts}
+    yield Copying(place=place, count=settings.count, size=size, **about)
