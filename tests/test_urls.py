@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import random
 import threading
 import time
 from pathlib import Path
@@ -150,6 +151,19 @@ def test_a_retry_reads_the_line_again_and_refuses_a_changed_one(server: UrlServe
     assert set(tree(out)) == {"1", "2", "3"}
 
 
+def test_an_object_that_is_named_like_a_line_is_retried_like_any_other(server: UrlServer, tmp_path: Path) -> None:
+    server.answers["/x"] = Answer(status=404)
+    list_file, out = write(tmp_path / "list", f"line 1\t{server.url}/x", f"{server.url}/"), tmp_path / "out"
+    assert copy(package.urls(list_file), out).failed == 2
+    without_a_name = reasons(out)["line 2"]
+    assert "does not end with a name" in without_a_name
+    server.answers.clear()
+    report = copy(package.urls(list_file), out)
+    assert (report.written, report.failed) == (1, 1)
+    assert tree(out) == {"line 1": b"/x"}
+    assert reasons(out) == {"line 2": without_a_name}
+
+
 class StopError(Exception):
     """Raised by `progress`."""
 
@@ -214,6 +228,18 @@ def test_no_host_gets_more_connections_than_per_host(tmp_path: Path) -> None:
             report = copy(source, tmp_path / f"out{per_host}", workers=32)
             assert report.written == 300
             assert (one.busy_peak, other.busy_peak) == (per_host, per_host)
+
+
+def test_several_users_of_one_host_share_its_connections(tmp_path: Path) -> None:
+    """More users than connections: those of one must not keep the others from ever having one."""
+    with UrlServer(delay=0.002) as server:
+        users = random.Random(0).choices(range(5), k=400)
+        lines = [f"{number}\thttp://u{user}:x@{server.authority}/{number}" for number, user in enumerate(users)]
+        list_file = write(tmp_path / "list", *lines)
+        for per_host, pipeline in ((1, 5), (2, 2), (6, 2)):
+            source = package.urls(list_file, per_host=per_host, pipeline=pipeline)
+            assert copy(source, tmp_path / f"out{per_host}", workers=32).written == 400
+            assert server.busy_peak <= per_host
 
 
 def test_requests_per_second_are_limited_for_each_host(server: UrlServer, tmp_path: Path) -> None:
@@ -307,6 +333,29 @@ def test_csv_json_lines_and_parquet_have_fields(server: UrlServer, tmp_path: Pat
                 package.urls(tmp_path / f"list{ending}", url_field="adress"), tmp_path / "no"
             ) if ending != ".jsonl" else copy(package.urls(tmp_path / "list.csv", url_field="adress"), tmp_path / "no")
         assert '"link"' in str(error.value)
+
+
+def test_an_empty_name_is_no_name_in_any_format(server: UrlServer, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write(tmp_path / "list.csv", "name,url", f",{server.url}/x")
+    write(tmp_path / "list.jsonl", json.dumps({"name": "", "url": f"{server.url}/x"}))
+    parquet.write_table(arrow.table({"name": [""], "url": [f"{server.url}/x"]}), tmp_path / "list.parquet")
+    for ending in ("csv", "jsonl", "parquet"):
+        copy(package.urls(tmp_path / f"list.{ending}", name_field="name"), tmp_path / ending)
+        assert tree(tmp_path / ending) == {"x": b"/x"}, ending
+
+
+def test_urls_of_one_name_are_rows_or_failures_also_after_a_retry(server: UrlServer, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    source = package.urls(write(tmp_path / "list", f"x\t{server.url}/1", f"x\t{server.url}/2", f"y\t{server.url}/3"))
+    server.answers["/2"] = server.answers["/3"] = Answer(status=404)
+    assert package.copy(source, f"parquet:{tmp_path}/out", on_error="record").written == 1
+    server.answers.clear()
+    report = package.copy(source, f"parquet:{tmp_path}/out", on_error="record")
+    assert (report.written, report.failed, report.failures[0].kind) == (1, 1, "name-conflict")
+    rows = [row for file in (tmp_path / "out").glob("*.parquet") for row in parquet.read_table(file).to_pylist()]
+    assert sorted((row["name"], row["data"]) for row in rows) == [("x", b"/1"), ("y", b"/3")]
 
 
 def test_an_update_is_conditional_where_each_name_is_one_url(server: UrlServer, tmp_path: Path) -> None:

@@ -15,24 +15,25 @@ from typing import Self
 
 @dataclass
 class Answer:
-    """What is sent for a path."""
+    """What is sent for a path; `cut`: only so many bytes of it, and then the connection is closed."""
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    cut: int | None = None
 
 
 class UrlServer:
     """A server with threads. By default the object of a path is the path itself."""
 
-    def __init__(self, host: str = "127.0.0.1", *, delay: float = 0.0, status: int = 200) -> None:
-        """Listens on a free port; answers nothing before it is entered as a context manager."""
+    def __init__(self, host: str = "127.0.0.1", *, port: int = 0, delay: float = 0.0, status: int = 200) -> None:
+        """Listens on a port; answers nothing before it is entered as a context manager."""
         self.answers: dict[str, Answer] = {}
         self.delay, self.status = delay, status
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.busy = self.busy_peak = 0  # requests that are being answered
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((host, 0), self._handler())
+        self._server = ThreadingHTTPServer((host, port), self._handler())
         self._server.daemon_threads = True
         self._server.request_queue_size = 128
         self.authority = f"{host}:{self._server.server_port}"
@@ -82,7 +83,8 @@ class UrlServer:
                     server.busy -= 1
                 head = [f"HTTP/1.1 {answer.status} x", f"Content-Length: {len(answer.body)}"]
                 head += [f"{name}: {value}" for name, value in answer.headers.items()]
-                self.wfile.write("\r\n".join([*head, "", ""]).encode() + answer.body)
+                self.wfile.write(("\r\n".join([*head, "", ""]).encode() + answer.body)[: answer.cut])
+                self.close_connection |= answer.cut is not None
 
             def log_message(self, *_: object) -> None:
                 """Not to the tests' output."""

@@ -140,7 +140,10 @@ impl Records for Rows {
             {
                 (into.position, into.number) = (self.row, self.row + 1);
                 match text(urls, self.at) {
-                    Some(url) => into.set(names.as_ref().and_then(|names| text(names, self.at)), url.trim()),
+                    Some(url) => {
+                        let name = names.as_ref().and_then(|names| text(names, self.at));
+                        into.set(name.filter(|name| !name.is_empty()), url.trim());
+                    }
                     None => into.set_bad("the row has no URL"),
                 }
                 (self.at, self.row) = (self.at + 1, self.row + 1);

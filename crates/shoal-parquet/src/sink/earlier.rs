@@ -12,7 +12,8 @@ use arrow_array::cast::AsArray;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::errors::ParquetError;
-use shoal_engine::sink::{Start, StateRow};
+use shoal_engine::session::Twice;
+use shoal_engine::sink::{Put, Start, StateRow};
 use shoal_engine::{Error, Kind, RETRIED_FROM, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -30,6 +31,8 @@ pub(super) struct Earlier {
     frontier: u64,
     /// Objects of earlier sessions are retried.
     retries: bool,
+    /// What an object is whose name is stored already.
+    twice: Twice,
     /// Ranges of rows, by file and row group.
     ranges: BTreeMap<(PathBuf, u32), Vec<std::ops::Range<usize>>>,
     /// The last partition of these rows.
@@ -52,8 +55,8 @@ struct Rows {
 
 impl Earlier {
     pub fn new(start: &Start) -> Earlier {
-        let Start { run, frontier, deferred, .. } = *start;
-        Earlier { run, frontier, retries: deferred > 0, ..Earlier::default() }
+        let Start { run, frontier, deferred, twice, .. } = *start;
+        Earlier { run, frontier, retries: deferred > 0, twice, ..Earlier::default() }
     }
 
     /// Takes a row of an earlier session.
@@ -109,6 +112,19 @@ impl Earlier {
         let hash = xxh3_128(name);
         self.names.get().is_some_and(|names| names.binary_search(&hash).is_ok())
             || self.retries && !lock(&self.stored).insert(hash)
+    }
+
+    /// What becomes of an object with a name that is stored already.
+    ///
+    /// # Errors
+    /// If it may be another object: its bytes are nowhere, so it must not count as written.
+    pub fn again(&self) -> Result<Put> {
+        let kind = match self.twice {
+            Twice::SameObject | Twice::Reissued => return Ok(Put::Kept),
+            Twice::Repeated => Kind::Repeated,
+            Twice::Conflict => Kind::NameConflict,
+        };
+        Err(Error::new(kind, "an earlier run has stored an object of this name, which may be another one"))
     }
 
     fn read(&self) -> Result<Vec<u128>> {

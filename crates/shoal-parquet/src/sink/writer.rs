@@ -105,10 +105,14 @@ impl Part {
     fn add(&mut self, key: &ObjectKey, meta: &ObjectMeta, data: &[u8]) -> Result<Put> {
         self.check(data.len() as u64)?;
         let name = key.as_bytes();
+        let again = match &self.earlier {
+            Some(earlier) if earlier.has(name) => Some(earlier.again()?),
+            _ => None,
+        };
         self.objects += 1;
         self.bytes += data.len() as u64;
-        if self.earlier.as_ref().is_some_and(|earlier| earlier.has(name)) {
-            return Ok(Put::Kept);
+        if let Some(again) = again {
+            return Ok(again);
         }
         let before = self.rows.bytes();
         self.rows.push(name, meta, data);

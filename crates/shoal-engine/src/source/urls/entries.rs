@@ -163,9 +163,7 @@ impl Opened {
 
     fn push_located(&mut self, locator: &[u8], shared: &Shared) -> Result<()> {
         let number = |at: usize| Some(u64::from_le_bytes(locator.get(at..at + 8)?.try_into().ok()?));
-        let (Some(line), Some(position), Some(host), Some(hash)) =
-            (line_at(locator), number(8), host_at(locator), locator.get(24..NAME))
-        else {
+        let (Some(position), Some(host), Some(hash)) = (number(8), host_at(locator), locator.get(24..NAME)) else {
             return Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs"));
         };
         let mut record = Record::default();
@@ -174,15 +172,14 @@ impl Opened {
             Ok(()) if record.bad => (record.url.clone(), true),
             Ok(()) => match Url::parse(&record.url) {
                 // Its name is in the locator, also if the line has none any more that could be made one.
-                Ok(url) => (url.text.to_owned(), locator[NAME..] == *format!("line {line}").as_bytes()),
+                Ok(url) => match has_name(locator, &record, &url, shared) {
+                    Ok(()) => (url.text.to_owned(), false),
+                    Err(why) => (why, true),
+                },
                 Err(why) => (why, true),
             },
             Err(error) if error.kind() == Kind::Changed => (error.why().to_owned(), true),
             Err(error) => return Err(error),
-        };
-        let request = match bad && Url::parse(&request).is_ok() {
-            true => "the URL gives the object no name".to_owned(),
-            false => request,
         };
         let from = self.text.len();
         self.text.extend_from_slice(locator);
@@ -200,6 +197,16 @@ impl Opened {
     fn text(&self, range: &Range<u32>) -> &[u8] {
         &self.text[range.start as usize..range.end as usize]
     }
+}
+
+/// Whether the name in a locator is one; the error says why the object has none. Then it is called by its line, and so may
+/// be an object with a name.
+fn has_name(locator: &[u8], record: &Record, url: &Url<'_>, shared: &Shared) -> std::result::Result<(), String> {
+    let line = line_at(locator).map(|line| format!("line {line}"));
+    if line.is_none_or(|line| locator[NAME..] != *line.as_bytes()) {
+        return Ok(());
+    }
+    shared.template.push(url, record.name.as_deref().map(str::as_bytes), 0, &mut Vec::new())
 }
 
 impl Entries for Opened {

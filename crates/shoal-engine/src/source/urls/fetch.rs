@@ -62,6 +62,7 @@ impl Fetcher for Fetch {
             let pools = Rc::new(Pools::new(self.shared.clone(), lane.clone(), self.findings.clone()));
             let mut connections = JoinSet::new();
             loop {
+                pools.waits.set(false);
                 pools.look();
                 pools.looks_again.set(false);
                 while !pools.stopped.get() && pools.take(None) {}
@@ -79,6 +80,7 @@ impl Fetcher for Fetch {
                     pools.give_back();
                     return Ok(());
                 }
+                pools.waits.set(true);
                 tokio::select! {
                     Some(ended) = connections.join_next() => match ended {
                         Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),

@@ -40,6 +40,8 @@ pub(super) struct Pools {
     pub idle: Cell<usize>,
     /// Some host had no room for a reason of which nothing tells when it is over: look again soon.
     pub looks_again: Cell<bool>,
+    /// The lane waits for `changed`.
+    pub waits: Cell<bool>,
 }
 
 /// A host, as one lane uses it.
@@ -79,6 +81,7 @@ impl Pools {
             stopped: Cell::new(false),
             idle: Cell::new(0),
             looks_again: Cell::new(false),
+            waits: Cell::new(false),
         }
     }
 
@@ -93,8 +96,11 @@ impl Pools {
     }
 
     /// Has the lane look again soon. It may be asleep, as connections take objects too.
+    ///
+    /// While it is not, it sees this itself before it waits. Notified by itself it would never wait, and its connections,
+    /// which are on the same thread, would never run.
     fn look_again(&self) {
-        if !self.looks_again.replace(true) {
+        if !self.looks_again.replace(true) && self.waits.get() {
             self.changed.notify_one();
         }
     }
@@ -203,9 +209,9 @@ impl Pools {
         }
         let host = &pool.host;
         if host.can_connect(&self.shared) && host.site.connect() {
-            host.set_wanting(false);
             host.connections.set(host.connections.get() + 1);
             pool.connections.set(pool.connections.get() + 1);
+            host.set_wanting(host.has_pool_without_connection());
             self.starts.borrow_mut().push(pool.clone());
             self.changed.notify_one();
         } else if pool.connections.get() == 0 {
@@ -256,6 +262,11 @@ impl Host {
     /// An object was answered.
     pub fn answered(&self) {
         self.jobs.set(self.jobs.get().saturating_sub(1));
+    }
+
+    /// Whether another pool, of another user, has work and no connection.
+    fn has_pool_without_connection(&self) -> bool {
+        self.pools.borrow().iter().any(|pool| pool.connections.get() == 0 && !pool.queue.borrow().is_empty())
     }
 
     fn set_wanting(&self, wants: bool) {
