@@ -21,6 +21,8 @@ from servers.url_server import UrlServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from conftest import Command
+
 
 class Mixed:
     """Healthy hosts, and a slow, a failing and an absent one; and when the objects of the healthy were all sent."""
@@ -94,6 +96,17 @@ def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path:
         assert any("refused" in reason for reason in why)
         # The slow host takes about 7 s, and the failing one is given up after 5.
         assert took < min(report.seconds / 2, alone + 5)
+
+
+@pytest.mark.parametrize("options", [("--pipeline", "off"), ("--per-host", "2")], ids=" ".join)
+def test_hosts_that_share_few_connections_are_all_served(tmp_path: Path, shoal: Command, options: list[str]) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=20, each=100)
+        list_file = write(tmp_path / "list", hosts.lines(only_healthy=True))
+        for number in range(4):  # once it was a matter of luck whether a run ended
+            done = shoal.run("copy", "--urls", list_file, tmp_path / f"out-{number}", "--json", *options)
+            assert done.returncode == 0, done.stderr
+            assert shoal.last_json(done)["written"] == 2_000
 
 
 # Peak memory is `VmHWM`: `ru_maxrss` begins with the peak of the process that started this one.
