@@ -254,7 +254,7 @@ def archives(
     max_depth: int = 100,
     allow_overlap: bool = False,
 ) -> Archives:
-    """Describes archives whose entries are the objects, for use as the source of `shoal.copy` and `shoal.read`.
+    """Describes archives, for use as the source of `shoal.copy` and `shoal.read`. Their entries are the objects.
 
     Both take the texts `"zip:PATTERN"` and `"tar:PATTERN"` as `archives("zip:PATTERN")` and `archives("tar:PATTERN")`.
 

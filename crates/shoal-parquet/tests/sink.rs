@@ -12,6 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use shoal_engine::options::{Durability, Overwrite, Resume, Workers};
+use shoal_engine::session::Twice;
 use shoal_engine::sink::Sink;
 use shoal_engine::source::Source;
 use shoal_engine::source::memory::{Answer, MemorySource};
@@ -195,13 +196,12 @@ fn a_published_file_that_is_missing_or_short_stops_the_run() {
 
 /// Copies a page of 1,000 objects, one of which does not come, and stops when more than half are committed; or when it is
 /// known that this one is retried later.
-fn stopped_in_the_middle(path: &Path, objects: &[(Vec<u8>, Vec<u8>)], deferred: u64) {
+fn stopped_in_the_middle(path: &Path, source: MemorySource, deferred: u64) {
     let missing = |name: &[u8], _: u32| match name {
         b"o-000950" => Answer::Fail(Kind::Timeout),
         _ => Answer::Whole,
     };
-    let source = MemorySource::new(vec![objects.to_vec()], 100).answering(missing);
-    let run = Transfer::new(Arc::new(source), sink(path, &options()), options()).in_batches_of(100);
+    let run = Transfer::new(Arc::new(source.answering(missing)), sink(path, &options()), options()).in_batches_of(100);
     let outcome = run.run(&mut |progress| match progress.committed {
         600.. if progress.deferred >= deferred => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
@@ -215,13 +215,39 @@ fn a_page_that_changed_adds_only_names_that_are_not_there() {
     for deferred in [0, 1] {
         let directory = tempfile::tempdir().unwrap();
         let mut objects = objects(1_000, 100);
-        stopped_in_the_middle(directory.path(), &objects, deferred);
+        stopped_in_the_middle(directory.path(), MemorySource::new(vec![objects.clone()], 100), deferred);
         objects.insert(50, (b"o-000049-new".to_vec(), b"new".to_vec()));
         let source = MemorySource::new(vec![objects.clone()], 100);
         let outcome = run(source, sink(directory.path(), &options()), options());
         ended(&outcome);
         assert!(rows(directory.path()) == expected(&objects), "{deferred} deferred");
         assert_eq!(outcome.report.total.written, 1_001);
+    }
+}
+
+#[test]
+fn an_object_with_the_name_of_a_stored_one_is_written_only_if_its_bytes_are() {
+    let twice = [
+        (Twice::SameObject, None),
+        (Twice::Repeated, Some(Kind::Repeated)),
+        (Twice::Conflict, Some(Kind::NameConflict)),
+        (Twice::Reissued, Some(Kind::NameConflict)),
+    ];
+    for (twice, kind) in twice {
+        let directory = tempfile::tempdir().unwrap();
+        let mut objects = objects(1_000, 100);
+        objects[10].0 = b"o-000950\0another".to_vec();
+        let source = || MemorySource::new(vec![objects.clone()], 100).numbered().twice(twice);
+        stopped_in_the_middle(directory.path(), source(), 1);
+        let outcome = run(source(), sink(directory.path(), &options()), options());
+        assert!(outcome.error.is_none(), "{twice:?}: {:?}", outcome.error);
+        let found: Vec<_> = outcome.report.failures.iter().map(|failure| failure.kind.clone()).collect();
+        let wanted: Vec<_> = kind.iter().map(|kind| kind.as_str().to_owned()).collect();
+        assert_eq!(found, wanted, "{twice:?}");
+        let (total, failed) = (outcome.report.total, u64::from(kind.is_some()));
+        assert_eq!((total.written, total.failed, total.unfinished), (1_000 - failed, failed, 0), "{twice:?}");
+        // What is one object for the source counts twice and is stored once.
+        assert_eq!(rows(directory.path()).len(), 999, "{twice:?}");
     }
 }
 
@@ -273,7 +299,7 @@ fn a_dataset_that_was_moved_in_the_middle_of_a_run_is_continued() {
     let directory = tempfile::tempdir().unwrap();
     let (before, after) = (directory.path().join("before"), directory.path().join("after"));
     let objects = objects(1_000, 100);
-    stopped_in_the_middle(&before, &objects, 0);
+    stopped_in_the_middle(&before, MemorySource::new(vec![objects.clone()], 100), 0);
     std::fs::rename(&before, &after).unwrap();
     let outcome = run(MemorySource::new(vec![objects.clone()], 100), sink(&after, &options()), options());
     ended(&outcome);

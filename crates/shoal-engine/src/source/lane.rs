@@ -154,7 +154,7 @@ pub trait Lane {
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written>;
     /// Turns an object that was written into a failure, for good.
     fn withdraw(&self, written: Written, error: Error);
-    /// Answers a job whose object could not be fetched.
+    /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
     /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
     fn requeued(&self, job: Job);

@@ -31,7 +31,7 @@ pub(super) struct Earlier {
     frontier: u64,
     /// Objects of earlier sessions are retried.
     retries: bool,
-    /// What an object is whose name is stored already.
+    /// What an object means that has a stored name.
     twice: Twice,
     /// Ranges of rows, by file and row group.
     ranges: BTreeMap<(PathBuf, u32), Vec<std::ops::Range<usize>>>,
@@ -120,9 +120,9 @@ impl Earlier {
     /// If it may be another object: its bytes are nowhere, so it must not count as written.
     pub fn again(&self) -> Result<Put> {
         let kind = match self.twice {
-            Twice::SameObject | Twice::Reissued => return Ok(Put::Kept),
+            Twice::SameObject => return Ok(Put::Kept),
             Twice::Repeated => Kind::Repeated,
-            Twice::Conflict => Kind::NameConflict,
+            Twice::Conflict | Twice::Reissued => Kind::NameConflict,
         };
         Err(Error::new(kind, "an earlier run has stored an object of this name, which may be another one"))
     }
