@@ -148,8 +148,8 @@ impl Growing {
         &self.out.inner().file
     }
 
-    /// Appends a row group of these parts. `packed`: the contents are compressed.
-    pub fn append(&mut self, format: &Format, parts: Vec<Rows>, packed: bool) -> Result<()> {
+    /// Appends a row group of these parts. `packed`: the contents are compressed. `between` is called often meanwhile.
+    pub fn append(&mut self, format: &Format, parts: Vec<Rows>, packed: bool, between: impl Fn()) -> Result<()> {
         let Settings { properties, columns: factory } = if packed { &format.packed } else { &format.plain };
         let at = self.groups.len();
         let mut writers = factory.create_column_writers(at)?;
@@ -159,6 +159,7 @@ impl Growing {
                 for leaf in compute_leaves(field, values)? {
                     writer.write(&leaf)?;
                 }
+                between();
             }
         }
         let chunks = writers.into_iter().map(|writer| writer.close()).collect::<Result<Vec<_>>>()?;
@@ -291,7 +292,7 @@ mod tests {
         let mut growing = Growing::new(File::create(&path).unwrap()).unwrap();
         let mut cuts = Vec::new();
         for group in 0..3 {
-            growing.append(&format, rows(group * 1000, 1000), group != 1).unwrap();
+            growing.append(&format, rows(group * 1000, 1000), group != 1, || ()).unwrap();
             cuts.push(growing.footer(&format).unwrap());
         }
         let (_, length) = growing.finish(&format).unwrap();
@@ -325,7 +326,7 @@ mod tests {
             part.iter().for_each(|&has| rows.push(b"name", if has { &with } else { &without }, b"data"));
             rows
         });
-        growing.append(&format, rows.into(), true).unwrap();
+        growing.append(&format, rows.into(), true, || ()).unwrap();
         growing.finish(&format).unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap().build().unwrap();
         let [batch] = reader.collect::<Result<Vec<_>, _>>().unwrap().try_into().unwrap();
