@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -97,30 +96,6 @@ def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path:
         assert any("refused" in reason for reason in why)
         # The slow host takes about 7 s, and the failing one is given up after 5.
         assert took < min(report.seconds / 2, alone + 5)
-
-
-@pytest.mark.slow
-@pytest.mark.timing
-def test_2_000_000_urls_healthy_hosts_take_at_most_1_15_times_as_long_beside_bad_ones(
-    tmp_path: Path, shoal: Command
-) -> None:
-    with contextlib.ExitStack() as stack:
-        hosts = Mixed(stack, healthy=17, each=100_000)
-        healthy = write(tmp_path / "healthy", hosts.lines(only_healthy=True))
-        every = write(tmp_path / "every", hosts.lines())
-
-        def seconds(list_file: Path) -> float:
-            before, began = hosts.sent(), time.monotonic()
-            with shoal.start("copy", "--urls", list_file, "null:", "--retry-timeout", "5") as copying:
-                while hosts.sent() - before < hosts.wanted:
-                    assert copying.poll() is None
-                    time.sleep(0.01)
-                took = time.monotonic() - began
-                copying.send_signal(signal.SIGINT)  # the slow host would take a quarter of an hour
-            return took
-
-        pairs = [(seconds(healthy), seconds(every)) for _ in range(5)]
-        assert statistics.median(beside / alone for alone, beside in pairs) <= 1.15, pairs
 
 
 @pytest.mark.parametrize("options", [("--pipeline", "off"), ("--per-host", "2")], ids=" ".join)
