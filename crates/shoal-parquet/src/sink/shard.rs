@@ -20,7 +20,7 @@ use super::state::Placed;
 
 /// Contents of a row group that are compressed as a sample; if that saves less than a sixteenth, the group is not.
 const SAMPLE: usize = 64 << 10;
-/// How much longer than it has worked a thread that encodes may wait for others.
+/// A thread that encodes waits for others at most so many times as long as it has worked.
 const WAIT_MAX: u32 = 4;
 
 /// A file that is being written.
@@ -316,7 +316,7 @@ fn is_worth_packing(parts: &[Rows]) -> bool {
 }
 
 /// Lets other threads go first, while a row group is encoded. Encoding can wait, but a lane that loses its core for some
-/// milliseconds leaves its connections idle: 570,000 objects per second instead of 480,000, on two cores.
+/// milliseconds leaves its connections idle: 477,000 objects per second instead of 553,000, on two cores.
 struct Courtesy {
     begun: Instant,
     waited: Cell<Duration>,
@@ -331,9 +331,9 @@ impl Courtesy {
     fn give_way(&self) {
         let before = self.begun.elapsed();
         let waited = self.waited.get();
-        if waited <= (before - waited) * WAIT_MAX {
+        if waited <= before.saturating_sub(waited) * WAIT_MAX {
             std::thread::yield_now();
-            self.waited.set(waited + (self.begun.elapsed() - before));
+            self.waited.set(waited + self.begun.elapsed().saturating_sub(before));
         }
     }
 }
@@ -346,7 +346,7 @@ mod tests {
     fn a_thread_that_has_waited_for_long_does_not_give_way() {
         let worked = Duration::from_secs(1);
         for (waited, gives_way) in [(worked * WAIT_MAX / 2, true), (worked * WAIT_MAX * 2, false)] {
-            let Some(begun) = Instant::now().checked_sub(worked + waited) else { continue };
+            let begun = Instant::now().checked_sub(worked + waited).unwrap();
             let courtesy = Courtesy { begun, waited: Cell::new(waited) };
             courtesy.give_way();
             assert_eq!(courtesy.waited.get() > waited, gives_way);
