@@ -345,8 +345,11 @@ impl Committer {
         self.shared.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
         self.looked_at_due = None;
         self.shared.queue.committed(objects, listed, bytes, window);
-        let totals = journal.totals();
-        journal.sample(now_ms(), totals.written, totals.bytes);
+        let now = now_ms();
+        if journal.wants_sample(now) {
+            let totals = journal.totals();
+            journal.sample(now, totals.written, totals.bytes);
+        }
         drop(journal);
         Ok(commit)
     }

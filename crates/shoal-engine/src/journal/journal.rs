@@ -85,7 +85,12 @@ impl Journal {
         self.progress.learnt = Some(in_flight);
     }
 
-    /// Adds the counts so far to the rate history. The next commit writes it.
+    /// Whether it is time for `sample`: the counts take time where many partitions are committed above the frontier.
+    pub fn wants_sample(&self, now_ms: u64) -> bool {
+        self.rate.is_due(now_ms)
+    }
+
+    /// Adds the counts so far to the rate history, if it is time. The next commit writes it.
     pub fn sample(&mut self, now_ms: u64, objects: u64, bytes: u64) {
         self.rate.add(Sample { at_ms: now_ms, objects, bytes });
     }

@@ -38,15 +38,18 @@ impl Rate {
         Ok(Rate { pending: Vec::new(), stored, last_ms, spacing_ms })
     }
 
+    /// Whether it is time for another sample.
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        // After a clock was set back, the spacing counts from there.
+        self.last_ms.is_none_or(|last| now_ms < last || now_ms - last >= self.spacing_ms)
+    }
+
     /// Adds a sample, if it is time for one.
     pub(super) fn add(&mut self, sample: Sample) {
-        let now = sample.at_ms;
-        // After a clock was set back, the spacing counts from there.
-        let spaced = self.last_ms.is_none_or(|last| now < last || now - last >= self.spacing_ms);
-        if !spaced {
+        if !self.is_due(sample.at_ms) {
             return;
         }
-        self.last_ms = Some(now);
+        self.last_ms = Some(sample.at_ms);
         if self.pending.len() >= PENDING_MAX {
             self.pending.pop();
         }
