@@ -21,10 +21,20 @@ pub(super) struct Url<'a> {
     target: &'a str,
 }
 
-/// Takes URLs apart. Of one that begins like the last, only the rest is looked at.
-#[derive(Debug, Default)]
+/// Takes URLs apart. Of one that begins like one before, only the rest is looked at.
+#[derive(Debug)]
 pub(super) struct Parser {
-    /// The last URL, to where its target begins.
+    /// Beginnings, by their hash. A later one takes the place of an earlier one.
+    known: [Known; KNOWN],
+}
+
+/// Lists often alternate between some hosts.
+const KNOWN: usize = 64;
+
+/// How a URL began.
+#[derive(Debug)]
+struct Known {
+    /// The URL, to where its target begins.
     begin: String,
     secure: bool,
     /// Where user and authority begin in it.
@@ -33,29 +43,50 @@ pub(super) struct Parser {
     host: HostId,
 }
 
+impl Default for Parser {
+    fn default() -> Parser {
+        Parser { known: [const { Known::none() }; KNOWN] }
+    }
+}
+
 impl Parser {
     /// Takes a URL apart, as `Url::parse` does; also returns its host.
     ///
     /// # Errors
     /// Those of `Url::parse`.
     pub fn parse<'a>(&mut self, text: &'a str) -> Result<(Url<'a>, HostId), String> {
-        let (begin, whole) = (self.begin.len(), text);
+        let whole = text;
         let text = without_fragment(text);
-        if begin > 0 && target_at(text.as_bytes(), &self.begin).is_some() && !has_control(&whole[begin..]) {
+        let (begin, target) = text.split_at(target_begin(text));
+        let known = &mut self.known[xxh3_64(begin.as_bytes()) as usize % KNOWN];
+        if known.begin == begin && !begin.is_empty() && !has_control(&whole[begin.len()..]) {
             let (user, authority) =
-                (self.user.map(|from| &text[from..self.authority - 1]), &text[self.authority..begin]);
-            return Ok((Url { text, secure: self.secure, user, authority, target: &text[begin..] }, self.host));
+                (known.user.map(|from| &begin[from..known.authority - 1]), &begin[known.authority..]);
+            return Ok((Url { text, secure: known.secure, user, authority, target }, known.host));
         }
         let url = Url::parse(whole)?;
-        self.host = url.host_id();
         let scheme = if url.secure { "https://" } else { "http://" }.len();
-        self.begin.clear();
-        self.user = url.user.map(|_| scheme);
-        self.authority = scheme + url.user.map_or(0, |user| user.len() + 1);
-        self.begin.push_str(&text[..self.authority + url.authority.len()]);
-        self.secure = url.secure;
-        Ok((url, self.host))
+        known.begin.clear();
+        known.begin.push_str(begin);
+        known.secure = url.secure;
+        known.user = url.user.map(|_| scheme);
+        known.authority = scheme + url.user.map_or(0, |user| user.len() + 1);
+        known.host = url.host_id();
+        Ok((url, known.host))
     }
+}
+
+impl Known {
+    const fn none() -> Known {
+        Known { begin: String::new(), secure: false, user: None, authority: 0, host: HostId(0) }
+    }
+}
+
+/// Where the target of a URL without a fragment begins, if it is one that can be fetched.
+fn target_begin(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let authority = memchr::memchr(b':', bytes).filter(|&at| bytes[at..].starts_with(b"://")).map_or(0, |at| at + 3);
+    memchr::memchr2(b'/', b'?', &bytes[authority..]).map_or(bytes.len(), |at| authority + at)
 }
 
 impl<'a> Url<'a> {
@@ -75,7 +106,7 @@ impl<'a> Url<'a> {
             return Err(if is_scheme(scheme) { refused(scheme) } else { "not a URL".to_owned() });
         }
         let (text, rest) = (without_fragment(text), without_fragment(rest));
-        let (authority, target) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+        let (authority, target) = rest.split_at(memchr::memchr2(b'/', b'?', rest.as_bytes()).unwrap_or(rest.len()));
         if authority.contains('\\') {
             // Browsers read it as a slash, others do not: then the host is another one.
             return Err("its host or port is not valid".to_owned());
@@ -244,16 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_begins_like_the_last_one_is_taken_apart_as_if_alone() {
+    fn a_url_that_begins_like_one_before_is_taken_apart_as_if_alone() {
         let begins =
             ["http://h", "HTTP://h", "https://h", "http://u@h", "http://u:p@H:81", "http://h:", "http://[::1]:8"];
         let ends = ["", "/", "/x?y#z", "?x", "#z", ":81/x", "ost/x", "@o/", "/a\tb", "\x7f", "\\x", "/é#é", "%/x"];
+        let mut all = Parser::default();
         for first in begins {
             for text in begins.iter().flat_map(|begin| ends.iter().map(move |end| format!("{begin}{end}"))) {
                 let mut parser = Parser::default();
                 let _ = parser.parse(&format!("{first}/first"));
                 let wanted = Url::parse(&text).map(|url| (url.host_id(), url));
                 assert_eq!(parser.parse(&text).map(|(url, host)| (host, url)), wanted, "{text} after {first}");
+                assert_eq!(all.parse(&text).map(|(url, host)| (host, url)), wanted, "{text} after all");
             }
         }
     }
