@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -68,6 +69,17 @@ class Mixed:
             watcher.join()
         return (took or [time.monotonic() - began])[0], report
 
+    def seconds(self, shoal: Command, list_file: Path) -> float:
+        """The same for a copy that is stopped then: it would wait long for the others."""
+        before, began = self.sent(), time.monotonic()
+        with shoal.start("copy", "--urls", list_file, "null:") as copying:
+            while self.sent() - before < self.wanted:
+                assert copying.poll() is None
+                time.sleep(0.01)
+            took = time.monotonic() - began
+            copying.send_signal(signal.SIGINT)
+        return took
+
     def sent(self) -> int:
         return sum(service.stats.requests for service in self.services)
 
@@ -96,6 +108,50 @@ def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path:
         assert any("refused" in reason for reason in why)
         # The slow host takes about 7 s, and the failing one is given up after 5.
         assert took < min(report.seconds / 2, alone + 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_2_000_000_urls_healthy_hosts_take_at_most_1_15_times_as_long_beside_bad_ones(
+    tmp_path: Path, shoal: Command
+) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=100_000)
+        healthy = write(tmp_path / "healthy", hosts.lines(only_healthy=True))
+        every = write(tmp_path / "every", hosts.lines())
+        pairs = [(hosts.seconds(shoal, healthy), hosts.seconds(shoal, every)) for _ in range(7)]
+        assert statistics.median(beside / alone for alone, beside in pairs) <= 1.15, pairs
+
+
+@pytest.mark.timing
+def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal: Command) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=20_000, delay=1)
+        lines = list(hosts.lines(only_healthy=True))
+        # The slow host comes early: lanes that are no longer needed later have its objects.
+        lines[1_000:1_000] = [f"slow/{number}\t{hosts.slow.url}/object-{number}" for number in range(200)]
+        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
+        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
+        assert beside <= alone + 2
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_objects_of_a_host_that_stays_away_fail_a_few_at_a_time_while_others_have_work(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=100_000)
+        failed: list[int] = []
+
+        def progress(now: package.Progress) -> None:
+            if hosts.sent() < hosts.wanted:
+                failed.append(now.run.failed)
+
+        names = (hosts.slow.url, hosts.failing.url)
+        lines = (line for line in hosts.lines() if not any(name in line for name in names))
+        source = package.urls(write(tmp_path / "list", lines))
+        report = package.copy(source, "null:", retry_timeout=1, on_error="record", progress=progress)
+        assert (report.written, report.failed) == (hosts.wanted, hosts.each)
+        assert 0 < failed[-1] < hosts.each / 2, failed
 
 
 @pytest.mark.parametrize("options", [("--pipeline", "off"), ("--per-host", "2")], ids=" ".join)

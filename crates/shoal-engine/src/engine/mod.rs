@@ -14,6 +14,7 @@
 
 mod budget;
 mod cancel;
+mod coarse_clock;
 mod commit;
 mod concurrency;
 mod filter;

@@ -77,6 +77,18 @@ pub(crate) struct Queue {
     lanes: Vec<Notify>,
 }
 
+/// The lane that asks for a partition.
+pub(crate) struct Taker<'a> {
+    /// It has nothing at all to do, so that it may pass the batch's bound in bytes.
+    pub is_idle: bool,
+    /// It may take a share of a partition in work.
+    pub shares: bool,
+    /// Whether it cannot request anything from this host now.
+    pub passes_over: &'a dyn Fn(HostId) -> bool,
+    /// Whether it works on this partition.
+    pub has: &'a dyn Fn(&Arc<InFlightPartition>) -> bool,
+}
+
 /// What a lane gets.
 pub(crate) enum Dequeued {
     Partition(Arc<InFlightPartition>),
@@ -160,21 +172,19 @@ impl Queue {
         self.wake_lanes();
     }
 
-    /// A partition for a lane: one tried again, the next listed one, or a share of one in work. `idle`: the lane has
-    /// nothing at all to do, so that it may pass the batch's bound in bytes and may share. `pass_over`: it cannot
-    /// request anything from this host now.
-    pub fn take(&self, idle: bool, pass_over: &dyn Fn(HostId) -> bool) -> Dequeued {
+    /// A partition for a lane: one tried again, the next listed one, or a share of one in work.
+    pub fn take(&self, lane: &Taker<'_>) -> Dequeued {
         let mut state = self.state();
-        let handout = self.take_from(&mut state, idle, pass_over);
+        let handout = self.take_from(&mut state, lane);
         state.waiting |= matches!(handout, Dequeued::Wait);
         handout
     }
 
-    fn take_from(&self, state: &mut State, idle: bool, pass_over: &dyn Fn(HostId) -> bool) -> Dequeued {
+    fn take_from(&self, state: &mut State, lane: &Taker<'_>) -> Dequeued {
         if state.finished {
             return Dequeued::Finished;
         }
-        let can_ask = |open: &Arc<InFlightPartition>| open.host.is_none_or(|host| !pass_over(host));
+        let can_ask = |open: &Arc<InFlightPartition>| lane.can_ask(open);
         if let Some(at) = state.again.iter().take(AGAIN_LOOKS).position(can_ask)
             && let Some(open) = state.again.remove(at)
         {
@@ -183,16 +193,17 @@ impl Queue {
         // Those that wait for their host have other turns.
         let passed = state.again.len().min(AGAIN_LOOKS);
         state.again.rotate_left(passed);
-        if let Some(next) = state.ready.first(pass_over).cloned() {
+        if let Some(next) = state.ready.first(lane.passes_over).cloned() {
             let SinkProperties { window_objects, window_bytes, .. } = self.writing;
             let batch_full = state.out_objects > 0
-                && (state.out_objects + next.len() > window_objects || state.out_bytes >= window_bytes && !idle);
+                && (state.out_objects + next.len() > window_objects
+                    || state.out_bytes >= window_bytes && !lane.is_idle);
             if next.partition.seq >= state.mark {
-                return self.share(state, idle);
+                return self.share(state, lane);
             }
             if batch_full {
                 state.starving = true;
-                return self.share(state, idle);
+                return self.share(state, lane);
             }
             if let Some(open) = state.ready.take(&next) {
                 if state.ready.len() <= self.ahead.partitions / 2 {
@@ -204,7 +215,7 @@ impl Queue {
         }
         // The listing waits too: nothing comes before something is committed.
         state.starving |= state.ready.is_empty() && state.window >= WINDOW_MAX;
-        self.share(state, idle)
+        self.share(state, lane)
     }
 
     fn hand_out(state: &mut State, open: Arc<InFlightPartition>) -> Dequeued {
@@ -219,10 +230,13 @@ impl Queue {
         Dequeued::Partition(open)
     }
 
-    fn share(&self, state: &State, idle: bool) -> Dequeued {
-        let fullest = state.open.iter().filter(|open| open.untaken() > 0).max_by_key(|open| open.untaken());
-        match fullest {
-            Some(open) if idle && self.writing.shares && open.join() => Dequeued::Partition(open.clone()),
+    fn share(&self, state: &State, lane: &Taker<'_>) -> Dequeued {
+        if !lane.shares || !self.writing.shares {
+            return Dequeued::Wait;
+        }
+        let others = state.open.iter().filter(|open| open.untaken() > 0 && lane.can_ask(open) && !(lane.has)(open));
+        match others.max_by_key(|open| open.untaken()) {
+            Some(open) if open.join() => Dequeued::Partition(open.clone()),
             _ => Dequeued::Wait,
         }
     }
@@ -335,6 +349,12 @@ impl Queue {
 
     fn state(&self) -> MutexGuard<'_, State> {
         ignore_poison(self.state.lock())
+    }
+}
+
+impl Taker<'_> {
+    fn can_ask(&self, open: &InFlightPartition) -> bool {
+        open.host.is_none_or(|host| !(self.passes_over)(host))
     }
 }
 

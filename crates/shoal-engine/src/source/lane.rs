@@ -109,8 +109,10 @@ pub trait Lane {
     /// The next object to fetch.
     fn take(&self) -> Take;
     /// The same for a source with many hosts: `has_room` says whether this lane can request another object from a host now.
-    fn take_if(&self, has_room: &dyn Fn(HostId) -> bool) -> Take {
-        let _ = has_room;
+    /// `own`: a connection to this host asks. Hosts that had no room are then not looked at again, but for this one. So this
+    /// has to be called without it from time to time.
+    fn take_if(&self, own: Option<HostId>, has_room: &dyn Fn(HostId) -> bool) -> Take {
+        let _ = (own, has_room);
         self.take()
     }
     /// Resolves when `take` may have another answer, or `limits` have changed.

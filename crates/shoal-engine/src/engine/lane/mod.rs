@@ -4,6 +4,7 @@
 //! (opens the next partitions before the last one is empty, so that its tail never idles the lane) and a clock
 //! (retries that have come due, changed limits, the stop flag).
 
+mod many;
 mod settle;
 mod take;
 mod writes;
@@ -18,13 +19,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use self::many::ManyHosts;
+use self::take::Asking;
 use self::writes::Writes;
+use super::coarse_clock::coarse_now;
 use super::in_flight_partition::InFlightPartition;
 use super::lane_partition::LanePartition;
 use super::panicked::panicked;
 use super::progress::{LaneCounters, add};
 use super::queue::Dequeued;
-use super::retry::{HOLD_MAX, HostState};
+use super::retry::HOLD_MAX;
 use super::shared::Shared;
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -40,8 +44,6 @@ const RATE_SLEEP: Duration = Duration::from_millis(100);
 const FILES_WAIT: Duration = Duration::from_millis(100);
 /// Connections over which a lane spreads what it has in flight, at least: while one is written from, another is filled.
 const CONNECTIONS_MIN: usize = 2;
-/// Objects of a host without room that a lane has open before it opens no more of them: work until the next one is open.
-const BLOCKED_MAX: u32 = 50;
 /// Tries to open a partition before the run gives up.
 const OPEN_TRIES: u32 = 5;
 
@@ -62,6 +64,7 @@ pub(crate) struct LaneState {
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
     /// The objects that probe paused hosts, one each.
     probes: RefCell<Vec<(u32, u32)>>,
+    many: ManyHosts,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
     in_flight: Cell<usize>,
@@ -103,6 +106,7 @@ impl LaneState {
             again: RefCell::default(),
             retries: RefCell::default(),
             probes: RefCell::default(),
+            many: ManyHosts::default(),
             sink_probe: Cell::new(None),
             in_flight: Cell::new(0),
             last_limit: Cell::new(0),
@@ -134,7 +138,7 @@ impl LaneState {
         loop {
             let changed = self.shared.queue.changed(self.index);
             if self.untaken() < self.low_water() || self.shared.queue.is_finished() {
-                match self.shared.queue.take(self.is_idle(), &|host| self.passes_over(host)) {
+                match self.next_partition() {
                     Dequeued::Partition(open) => match self.open(fetcher, open).await {
                         Ok(()) => continue,
                         Err(error) => return error,
@@ -202,6 +206,7 @@ impl LaneState {
         while !self.shared.cancel.is_raised() {
             tick.tick().await;
             add(&self.counters().beats, 1);
+            self.many.tick(self.counters().beats.load(Relaxed));
             let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due
@@ -231,14 +236,6 @@ impl LaneState {
     /// Objects that this lane can take: not those of a host that takes no request now.
     fn untaken(&self) -> u32 {
         self.slots.borrow().iter().flatten().filter(|slot| !slot.blocked).map(|slot| slot.open.untaken()).sum()
-    }
-
-    /// Whether a partition of this host is not opened now: it is paused, or has no room and enough to go on with here.
-    fn passes_over(&self, host: HostId) -> bool {
-        let slots = self.slots.borrow();
-        let waiting = slots.iter().flatten().filter(|slot| slot.blocked && slot.open.host == Some(host));
-        waiting.map(|slot| slot.open.untaken()).sum::<u32>() >= BLOCKED_MAX
-            || self.shared.retry.state(host) == HostState::Closed
     }
 
     /// Below this many objects to take, the next partition is opened.
@@ -306,13 +303,6 @@ impl LaneState {
     }
 }
 
-/// The time at the last tick of the kernel (1 to 10 ms): precise enough for deadlines of seconds, for each of a million
-/// objects a second, and on average right.
-fn coarse_now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
 impl BodyClock for LaneState {
     fn wrote(&self, bytes: usize, time: Duration) {
         add(&self.counters().moved, bytes as u64);
@@ -333,11 +323,11 @@ struct Handle(Rc<LaneState>);
 
 impl Lane for Handle {
     fn take(&self) -> Take {
-        self.0.take(&|_| true)
+        self.0.take(&Asking { own: None, has_room: &|_| true })
     }
 
-    fn take_if(&self, has_room: &dyn Fn(HostId) -> bool) -> Take {
-        self.0.take(has_room)
+    fn take_if(&self, own: Option<HostId>, has_room: &dyn Fn(HostId) -> bool) -> Take {
+        self.0.take(&Asking { own, has_room })
     }
 
     fn wake(&self) -> LocalFuture<'_, ()> {

@@ -19,11 +19,16 @@ use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
 /// Objects given back that are looked at, to find one of a host that takes a request.
 const AGAIN_LOOKS: usize = 64;
 
-/// Whether the fetcher can request another object from a host now.
-type HasRoom<'a> = &'a dyn Fn(HostId) -> bool;
+/// What asks for an object.
+pub(super) struct Asking<'a> {
+    /// The host of the connection that asks, if one does. Of the others, those that had no room are not looked at again.
+    pub own: Option<HostId>,
+    /// Whether the fetcher can request another object from a host now.
+    pub has_room: &'a dyn Fn(HostId) -> bool,
+}
 
 impl LaneState {
-    pub(super) fn take(&self, has_room: HasRoom<'_>) -> Take {
+    pub(super) fn take(&self, asking: &Asking<'_>) -> Take {
         if self.shared.cancel.is_raised() {
             return Take::Stop;
         }
@@ -34,13 +39,14 @@ impl LaneState {
             return Take::Wait;
         }
         let gate = self.sink_gate();
-        let job = if gate == Gate::Closed { None } else { self.next_job(has_room) };
+        let job = if gate == Gate::Closed { None } else { self.next_job(asking) };
         match job {
             Some(job) => {
                 if gate == Gate::Probe {
                     self.sink_probe.set(Some((job.slot, job.index)));
                 }
                 self.in_flight.set(self.in_flight.get() + 1);
+                self.many.taken();
                 add(&self.counters().in_flight, 1);
                 if self.untaken() < self.low_water() {
                     self.hungry.notify_one();
@@ -67,9 +73,9 @@ impl LaneState {
         }
     }
 
-    fn next_job(&self, has_room: HasRoom<'_>) -> Option<Job> {
-        let fresh = || self.fresh(has_room);
-        let waiting = || self.due_retry(has_room).or_else(|| self.requeued_before(has_room));
+    fn next_job(&self, asking: &Asking<'_>) -> Option<Job> {
+        let fresh = || self.fresh(asking);
+        let waiting = || self.due_retry(asking).or_else(|| self.requeued_before(asking));
         if self.shared.retry.is_gated() {
             // A probe with an object that has not failed yet tells most about its host.
             fresh().or_else(waiting)
@@ -79,11 +85,12 @@ impl LaneState {
     }
 
     /// The next entry of the oldest open partition that has one.
-    fn fresh(&self, has_room: HasRoom<'_>) -> Option<Job> {
+    fn fresh(&self, asking: &Asking<'_>) -> Option<Job> {
         let mut at = 0;
         loop {
+            at = self.next_slot(at, asking.own)?;
             let number = *self.order.borrow().get(at)?;
-            if let Some(job) = self.next_of(number, has_room) {
+            if let Some(job) = self.next_of(number, asking) {
                 return Some(job);
             }
             // It may have been closed on the way; then another has taken its place.
@@ -91,7 +98,14 @@ impl LaneState {
         }
     }
 
-    fn due_retry(&self, has_room: HasRoom<'_>) -> Option<Job> {
+    /// Where in the order the next slot is that is looked at.
+    fn next_slot(&self, from: usize, own: Option<HostId>) -> Option<usize> {
+        let (order, slots) = (self.order.borrow(), self.slots.borrow());
+        let is_passed = |slot: &LanePartition| slot.blocked && own.is_some() && slot.open.host != own;
+        (from..order.len()).find(|&at| !slots[order[at] as usize].as_ref().is_some_and(is_passed))
+    }
+
+    fn due_retry(&self, asking: &Asking<'_>) -> Option<Job> {
         let mut retries = self.retries.borrow_mut();
         let now = Instant::now();
         if self.shared.retry.is_of_many() {
@@ -103,7 +117,7 @@ impl LaneState {
                 self.again.borrow_mut().push_front((number, index));
             }
             drop(retries);
-            return self.requeued_before(has_room);
+            return self.requeued_before(asking);
         }
         let Reverse((at, number, index)) = *retries.peek()?;
         if at > now {
@@ -118,9 +132,9 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    fn requeued_before(&self, has_room: HasRoom<'_>) -> Option<Job> {
+    fn requeued_before(&self, asking: &Asking<'_>) -> Option<Job> {
         if self.shared.retry.is_of_many() {
-            return self.requeued_of_many(has_room);
+            return self.requeued_of_many(asking);
         }
         let (number, index) = *self.again.borrow().front()?;
         let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
@@ -132,17 +146,17 @@ impl LaneState {
     }
 
     /// The first of those given back that is of a host which takes a request. The others have their turn later.
-    fn requeued_of_many(&self, has_room: HasRoom<'_>) -> Option<Job> {
+    fn requeued_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
         let looks = self.again.borrow().len().min(AGAIN_LOOKS);
         for _ in 0..looks {
             let (number, index) = self.again.borrow_mut().pop_front()?;
             let host = self.host(number, index)?;
-            let state = self.shared.retry.state(host);
+            let state = self.host_state(host);
             if state == HostState::Away {
                 self.fail_waiting(number, index, host);
                 continue;
             }
-            let gate = match state == HostState::Open && has_room(host) {
+            let gate = match state == HostState::Open && (asking.has_room)(host) {
                 true => self.shared.retry.gate(host, Instant::now()),
                 false => Gate::Closed,
             };
@@ -211,7 +225,7 @@ impl LaneState {
     }
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
-    fn next_of(&self, number: u32, has_room: HasRoom<'_>) -> Option<Job> {
+    fn next_of(&self, number: u32, asking: &Asking<'_>) -> Option<Job> {
         let many = self.shared.retry.is_of_many();
         loop {
             let mut slots = self.slots.borrow_mut();
@@ -222,8 +236,8 @@ impl LaneState {
                 return None;
             }
             let gated = self.shared.retry.is_gated();
-            let is_blocked = |host| match self.shared.retry.state(host) {
-                HostState::Open => !has_room(host),
+            let is_blocked = |host| match self.host_state(host) {
+                HostState::Open => !(asking.has_room)(host),
                 HostState::Closed => true,
                 HostState::Away => false,
             };

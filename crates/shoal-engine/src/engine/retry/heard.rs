@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::super::coarse_clock::coarse_now;
 use crate::error::HostId;
 
 /// Bits of the filter, in words of 64: 128 KiB. With 100,000 hosts, one in 30 that is silent is taken for one that was heard,
@@ -14,13 +15,20 @@ const WORDS: usize = 1 << 14;
 pub(crate) struct Heard {
     words: Box<[AtomicU64]>,
     began: Instant,
-    /// Milliseconds since `began`, and one.
+    /// The same on the clock by which answers are timed: there are a million in a second.
+    began_coarse: Duration,
+    /// Milliseconds since then, and one.
     last: AtomicU64,
 }
 
 impl Heard {
     pub fn new() -> Heard {
-        Heard { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(), began: Instant::now(), last: AtomicU64::new(0) }
+        Heard {
+            words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
+            began: Instant::now(),
+            began_coarse: coarse_now(),
+            last: AtomicU64::new(0),
+        }
     }
 
     /// This host has answered.
@@ -39,8 +47,15 @@ impl Heard {
     }
 
     /// Some host has answered now.
-    pub fn now(&self, now: Instant) {
-        self.last.fetch_max(now.saturating_duration_since(self.began).as_millis() as u64 + 1, Relaxed);
+    pub fn now(&self) {
+        self.at(coarse_now().saturating_sub(self.began_coarse));
+    }
+
+    fn at(&self, time: Duration) {
+        let time = time.as_millis() as u64 + 1;
+        if self.last.load(Relaxed) < time {
+            self.last.fetch_max(time, Relaxed);
+        }
     }
 
     /// Whether some host has answered after this time.
@@ -72,9 +87,10 @@ mod tests {
     #[test]
     fn the_last_answer_is_known_by_its_time() {
         let heard = Heard::new();
-        let before = Instant::now();
-        assert!(!heard.since(before));
-        heard.now(before + Duration::from_secs(3));
-        assert!(heard.since(before + Duration::from_secs(2)) && !heard.since(before + Duration::from_secs(4)));
+        assert!(!heard.since(heard.began));
+        let after = |seconds| heard.began + Duration::from_secs(seconds);
+        heard.at(Duration::from_secs(3));
+        heard.now();
+        assert!(heard.since(after(2)) && !heard.since(after(4)));
     }
 }

@@ -21,9 +21,14 @@ impl Retry {
         self.heard.is_some()
     }
 
+    /// Whether this host may be paused or cool down. If not, its state is `Open`.
+    pub fn may_be_gated(&self, host: HostId) -> bool {
+        self.gated.may_have(host)
+    }
+
     /// What becomes of an object of this host, if it is taken now; hands out no probe.
     pub fn state(&self, host: HostId) -> HostState {
-        if !self.gated.load(Relaxed) {
+        if !self.may_be_gated(host) {
             return HostState::Open;
         }
         let now = Instant::now();
@@ -69,8 +74,8 @@ impl Retry {
         self.answered();
         if let Some(heard) = &self.heard {
             heard.add(host);
-            if self.gated.load(Relaxed) {
-                heard.now(Instant::now());
+            if !self.gated.is_empty() {
+                heard.now();
             }
         }
     }
@@ -99,7 +104,7 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::super::tests::error;
-    use super::super::{BUCKETS_MAX, Gate, HOSTS_MAX, Verdict};
+    use super::super::{Gate, HOSTS_MAX, Verdict};
     use super::*;
 
     fn pause(retry: &Retry, host: HostId) {
@@ -143,6 +148,6 @@ mod tests {
         for host in 1..200_000 {
             retry.failed(&error(Kind::ServerError).host(HostId(host)), 1, Duration::ZERO, false);
         }
-        assert!(retry.hosts().len() <= HOSTS_MAX && lock(&retry.tokens).len() <= BUCKETS_MAX);
+        assert!(retry.hosts().len() <= HOSTS_MAX);
     }
 }

@@ -9,18 +9,22 @@
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
 //!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
 
+mod buckets;
 mod heard;
 mod host;
+mod host_filter;
 mod many;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use buckets::Buckets;
 use heard::Heard;
 pub(crate) use host::{Gate, HostState, PROBE_MIN};
 use host::{Host, PROBE_MAX};
+use host_filter::HostFilter;
 
 use crate::error::{Error, HostId, Kind};
 use crate::poison::ignore_poison;
@@ -28,12 +32,9 @@ use crate::poison::ignore_poison;
 const BASE: Duration = Duration::from_millis(100);
 const THROTTLE_BASE: Duration = Duration::from_secs(1);
 const CAP: Duration = Duration::from_secs(20);
-/// As AWS SDKs: 500 tokens, 14 for an error, 5 for a throttled answer.
-const TOKENS: i64 = 500;
+/// Tokens for an error and for a throttled answer, as in AWS SDKs.
 const COST: i64 = 14;
 const THROTTLE_COST: i64 = 5;
-/// AWS gives 1 back; 2 keeps a host going at which a tenth of all first tries fail, and pauses it at a seventh.
-const REFUND: i64 = 2;
 /// A retry further away than this leaves its partition, which can then be committed.
 pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
@@ -41,8 +42,6 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Hosts of which something is remembered, before those are forgotten that are neither paused nor cool down.
 const HOSTS_MAX: usize = 10_000;
-/// Buckets that are kept, before the fuller half is forgotten.
-const BUCKETS_MAX: usize = 100_000;
 
 /// The destination, in the retry rules for it.
 pub(crate) const DESTINATION: HostId = HostId(0);
@@ -64,12 +63,10 @@ pub(crate) struct Retry {
     what: &'static str,
     max_retries: u32,
     timeout: Duration,
-    /// Some host is paused or cools down: the slow path of `gate`.
-    gated: AtomicBool,
-    /// Tokens missing in some bucket: the slow path of `succeeded`.
-    tokens: Mutex<HashMap<HostId, i64>>,
-    missing: AtomicI64,
+    /// The hosts that are paused or cool down.
+    gated: HostFilter,
     hosts: Mutex<HashMap<HostId, Host>>,
+    buckets: Buckets,
     throttled: AtomicU64,
     /// First requests for an object that had no answer.
     silent: AtomicU64,
@@ -87,10 +84,9 @@ impl Retry {
             what,
             max_retries,
             timeout,
-            gated: AtomicBool::new(false),
-            tokens: Mutex::default(),
-            missing: AtomicI64::new(0),
+            gated: HostFilter::new(),
             hosts: Mutex::default(),
+            buckets: Buckets::new(),
             throttled: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             answered: AtomicBool::new(false),
@@ -101,36 +97,27 @@ impl Retry {
 
     /// Whether `host` may be asked now. `Probe` is answered to one caller at a time.
     pub fn gate(&self, host: HostId, now: Instant) -> Gate {
-        if !self.gated.load(Relaxed) {
+        if !self.gated.may_have(host) {
             return Gate::Open;
         }
         let mut hosts = self.hosts();
         let Some(state) = hosts.get_mut(&host) else { return Gate::Open };
-        let mut is_over = false;
         if let Some(until) = state.cool_until {
             if now < until {
                 return Gate::Closed;
             }
             state.cool_until = None;
-            is_over = true;
+            if !state.is_gated() {
+                self.gated.remove(host);
+            }
         }
-        let gate = match state.paused_since {
+        match state.paused_since {
             None => Gate::Open,
             Some(_) if state.probing || now < state.next_probe => Gate::Closed,
             Some(_) => {
                 state.probing = true;
                 Gate::Probe
             }
-        };
-        if is_over || gate == Gate::Open && self.heard.is_none() {
-            self.open_if_none_gated(&hosts);
-        }
-        gate
-    }
-
-    fn open_if_none_gated(&self, hosts: &HashMap<HostId, Host>) {
-        if !hosts.values().any(Host::is_gated) {
-            self.gated.store(false, Relaxed);
         }
     }
 
@@ -148,19 +135,10 @@ impl Retry {
     /// A request to `host` was answered well.
     pub fn succeeded(&self, host: HostId, probe: bool) {
         self.answered_by(host);
-        if probe || self.gated.load(Relaxed) {
+        if probe || self.gated.may_have(host) {
             self.resume(host, probe);
         }
-        if self.missing.load(Relaxed) > 0 {
-            let mut tokens = lock(&self.tokens);
-            if let Some(left) = tokens.get_mut(&host) {
-                *left = (*left + REFUND).min(TOKENS);
-                if *left == TOKENS {
-                    tokens.remove(&host);
-                }
-            }
-            self.missing.store(tokens.len() as i64, Relaxed);
-        }
+        self.buckets.refund(host);
     }
 
     /// Some host has answered, well or badly: the address is right.
@@ -183,10 +161,10 @@ impl Retry {
             state.paused += since.elapsed();
             state.stuck_since = None;
             state.probe_wait = PROBE_MIN;
-            lock(&self.tokens).insert(host, TOKENS / 2);
-            if self.heard.is_some() {
-                self.open_if_none_gated(&hosts);
+            if !state.is_gated() {
+                self.gated.remove(host);
             }
+            self.buckets.fill_half(host);
         }
     }
 
@@ -217,8 +195,10 @@ impl Retry {
         if let Some(wait) = error.wait_asked().filter(|wait| !wait.is_zero()) {
             // Up to a tenth more, so that everybody does not come back in the same instant.
             let until = now + wait.mul_f64(1.0 + 0.1 * fastrand::f64());
+            if !host.is_gated() {
+                self.gated.add(error.host_id());
+            }
             host.cool_until = Some(host.cool_until.map_or(until, |earlier| earlier.max(until)));
-            self.gated.store(true, Relaxed);
         }
         if host.paused_since.is_some() {
             if probe {
@@ -229,12 +209,16 @@ impl Retry {
             if !probe || silent {
                 return Verdict::Uncharged;
             }
-        } else if (silent || tries == 1) && self.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST }) {
+        } else if (silent || tries == 1)
+            && self.buckets.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST })
+        {
+            if !host.is_gated() {
+                self.gated.add(error.host_id());
+            }
             host.paused_since = Some(now);
             host.stuck_since = Some(now);
             host.probing = false;
             host.next_probe = now + host.probe_wait;
-            self.gated.store(true, Relaxed);
         }
         if tries > self.max_retries || trying > self.timeout {
             host.stuck_since = host.stuck_since.map(|_| now);
@@ -251,22 +235,9 @@ impl Retry {
         }
     }
 
-    /// Takes tokens; whether the bucket is empty now.
-    fn charge(&self, host: HostId, cost: i64) -> bool {
-        let mut tokens = lock(&self.tokens);
-        if tokens.len() >= BUCKETS_MAX {
-            tokens.retain(|_, left| *left < TOKENS / 2);
-        }
-        let left = tokens.entry(host).or_insert(TOKENS);
-        *left = (*left - cost).max(0);
-        let empty = *left == 0;
-        self.missing.store(tokens.len() as i64, Relaxed);
-        empty
-    }
-
     /// The error with which the run ends because its host stays away, if it does.
     pub fn unreachable(&self, now: Instant) -> Option<Error> {
-        if !self.gated.load(Relaxed) {
+        if self.gated.is_empty() {
             return None;
         }
         let hosts = self.hosts();
@@ -316,7 +287,7 @@ impl Retry {
 
     /// Whether some host is paused or cools down.
     pub fn is_gated(&self) -> bool {
-        self.gated.load(Relaxed)
+        !self.gated.is_empty()
     }
 
     /// Answers so far that asked to slow down.

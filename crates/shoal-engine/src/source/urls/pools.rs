@@ -108,7 +108,7 @@ impl Pools {
     /// Takes an object from the lane, and puts it where its connection finds it. False if there is none now. `own`: the pool
     /// of the connection that needs one.
     pub fn take(&self, own: Option<&Rc<Pool>>) -> bool {
-        match self.lane.take_if(&|host| self.has_room(host)) {
+        match self.lane.take_if(own.map(|own| own.id), &|host| self.has_room(host)) {
             Take::Job(job) => {
                 self.put(job, own);
                 true
