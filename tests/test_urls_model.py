@@ -220,7 +220,8 @@ class Model:
         """Runs each part to its end, and checks what it says of itself. Returns the exit codes."""
         codes = []
         for part in range(self.parts):
-            done = self.shoal.run(*self.command(part, *more))
+            # An object whose body was cut off before is waited for: a quarter of a second each, with one worker.
+            done = self.shoal.run(*self.command(part, *more), timeout=600)
             self.keeps_secrets(done.stdout + done.stderr)
             codes.append(done.returncode)
             self.log.append(f"{' '.join(done.args[-2:])} -> {done.returncode}: {done.stdout.splitlines()[-1][:500]}")
@@ -353,9 +354,11 @@ class Model:
             assert found.keys() <= known, found.keys() - known
             return
         if self.sink == "parquet":
-            assert {name: len(rows) for name, rows in found.items()} == {
-                name: len(ones) for name, ones in by_name.items()
-            }
+            assert found.keys() == by_name.keys()
+            for name, ones in by_name.items():
+                # Of one URL, a later session knows that its row is there.
+                least = 1 if self.template == "{hash}" else len(ones)
+                assert least <= len(found[name]) <= len(ones), (name, len(found[name]), ones)
             return
         # A kill leaves the beginning of an object, also of one that fails later.
         torn = {one.name for one in self.wanted()} if self.kills else set()

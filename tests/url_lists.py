@@ -219,7 +219,8 @@ class UrlList:
         if self.form == "parquet":
             columns = {"id": [*range(len(self.records))], "link": [record.url for record in self.records]}
             if self.is_named:
-                columns["file"] = [record.given for record in self.records]
+                given = [record.given for record in self.records]
+                columns["file"] = [name and name.format(line=line) for line, name in enumerate(given, 1)]
             schema = arrow.schema([(name, "int64" if name == "id" else "string") for name in columns])
             parquet.write_table(arrow.table(columns, schema), self.path, row_group_size=70)
             return
