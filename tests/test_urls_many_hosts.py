@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import statistics
@@ -17,7 +18,7 @@ import pytest
 
 import shoal as package
 from servers.ports import bound_socket
-from servers.url_server import UrlServer
+from servers.url_server import Answer, UrlServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +134,31 @@ def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal:
         beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
         alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
         assert beside <= alone + 2
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(("status", "headers"), [(503, {"Retry-After": "1"}), (500, {})])
+def test_a_host_that_is_well_again_is_asked_while_others_fill_all_workers(
+    tmp_path: Path, shoal: Command, status: int, headers: dict[str, str]
+) -> None:
+    times: list[float] = []
+
+    def answer(path: str) -> Answer:
+        times.append(time.monotonic())
+        is_bad = len(times) > 20 and times[-1] - times[20] < 0.5
+        return Answer(b"not now", status, headers) if is_bad else Answer(path.encode())
+
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(UrlServer(f"127.0.0.{number}", delay=0.01)) for number in (1, 2)]
+        host = stack.enter_context(UrlServer("127.0.0.3", delay=0.002))
+        host.answer = answer  # type: ignore[method-assign]
+        lines = [f"{host.url}/own-{number}" for number in range(400)]
+        lines += [f"{other.url}/{at}-{number}" for number in range(1_000) for at, other in enumerate(others)]
+        list_file = write(tmp_path / "list", iter(lines))
+        done = shoal.run("copy", "--urls", list_file, "null:", "-j", "4", "--retry-timeout", "2", "--json")
+        assert done.returncode == 0, done.stderr
+        longest = max(later - time for time, later in itertools.pairwise(times))
+        assert longest < 2, longest
 
 
 @pytest.mark.slow

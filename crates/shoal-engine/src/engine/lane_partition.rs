@@ -39,6 +39,8 @@ pub(crate) struct LanePartition {
     pub waiting: u32,
     /// When an object was last taken from it, its host had no room or was paused.
     pub blocked: bool,
+    /// The tick of the lane in which that was found last.
+    pub blocked_at: u64,
     pub tally: Tally,
     tried: HashMap<(u32, Side), Tried>,
 }
@@ -51,6 +53,7 @@ impl LanePartition {
             in_flight: 0,
             waiting: 0,
             blocked: false,
+            blocked_at: 0,
             tally: Tally::default(),
             tried: HashMap::new(),
         }

@@ -109,8 +109,7 @@ pub trait Lane {
     /// The next object to fetch.
     fn take(&self) -> Take;
     /// The same for a source with many hosts: `has_room` says whether this lane can request another object from a host now.
-    /// `own`: a connection to this host asks. Hosts that had no room are then not looked at again, but for this one. So this
-    /// has to be called without it from time to time.
+    /// `own`: a connection to this host asks. Other hosts that had no room are then looked at only now and then.
     fn take_if(&self, own: Option<HostId>, has_room: &dyn Fn(HostId) -> bool) -> Take {
         let _ = (own, has_room);
         self.take()

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::super::lane_partition::LanePartition;
 use super::super::queue::{Dequeued, Taker};
 use super::super::retry::HostState;
 use super::LaneState;
@@ -26,14 +27,41 @@ pub(super) struct ManyHosts {
     away_left: Cell<u32>,
     /// Objects taken since the last tick.
     taken: Cell<u32>,
+    /// Ticks so far.
+    ticks: Cell<u64>,
+    /// See `waiting_first()`.
+    waiting_first: Cell<bool>,
 }
 
 impl ManyHosts {
     /// The clock of the lane has ticked.
-    pub fn tick(&self, ticks: u64) {
+    pub fn tick(&self) {
+        self.ticks.set(self.ticks.get() + 1);
+        self.waiting_first.set(true);
         self.gated.borrow_mut().clear();
         let is_busy = self.taken.replace(0) >= BUSY;
-        self.away_left.set(if is_busy { u32::from(ticks.is_multiple_of(AWAY_TICKS)) } else { u32::MAX });
+        self.away_left.set(if is_busy { u32::from(self.ticks.get().is_multiple_of(AWAY_TICKS)) } else { u32::MAX });
+    }
+
+    /// Whether objects that wait go before fresh ones, also while some host is gated: after each tick, until none can go.
+    pub fn waiting_first(&self) -> bool {
+        self.waiting_first.get()
+    }
+
+    /// No object that waits can go before fresh ones now.
+    pub fn none_waits(&self) {
+        self.waiting_first.set(false);
+    }
+
+    /// A slot's host takes no request now.
+    pub fn block(&self, slot: &mut LanePartition) {
+        (slot.blocked, slot.blocked_at) = (true, self.ticks.get());
+    }
+
+    /// Whether a slot is passed over when a connection to `own` asks: its host took no request in this tick, and has not
+    /// answered since, or a connection of its own would ask.
+    pub fn is_passed(&self, slot: &LanePartition, own: Option<HostId>) -> bool {
+        slot.blocked && slot.blocked_at == self.ticks.get() && own.is_some() && slot.open.host != own
     }
 
     /// The lane has taken an object.
@@ -72,6 +100,11 @@ impl LaneState {
                 HostState::Closed => true,
                 HostState::Away => self.many.away_left.get() == 0,
             }
+    }
+
+    /// Whether the lane has objects of this host that have not been taken yet.
+    pub(super) fn has_fresh(&self, host: HostId) -> bool {
+        self.slots.borrow().iter().flatten().any(|slot| slot.open.host == Some(host) && slot.open.untaken() > 0)
     }
 
     /// What becomes of an object of this host now.

@@ -206,7 +206,7 @@ impl LaneState {
         while !self.shared.cancel.is_raised() {
             tick.tick().await;
             add(&self.counters().beats, 1);
-            self.many.tick(self.counters().beats.load(Relaxed));
+            self.many.tick();
             let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due

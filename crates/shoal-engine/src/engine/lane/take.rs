@@ -21,7 +21,7 @@ const AGAIN_LOOKS: usize = 64;
 
 /// What asks for an object.
 pub(super) struct Asking<'a> {
-    /// The host of the connection that asks, if one does. Of the others, those that had no room are not looked at again.
+    /// The host of the connection that asks, if one does. Others that had no room are looked at once in a tick.
     pub own: Option<HostId>,
     /// Whether the fetcher can request another object from a host now.
     pub has_room: &'a dyn Fn(HostId) -> bool,
@@ -74,14 +74,25 @@ impl LaneState {
     }
 
     fn next_job(&self, asking: &Asking<'_>) -> Option<Job> {
+        let many = self.shared.retry.is_of_many();
         let fresh = || self.fresh(asking);
-        let waiting = || self.due_retry(asking).or_else(|| self.requeued_before(asking));
-        if self.shared.retry.is_gated() {
-            // A probe with an object that has not failed yet tells most about its host.
-            fresh().or_else(waiting)
-        } else {
-            waiting().or_else(fresh)
+        let waiting = || match many {
+            true => self.waiting_of_many(asking, false),
+            false => self.due_retry().or_else(|| self.requeued_before()),
+        };
+        if !self.shared.retry.is_gated() {
+            return waiting().or_else(fresh);
         }
+        if many && self.many.waiting_first() {
+            // Else it would wait as long as some host is paused and others have objects.
+            let job = self.waiting_of_many(asking, true);
+            if job.is_some() {
+                return job;
+            }
+            self.many.none_waits();
+        }
+        // A probe with an object that has not failed yet tells most about its host.
+        fresh().or_else(waiting)
     }
 
     /// The next entry of the oldest open partition that has one.
@@ -101,24 +112,13 @@ impl LaneState {
     /// Where in the order the next slot is that is looked at.
     fn next_slot(&self, from: usize, own: Option<HostId>) -> Option<usize> {
         let (order, slots) = (self.order.borrow(), self.slots.borrow());
-        let is_passed = |slot: &LanePartition| slot.blocked && own.is_some() && slot.open.host != own;
+        let is_passed = |slot: &LanePartition| self.many.is_passed(slot, own);
         (from..order.len()).find(|&at| !slots[order[at] as usize].as_ref().is_some_and(is_passed))
     }
 
-    fn due_retry(&self, asking: &Asking<'_>) -> Option<Job> {
+    fn due_retry(&self) -> Option<Job> {
         let mut retries = self.retries.borrow_mut();
         let now = Instant::now();
-        if self.shared.retry.is_of_many() {
-            // One of a host that takes no request must not be in the way of the others.
-            while let Some(&Reverse((at, number, index))) = retries.peek()
-                && at <= now
-            {
-                retries.pop();
-                self.again.borrow_mut().push_front((number, index));
-            }
-            drop(retries);
-            return self.requeued_before(asking);
-        }
         let Reverse((at, number, index)) = *retries.peek()?;
         if at > now {
             return None;
@@ -132,10 +132,7 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    fn requeued_before(&self, asking: &Asking<'_>) -> Option<Job> {
-        if self.shared.retry.is_of_many() {
-            return self.requeued_of_many(asking);
-        }
+    fn requeued_before(&self) -> Option<Job> {
         let (number, index) = *self.again.borrow().front()?;
         let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
         if gate == Gate::Closed {
@@ -145,18 +142,33 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    /// The first of those given back that is of a host which takes a request. The others have their turn later.
-    fn requeued_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
+    /// The first of those given back, or due for another try, that is of a host which takes a request. The others have their
+    /// turn later. `first`: before fresh ones, so a host that is to be probed is left to these.
+    fn waiting_of_many(&self, asking: &Asking<'_>, first: bool) -> Option<Job> {
+        let mut retries = self.retries.borrow_mut();
+        let now = Instant::now();
+        // One of a host that takes no request must not be in the way of the others.
+        while let Some(&Reverse((at, number, index))) = retries.peek()
+            && at <= now
+        {
+            retries.pop();
+            self.again.borrow_mut().push_front((number, index));
+        }
+        drop(retries);
         let looks = self.again.borrow().len().min(AGAIN_LOOKS);
         for _ in 0..looks {
             let (number, index) = self.again.borrow_mut().pop_front()?;
             let host = self.host(number, index)?;
-            let state = self.host_state(host);
+            let state = match self.host_state(host) {
+                HostState::Away => self.shared.retry.state(host), // it may be back since the last tick
+                state => state,
+            };
             if state == HostState::Away {
                 self.fail_waiting(number, index, host);
                 continue;
             }
-            let gate = match state == HostState::Open && (asking.has_room)(host) {
+            let is_left = first && self.shared.retry.may_be_gated(host) && self.has_fresh(host);
+            let gate = match state == HostState::Open && !is_left && (asking.has_room)(host) {
                 true => self.shared.retry.gate(host, Instant::now()),
                 false => Gate::Closed,
             };
@@ -246,9 +258,10 @@ impl LaneState {
                     && slot.open.untaken() > 0
                     && is_blocked(host)
                 {
-                    if !std::mem::replace(&mut slot.blocked, true) {
+                    if !slot.blocked {
                         self.hungry.notify_one();
                     }
+                    self.many.block(slot);
                     return None;
                 }
                 slot.blocked = false;

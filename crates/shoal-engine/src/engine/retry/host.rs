@@ -38,9 +38,10 @@ pub(super) struct Host {
     pub next_probe: Instant,
     pub probe_wait: Duration,
     pub cool_until: Option<Instant>,
-    /// What it answered last that was no good.
+    /// What it answered last that was no good, and when.
     pub last_error: String,
     pub last_kind: Kind,
+    pub failed_at: Instant,
     /// Pauses that have ended.
     pub paused: Duration,
 }
@@ -56,6 +57,7 @@ impl Host {
             cool_until: None,
             last_error: String::new(),
             last_kind: Kind::Connect,
+            failed_at: now,
             paused: Duration::ZERO,
         }
     }

@@ -66,7 +66,8 @@ impl Retry {
         let only_it = (never && self.answered.load(Relaxed))
             || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX));
         host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
-            || only_it && host.stuck_since.is_some_and(|since| is_too_long(now.duration_since(since)))
+            // A probe has failed after all that time: perhaps none was sent meanwhile, and it is back.
+            || only_it && host.stuck_since.is_some_and(|since| is_too_long(host.failed_at.duration_since(since)))
     }
 
     /// This host has answered, well or badly.
@@ -91,10 +92,10 @@ impl Retry {
     }
 
     /// Whether it is some host that stays away or asks to wait, and not the network.
-    pub(super) fn is_one_of_many(&self, hosts: &HashMap<HostId, Host>) -> bool {
+    pub(super) fn is_one_of_many(&self, hosts: &HashMap<HostId, Host>, now: Instant) -> bool {
         let Some(heard) = &self.heard else { return false };
         hosts.iter().any(|(id, host)| {
-            host.cool_until.is_some()
+            host.cool_until.is_some_and(|until| now < until)
                 || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX))
                 || host.paused_since.is_some() && self.answered.load(Relaxed) && !heard.has(*id)
         })
@@ -123,13 +124,39 @@ mod tests {
         std::thread::sleep(Duration::from_millis(3_100));
         assert_eq!(retry.state(dead), HostState::Open, "a probe is due");
         assert_eq!(retry.gate(dead, Instant::now()), Gate::Probe);
-        assert_eq!(retry.state(dead), HostState::Closed, "no other host has answered since: it may be the network");
         retry.succeeded(well, false);
+        assert_eq!(retry.state(dead), HostState::Closed, "nothing was asked of it since: it may be back");
+        let probe = || retry.failed(&error(Kind::Connect).host(dead), 1, Duration::ZERO, true);
+        assert_eq!(probe(), Verdict::Uncharged);
         assert_eq!(retry.state(dead), HostState::Away);
         assert_eq!(retry.away(dead).kind(), Kind::Connect);
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(60)).is_none());
         retry.succeeded(dead, true);
         assert_eq!((retry.state(dead), retry.is_gated()), (HostState::Open, false), "it has come back");
+    }
+
+    #[test]
+    fn a_host_that_stays_away_while_none_answers_does_not_fail_its_objects() {
+        let retry = Retry::new("the server", 10, Duration::from_millis(100)).of_many();
+        let dead = HostId(2);
+        retry.succeeded(HostId(1), false);
+        retry.succeeded(dead, false);
+        pause(&retry, dead);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(retry.gate(dead, Instant::now()), Gate::Probe);
+        retry.failed(&error(Kind::Connect).host(dead), 1, Duration::ZERO, true);
+        assert_eq!(retry.state(dead), HostState::Closed, "no other host has answered since: it may be the network");
+    }
+
+    #[test]
+    fn of_many_hosts_the_run_ends_if_none_answers_though_one_once_asked_to_wait() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let asks = error(Kind::Throttled).retry_after(Some(Duration::from_millis(1))).host(HostId(9));
+        retry.failed(&asks, 1, Duration::ZERO, false);
+        retry.succeeded(HostId(1), false);
+        pause(&retry, HostId(1));
+        assert!(retry.unreachable(Instant::now()).is_none());
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(200)).is_some());
     }
 
     #[test]

@@ -185,7 +185,7 @@ impl Retry {
         }
         let host = hosts.entry(error.host_id()).or_insert_with(|| Host::new(now));
         error.why().clone_into(&mut host.last_error);
-        host.last_kind = error.kind();
+        (host.last_kind, host.failed_at) = (error.kind(), now);
         let silent = is_silent(error.kind());
         if !silent {
             self.answered_by(error.host_id());
@@ -241,7 +241,7 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        if self.is_one_of_many(&hosts) {
+        if self.is_one_of_many(&hosts, now) {
             return None; // it is not the network: the objects of that host fail (`is_away`)
         }
         let hint = "finished work is kept: run the same command again later (`retry_timeout` sets how long to wait)";

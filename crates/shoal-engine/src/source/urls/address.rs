@@ -26,6 +26,8 @@ pub(super) struct Url<'a> {
 pub(super) struct Parser {
     /// Beginnings, by their hash. A later one takes the place of an earlier one.
     known: [Known; KNOWN],
+    /// Which of them was the last one.
+    last: usize,
 }
 
 /// Lists often alternate between some hosts.
@@ -45,7 +47,7 @@ struct Known {
 
 impl Default for Parser {
     fn default() -> Parser {
-        Parser { known: [const { Known::none() }; KNOWN] }
+        Parser { known: [const { Known::none() }; KNOWN], last: 0 }
     }
 }
 
@@ -57,8 +59,16 @@ impl Parser {
     pub fn parse<'a>(&mut self, text: &'a str) -> Result<(Url<'a>, HostId), String> {
         let whole = text;
         let text = without_fragment(text);
-        let (begin, target) = text.split_at(target_begin(text));
-        let known = &mut self.known[xxh3_64(begin.as_bytes()) as usize % KNOWN];
+        let last = &self.known[self.last].begin;
+        let at = match !last.is_empty() && target_at(text.as_bytes(), last).is_some() {
+            true => last.len(),
+            false => target_begin(text),
+        };
+        let (begin, target) = text.split_at(at);
+        if begin != last {
+            self.last = xxh3_64(begin.as_bytes()) as usize % KNOWN;
+        }
+        let known = &mut self.known[self.last];
         if known.begin == begin && !begin.is_empty() && !has_control(&whole[begin.len()..]) {
             let (user, authority) =
                 (known.user.map(|from| &begin[from..known.authority - 1]), &begin[known.authority..]);
