@@ -133,7 +133,7 @@ impl RequestHandler for Jobs<'_> {
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
-        self.pools.look();
+        self.pools.look_again_in_time();
         self.pools.findings.report_depth(self.pool.client.pipelining.proven_depth(usize::MAX));
         if self.is_one_too_many() {
             return Next::Stop;

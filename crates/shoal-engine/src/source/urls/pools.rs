@@ -23,6 +23,9 @@ use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
 use crate::source::{Job, Lane, Limits, Take};
 
+/// Objects after which the lane is asked again how much it may do.
+const LOOK_EACH: u32 = 16;
+
 /// The objects and connections of a lane.
 pub(super) struct Pools {
     pub lane: Rc<dyn Lane>,
@@ -30,6 +33,8 @@ pub(super) struct Pools {
     pub findings: Arc<Findings>,
     /// As the lane said last.
     limits: Cell<Limits>,
+    /// Objects until it is asked again.
+    looks_in: Cell<u32>,
     hosts: RefCell<ByHost<Rc<Host>>>,
     /// Pools for which a connection is to be started: it is counted already.
     pub starts: RefCell<Vec<Rc<Pool>>>,
@@ -75,6 +80,7 @@ impl Pools {
             shared,
             findings,
             limits,
+            looks_in: Cell::new(LOOK_EACH),
             hosts: RefCell::default(),
             starts: RefCell::default(),
             changed: Notify::new(),
@@ -93,6 +99,15 @@ impl Pools {
     /// Asks the lane how much it may do at once.
     pub fn look(&self) {
         self.limits.set(self.lane.limits());
+        self.looks_in.set(LOOK_EACH);
+    }
+
+    /// The same, but not for each object: the lane is woken when its limits have changed.
+    pub fn look_again_in_time(&self) {
+        match self.looks_in.get() {
+            0 => self.look(),
+            left => self.looks_in.set(left - 1),
+        }
     }
 
     /// Has the lane look again soon. It may be asleep, as connections take objects too.
