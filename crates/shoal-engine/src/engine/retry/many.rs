@@ -63,11 +63,16 @@ impl Retry {
         let never = !heard.has(id);
         let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
         let is_too_long = |wait: Duration| wait > patience;
-        let only_it = (never && self.answered.load(Relaxed))
-            || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX));
+        // A probe has failed after all that time: perhaps none was sent meanwhile, and it is back.
+        let paused = host.paused_since.map(|since| host.failed_at.duration_since(since));
         host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
-            // A probe has failed after all that time: perhaps none was sent meanwhile, and it is back.
-            || only_it && host.stuck_since.is_some_and(|since| is_too_long(host.failed_at.duration_since(since)))
+            || self.is_to_blame(id, host) && paused.is_some_and(is_too_long)
+    }
+
+    /// Whether a paused host is to blame for that, and not the network.
+    pub(super) fn is_to_blame(&self, id: HostId, host: &Host) -> bool {
+        let (Some(heard), Some(since)) = (&self.heard, host.paused_since) else { return false };
+        !heard.has(id) && self.answered.load(Relaxed) || heard.since(since + PROBE_MAX)
     }
 
     /// This host has answered, well or badly.
@@ -89,16 +94,6 @@ impl Retry {
             host.is_gated()
         });
         *lock(&self.paused_before) += forgotten;
-    }
-
-    /// Whether it is some host that stays away or asks to wait, and not the network.
-    pub(super) fn is_one_of_many(&self, hosts: &HashMap<HostId, Host>, now: Instant) -> bool {
-        let Some(heard) = &self.heard else { return false };
-        hosts.iter().any(|(id, host)| {
-            host.cool_until.is_some_and(|until| now < until)
-                || host.paused_since.is_some_and(|since| heard.since(since + PROBE_MAX))
-                || host.paused_since.is_some() && self.answered.load(Relaxed) && !heard.has(*id)
-        })
     }
 }
 
@@ -157,6 +152,30 @@ mod tests {
         pause(&retry, HostId(1));
         assert!(retry.unreachable(Instant::now()).is_none());
         assert!(retry.unreachable(Instant::now() + Duration::from_secs(200)).is_some());
+    }
+
+    #[test]
+    fn of_many_hosts_the_run_ends_if_none_answers_though_one_never_did() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        retry.succeeded(HostId(1), false);
+        pause(&retry, HostId(2));
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(200)).is_none(), "it is to blame itself");
+        pause(&retry, HostId(1));
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(200)).is_some());
+    }
+
+    #[test]
+    fn a_host_of_many_that_answers_badly_for_too_long_stays_away_though_each_probe_settles_an_object() {
+        let retry = Retry::new("the server", 0, Duration::from_secs(2)).of_many();
+        let bad = HostId(1);
+        let fail = |probe| retry.failed(&error(Kind::ServerError).host(bad), 1, Duration::ZERO, probe);
+        while !retry.is_gated() {
+            assert_eq!(fail(false), Verdict::GiveUp);
+        }
+        std::thread::sleep(Duration::from_millis(2_100));
+        assert_eq!(retry.gate(bad, Instant::now()), Gate::Probe);
+        assert_eq!(fail(true), Verdict::GiveUp);
+        assert_eq!(retry.state(bad), HostState::Away);
     }
 
     #[test]

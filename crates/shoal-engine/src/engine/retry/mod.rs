@@ -241,13 +241,14 @@ impl Retry {
             return None;
         }
         let hosts = self.hosts();
-        if self.is_one_of_many(&hosts, now) {
-            return None; // it is not the network: the objects of that host fail (`is_away`)
-        }
         let hint = "finished work is kept: run the same command again later (`retry_timeout` sets how long to wait)";
-        for host in hosts.values() {
+        for (id, host) in hosts.iter() {
+            if self.is_to_blame(*id, host) {
+                continue; // it is not the network: the objects of that host fail (`is_away`)
+            }
             let last = &host.last_error;
-            let patience = self.patience();
+            // Of many hosts, it takes some probes to tell which is to blame.
+            let patience = self.patience().max(if self.is_of_many() { 3 * PROBE_MAX } else { Duration::ZERO });
             let away = host
                 .paused_since
                 .and(host.stuck_since)
@@ -263,7 +264,7 @@ impl Retry {
             }
             let wait =
                 host.cool_until.map(|until| until.saturating_duration_since(now)).filter(|wait| *wait > patience);
-            if let Some(wait) = wait {
+            if let Some(wait) = wait.filter(|_| !self.is_of_many()) {
                 let why =
                     format!("{} asks to wait {:.0} s, longer than allowed; {last}", self.what, wait.as_secs_f64());
                 return Some(Error::new(Kind::Unreachable, why).hint(hint));
