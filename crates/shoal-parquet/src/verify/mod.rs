@@ -132,9 +132,12 @@ pub fn verify(
             return Err(Error::new(Kind::Internal, "cannot start a thread"));
         }
         let is_over = || workers.iter().flatten().all(std::thread::ScopedJoinHandle::is_finished);
-        while !is_over() {
+        loop {
             if progress(&shared.progress()).is_break() {
                 shared.stop.store(true, Relaxed);
+            }
+            if is_over() {
+                break; // only now: a small dataset may be checked before this thread has looked once
             }
             shared.ended.wait(workers.len(), TICK);
         }
