@@ -143,15 +143,15 @@ def test_a_host_that_is_well_again_is_asked_while_others_fill_all_workers(
 ) -> None:
     times: list[float] = []
 
-    def answer(path: str) -> Answer:
-        times.append(time.monotonic())
-        is_bad = len(times) > 20 and times[-1] - times[20] < 0.5
-        return Answer(b"not now", status, headers) if is_bad else Answer(path.encode())
+    class Recovering(UrlServer):
+        def answer(self, path: str) -> Answer:
+            times.append(time.monotonic())
+            is_bad = len(times) > 20 and times[-1] - times[20] < 0.5
+            return Answer(b"not now", status, headers) if is_bad else Answer(path.encode())
 
     with contextlib.ExitStack() as stack:
         others = [stack.enter_context(UrlServer(f"127.0.0.{number}", delay=0.01)) for number in (1, 2)]
-        host = stack.enter_context(UrlServer("127.0.0.3", delay=0.002))
-        host.answer = answer  # type: ignore[method-assign]
+        host = stack.enter_context(Recovering("127.0.0.3", delay=0.002))
         lines = [f"{host.url}/own-{number}" for number in range(400)]
         lines += [f"{other.url}/{at}-{number}" for number in range(1_000) for at, other in enumerate(others)]
         list_file = write(tmp_path / "list", iter(lines))

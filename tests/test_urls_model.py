@@ -220,7 +220,8 @@ class Model:
         """Runs each part to its end, and checks what it says of itself. Returns the exit codes."""
         codes = []
         for part in range(self.parts):
-            # An object whose body was cut off before is waited for: a quarter of a second each, with one worker.
+            # If bodies were cut off before, each of these objects takes a quarter of a second more; with one worker,
+            # one after the other.
             done = self.shoal.run(*self.command(part, *more), timeout=600)
             self.keeps_secrets(done.stdout + done.stderr)
             codes.append(done.returncode)

@@ -1,5 +1,6 @@
 //! A quick answer to "is this host one of these?". Every object comes by here, on all cores, and nearly always the host is
-//! none of them. Not here: who is one of them (`mod.rs`).
+//! none of them. Not here: which hosts these are (`mod.rs`,
+//! `buckets.rs`).
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
