@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -134,6 +135,30 @@ def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal:
         beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
         alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
         assert beside <= alone + 2
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(("absent", "each"), [(500, 100), (3_000, 5)])
+def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
+    tmp_path: Path, shoal: Command, absent: int, each: int
+) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=5_000)
+        port = stack.enter_context(bound_socket(address="0.0.0.0")).getsockname()[1]
+        lines = list(hosts.lines(only_healthy=True))
+        lines += [
+            f"absent/{host}/{number}\thttp://127.1.{host // 250}.{host % 250}:{port}/{number}"
+            for host in range(absent)
+            for number in range(each)
+        ]
+        random.Random(0).shuffle(lines)
+        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
+        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
+        assert beside < alone + 5, "an absent host is given up after 10 s"
+        source = package.urls(tmp_path / "beside")
+        report = package.copy(source, tmp_path / "out", retry_timeout=2, on_error="record")
+        assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, absent * each, 0)
+        assert report.seconds < 15
 
 
 @pytest.mark.timing

@@ -36,6 +36,8 @@ const DUE_LOOK: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
 const AGAIN_MAX: usize = 100;
+/// With many hosts, more are read at once, so that few partitions have those of one host.
+const AGAIN_MAX_OF_MANY: usize = 5_000;
 /// Partitions of objects to try again that may wait for a lane; and with many hosts, where some wait for their host.
 const AGAIN_AHEAD: usize = 4;
 const AGAIN_AHEAD_OF_MANY: usize = 256;
@@ -397,9 +399,9 @@ impl Committer {
         if self.keeper.journal().deferred() == 0 || self.shared.retry.is_gated() && !many {
             return Ok(());
         }
-        let ahead = if many { AGAIN_AHEAD_OF_MANY } else { AGAIN_AHEAD };
+        let (ahead, most) = if many { (AGAIN_AHEAD_OF_MANY, AGAIN_MAX_OF_MANY) } else { (AGAIN_AHEAD, AGAIN_MAX) };
         while self.shared.queue.again_waiting() < ahead {
-            let due = self.keeper.journal().take_due(now_ms(), AGAIN_MAX)?;
+            let due = self.keeper.journal().take_due(now_ms(), most)?;
             if due.is_empty() {
                 break;
             }
@@ -412,8 +414,11 @@ impl Committer {
                 for due in due {
                     by_host.entry(self.shared.source.host_at(&due.locator)).or_default().push(due);
                 }
-                for due in by_host.into_values() {
-                    self.hand_out(due, mode)?;
+                for mut due in by_host.into_values() {
+                    while !due.is_empty() {
+                        let rest = due.split_off(due.len().min(AGAIN_MAX));
+                        self.hand_out(std::mem::replace(&mut due, rest), mode)?;
+                    }
                 }
             }
         }

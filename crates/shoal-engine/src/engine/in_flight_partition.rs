@@ -1,7 +1,7 @@
 //! A partition that has been handed out: shared by the lanes that work on parts of it, complete when all are done.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::HostId;
 use crate::journal::{Done, Due, Failed, Retried};
@@ -76,6 +76,8 @@ pub(crate) struct InFlightPartition {
     len: AtomicU32,
     /// The first of the lanes that have taken something of it.
     first_taker: AtomicUsize,
+    /// It waits for its host, and does not count as handed out.
+    set_aside: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -95,6 +97,7 @@ impl InFlightPartition {
             next: AtomicU32::new(0),
             len,
             first_taker,
+            set_aside: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -148,6 +151,16 @@ impl InFlightPartition {
             UNKNOWN => 1,
             len => len.saturating_sub(self.next.load(Relaxed)),
         }
+    }
+
+    /// Whether it waits for its host.
+    pub fn is_set_aside(&self) -> bool {
+        self.set_aside.load(Relaxed)
+    }
+
+    /// Says whether it waits for its host. Returns what was said before.
+    pub fn set_aside(&self, aside: bool) -> bool {
+        self.set_aside.swap(aside, Relaxed)
     }
 
     /// Objects in it; 1 where that is not known yet.

@@ -1,6 +1,6 @@
 //! One open partition on one lane: which of its objects are in flight, waiting for another try, or settled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,10 +37,10 @@ pub(crate) struct LanePartition {
     pub in_flight: u32,
     /// Objects given back or waiting for another try on this lane.
     pub waiting: u32,
-    /// When an object was last taken from it, its host had no room or was paused.
-    pub blocked: bool,
-    /// The tick of the lane in which that was found last.
-    pub blocked_at: u64,
+    /// Of many hosts: the lane takes nothing from it now, because its host is paused or has no room.
+    pub parked: bool,
+    /// Those that wait for their host, where the partition has one host of many.
+    pub given_back: VecDeque<u32>,
     pub tally: Tally,
     tried: HashMap<(u32, Side), Tried>,
 }
@@ -52,8 +52,8 @@ impl LanePartition {
             entries,
             in_flight: 0,
             waiting: 0,
-            blocked: false,
-            blocked_at: 0,
+            parked: false,
+            given_back: VecDeque::new(),
             tally: Tally::default(),
             tried: HashMap::new(),
         }
@@ -88,12 +88,7 @@ impl LanePartition {
 
     /// Counts a failed try.
     pub fn count_try(&mut self, index: u32, side: Side, paused: Duration) -> Tried {
-        let (count, before) = match &self.open.origin {
-            Origin::Listed => (0, Duration::ZERO),
-            Origin::Retried(due) => {
-                due.get(index as usize).map_or((0, Duration::ZERO), |d| (d.tries, Duration::from_millis(d.tried_ms)))
-            }
-        };
+        let (count, before) = self.tried_before(index);
         let tried = self.tried.entry((index, side)).or_insert_with(|| Tried {
             count,
             first: Instant::now(),
@@ -102,6 +97,22 @@ impl LanePartition {
         });
         tried.count += 1;
         *tried
+    }
+
+    /// How often it has failed so far, and how long it has been tried.
+    pub fn tried_so_far(&self, index: u32, paused: Duration) -> (u32, Duration) {
+        let tried = self.tried.get(&(index, Side::Source));
+        tried.map_or_else(|| self.tried_before(index), |tried| (tried.count, tried.time(paused)))
+    }
+
+    /// The same before it came to this lane.
+    fn tried_before(&self, index: u32) -> (u32, Duration) {
+        match &self.open.origin {
+            Origin::Listed => (0, Duration::ZERO),
+            Origin::Retried(due) => {
+                due.get(index as usize).map_or((0, Duration::ZERO), |d| (d.tries, Duration::from_millis(d.tried_ms)))
+            }
+        }
     }
 
     /// Takes back what `count_try` counted: the host was to blame.

@@ -8,7 +8,7 @@
 //!
 //! Nothing is handed out above the journal's high-water mark: on resume, what lies below it may have left files behind.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ struct State {
     ready: Ready,
     /// Objects tried again go first: they have waited longest.
     again: VecDeque<Arc<InFlightPartition>>,
-    /// Handed out and not complete.
-    open: Vec<Arc<InFlightPartition>>,
+    /// Handed out and not complete, by their number.
+    open: BTreeMap<u64, Arc<InFlightPartition>>,
     /// Objects and bytes handed out and not committed.
     out_objects: u64,
     out_bytes: u64,
@@ -62,6 +62,14 @@ struct State {
     /// Some lane was told to wait since lanes were last woken.
     waiting: bool,
     window: usize,
+}
+
+impl State {
+    fn take_up(&mut self, open: &InFlightPartition) {
+        if open.set_aside(false) {
+            self.out_objects += open.len();
+        }
+    }
 }
 
 /// Shared by the listing, the lanes and the committer.
@@ -103,7 +111,7 @@ impl Queue {
         let state = State {
             ready: Ready::default(),
             again: VecDeque::new(),
-            open: Vec::new(),
+            open: BTreeMap::new(),
             out_objects: 0,
             out_bytes: 0,
             out_listed: 0,
@@ -226,7 +234,7 @@ impl Queue {
         if matches!(open.origin, Origin::Listed) {
             state.out_listed += open.len();
         }
-        state.open.push(open.clone());
+        state.open.insert(open.partition.seq, open.clone());
         Dequeued::Partition(open)
     }
 
@@ -234,7 +242,8 @@ impl Queue {
         if !lane.shares || !self.writing.shares {
             return Dequeued::Wait;
         }
-        let others = state.open.iter().filter(|open| open.untaken() > 0 && lane.can_ask(open) && !(lane.has)(open));
+        let is_free = |open: &&Arc<InFlightPartition>| !open.is_set_aside() && open.untaken() > 0;
+        let others = state.open.values().filter(is_free).filter(|open| lane.can_ask(open) && !(lane.has)(open));
         match others.max_by_key(|open| open.untaken()) {
             Some(open) if open.join() => Dequeued::Partition(open.clone()),
             _ => Dequeued::Wait,
@@ -248,10 +257,24 @@ impl Queue {
         state.out_listed = state.out_listed + u64::from(len) - 1;
     }
 
+    /// A partition waits for its host, perhaps for long: others are handed out meanwhile, as if it were not.
+    pub fn set_aside(&self, open: &InFlightPartition) {
+        let mut state = self.state();
+        if !open.set_aside(true) {
+            state.out_objects -= open.len();
+        }
+    }
+
+    /// It does not wait any more.
+    pub fn take_up(&self, open: &InFlightPartition) {
+        self.state().take_up(open);
+    }
+
     /// A partition is complete and on its way to the committer.
     pub fn completed(&self, open: &Arc<InFlightPartition>, bytes: u64) {
         let mut state = self.state();
-        state.open.retain(|other| !Arc::ptr_eq(other, open));
+        state.take_up(open);
+        state.open.remove(&open.partition.seq);
         state.out_bytes += bytes;
         if wants_commit(&state) {
             self.quiet.notify_one();
@@ -343,7 +366,7 @@ impl Queue {
         let state = self.state();
         let counted_as_one =
             |open: &&Arc<InFlightPartition>| matches!(open.origin, Origin::Listed) && open.known_len().is_none();
-        let unknown = state.open.iter().filter(counted_as_one).count() as u64;
+        let unknown = state.open.values().filter(counted_as_one).count() as u64;
         state.out_listed - unknown + state.ready.objects()
     }
 

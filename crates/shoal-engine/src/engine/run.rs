@@ -106,6 +106,7 @@ impl Run {
             blocking,
             queue: queue::Queue::new(lanes, standing.mark, writing, fetching.many_hosts),
             writing,
+            reads_once: fetching.once,
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
             retry: match fetching.many_hosts {
                 true => retry::Retry::new("the server", options.max_retries, options.retry_timeout).of_many(),

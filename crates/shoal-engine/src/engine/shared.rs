@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
     pub sink: Arc<dyn Sink>,
     pub writing: SinkProperties,
+    /// The source is a stream, which cannot be read again.
+    pub reads_once: bool,
     pub options: TransferOptions,
     pub lanes: usize,
     /// What the listing was begun as.

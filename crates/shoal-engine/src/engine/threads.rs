@@ -117,6 +117,7 @@ impl Threads {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
             for retry in [&shared.retry, &shared.sink_retry] {
+                retry.end_cool_downs(Instant::now());
                 if let Some(error) = retry.unreachable(Instant::now()) {
                     shared.cancel.fail(error);
                 }

@@ -37,6 +37,11 @@ impl Journal {
     pub fn take_due(&mut self, now_ms: u64, limit: usize) -> Result<Vec<Due>> {
         let taken = self.waiting(now_ms, limit).map_err(|error| self.explain(error))?;
         self.handed.extend(taken.iter().map(|(due, _)| due.locator.clone()));
+        if taken.len() < limit {
+            self.handed_before = now_ms;
+        } else if let Some((_, last_ms)) = taken.last() {
+            self.handed_before = (*last_ms).min(now_ms);
+        }
         Ok(taken.into_iter().map(|(due, _)| due).collect())
     }
 
@@ -71,6 +76,7 @@ impl Journal {
     }
 
     fn forget_tries(&mut self, fate: Fate) -> Result<()> {
+        self.handed_before = 0;
         let mut after = 0;
         loop {
             let (changed, last) = self.write(|journal, connection| journal.forget_some(connection, fate, after))?;
@@ -97,10 +103,11 @@ impl Journal {
             return Ok(found);
         }
         let sql = "SELECT * FROM failure INDEXED BY failure_due \
-                   WHERE run = ?1 AND (due_ms <= ?2 OR due_ms > ?3) ORDER BY due_ms";
+                   WHERE run = ?1 AND due_ms >= ?4 AND (due_ms <= ?2 OR due_ms > ?3) ORDER BY due_ms";
         let signed = |ms: u64| ms.min(i64::MAX as u64) as i64;
         let mut statement = self.connection()?.prepare(sql)?;
-        let mut rows = statement.query(params![self.run, signed(now_ms), signed(now_ms.saturating_add(AHEAD_MAX))])?;
+        let far = signed(now_ms.saturating_add(AHEAD_MAX));
+        let mut rows = statement.query(params![self.run, signed(now_ms), far, signed(self.handed_before)])?;
         let mut picked = std::collections::HashSet::new();
         while let Some(row) = rows.next()? {
             let (_, fault) =

@@ -38,6 +38,8 @@ pub struct Journal {
     pub(super) current: Current,
     /// Locators of objects that `take_due` has returned and no commit has answered yet.
     pub(super) handed: HashSet<Box<[u8]>>,
+    /// All that are due before this time are among them: they need not be read again. In Unix milliseconds.
+    pub(super) handed_before: u64,
     pub(super) rate: Rate,
     pub(super) boot: Option<String>,
     /// A write failed below SQLite. Nothing is written any more, because a failed sync must not be retried.

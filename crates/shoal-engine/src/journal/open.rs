@@ -97,6 +97,7 @@ impl Journal {
             left_out: 0,
             current: Default::default(),
             handed: Default::default(),
+            handed_before: 0,
             rate: Rate::default(),
             boot: options.machine.boot_id.clone().or_else(boot_id),
             broken: false,

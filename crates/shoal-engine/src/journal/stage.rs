@@ -86,6 +86,10 @@ impl Journal {
         for retried in &commit.retried {
             self.handed.remove(&retried.locator);
         }
+        let failed = commit.done.iter().flat_map(|done| &done.failures);
+        let again = commit.retried.iter().filter_map(|retried| retried.outcome.as_ref().err());
+        let due = failed.chain(again).filter_map(|failed| failed.due_ms).min();
+        self.handed_before = self.handed_before.min(due.unwrap_or(u64::MAX));
         Ok(staged.credited)
     }
 

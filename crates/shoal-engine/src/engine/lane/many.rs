@@ -1,5 +1,5 @@
-//! What a lane knows of many hosts: which of them take no request now, and so which partition it opens next. Not here: which
-//! object it takes next (`take.rs`), when a host is paused or stays away (`retry/`).
+//! What a lane knows of many hosts: which of them take no request now, and so which partition it opens next, and which it
+//! has parked. Not here: which object it takes next (`take.rs`), when a host is paused or stays away (`retry/`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,19 +11,28 @@ use super::super::retry::HostState;
 use super::LaneState;
 use crate::error::HostId;
 
-/// Objects of a host without room that a lane has open before it opens no more of them: work until the next one is open.
+/// Objects of a host without room that a lane has parked before it opens no more of them: work until the next one is open.
 const BLOCKED_MAX: u32 = 50;
+/// Objects that a lane may have parked before it opens no more of hosts that are paused: 50 MB …
+const PARKED_MAX: u64 = 200_000;
+/// … where a partition counts as so many more.
+const PARTITION_COST: u64 = 20;
 /// A lane that takes this many objects in a tick is busy …
 const BUSY: u32 = 64;
-/// … and then opens a partition of a host that stays away only once in so many ticks. Each of its objects fails, which takes
-/// more processor time than fetching a small one, so those of other hosts go first.
+/// … and then fails about this many objects of hosts that stay away in so many ticks. Each takes more processor time than
+/// fetching a small one, so those of other hosts go first.
+const AWAY: u32 = 100;
 const AWAY_TICKS: u64 = 5;
 
 #[derive(Default)]
 pub(super) struct ManyHosts {
     /// Those that took no request since the last tick. They are asked again after the next, not for every object.
     gated: RefCell<HashMap<HostId, HostState>>,
-    /// Partitions of hosts that stay away which may be opened before the next tick.
+    /// Slots from which nothing is taken now, by their host.
+    parked: RefCell<HashMap<HostId, Vec<u32>>>,
+    /// Objects in them, as `PARKED_MAX` counts.
+    parked_objects: Cell<u64>,
+    /// Objects of hosts that stay away which may fail before the next tick.
     away_left: Cell<u32>,
     /// Objects taken since the last tick.
     taken: Cell<u32>,
@@ -40,7 +49,8 @@ impl ManyHosts {
         self.waiting_first.set(true);
         self.gated.borrow_mut().clear();
         let is_busy = self.taken.replace(0) >= BUSY;
-        self.away_left.set(if is_busy { u32::from(self.ticks.get().is_multiple_of(AWAY_TICKS)) } else { u32::MAX });
+        let in_turn = if self.ticks.get().is_multiple_of(AWAY_TICKS) { AWAY } else { 0 };
+        self.away_left.set(if is_busy { in_turn } else { u32::MAX });
     }
 
     /// Whether objects that wait go before fresh ones, also while some host is gated: after each tick, until none can go.
@@ -53,20 +63,26 @@ impl ManyHosts {
         self.waiting_first.set(false);
     }
 
-    /// A slot's host takes no request now.
-    pub fn block(&self, slot: &mut LanePartition) {
-        (slot.blocked, slot.blocked_at) = (true, self.ticks.get());
-    }
-
-    /// Whether a slot is passed over when a connection to `own` asks: its host took no request in this tick, and has not
-    /// answered since, or a connection of its own would ask.
-    pub fn is_passed(&self, slot: &LanePartition, own: Option<HostId>) -> bool {
-        slot.blocked && slot.blocked_at == self.ticks.get() && own.is_some() && slot.open.host != own
-    }
-
     /// The lane has taken an object.
     pub fn taken(&self) {
         self.taken.set(self.taken.get().saturating_add(1));
+    }
+
+    /// A slot is closed.
+    pub fn forget(&self, slot: &LanePartition, number: u32) {
+        if let Some(host) = slot.open.host.filter(|_| slot.parked) {
+            let mut parked = self.parked.borrow_mut();
+            let slots = parked.entry(host).or_default();
+            slots.retain(|other| *other != number);
+            if slots.is_empty() {
+                parked.remove(&host);
+            }
+            self.parked_objects.set(self.parked_objects.get() - cost(slot));
+        }
+    }
+
+    fn fails(&self, objects: u32) {
+        self.away_left.set(self.away_left.get().saturating_sub(objects));
     }
 }
 
@@ -84,7 +100,7 @@ impl LaneState {
         if let Dequeued::Partition(open) = &next
             && open.host.is_some_and(|host| self.host_state(host) == HostState::Away)
         {
-            self.many.away_left.set(self.many.away_left.get().saturating_sub(1));
+            self.many.fails(open.untaken());
         }
         next
     }
@@ -92,19 +108,15 @@ impl LaneState {
     /// Whether a partition of this host is not opened now: it is paused, or has no room and enough to go on with here, or stays
     /// away and others go first.
     fn passes_over(&self, host: HostId) -> bool {
+        let parked = self.many.parked.borrow();
         let slots = self.slots.borrow();
-        let waiting = slots.iter().flatten().filter(|slot| slot.blocked && slot.open.host == Some(host));
+        let waiting = parked.get(&host).into_iter().flatten().filter_map(|number| slots[*number as usize].as_ref());
         waiting.map(|slot| slot.open.untaken()).sum::<u32>() >= BLOCKED_MAX
             || match self.host_state(host) {
-                HostState::Open => false,
+                HostState::Open => self.many.parked_objects.get() >= PARKED_MAX && self.shared.retry.may_be_gated(host),
                 HostState::Closed => true,
                 HostState::Away => self.many.away_left.get() == 0,
             }
-    }
-
-    /// Whether the lane has objects of this host that have not been taken yet.
-    pub(super) fn has_fresh(&self, host: HostId) -> bool {
-        self.slots.borrow().iter().flatten().any(|slot| slot.open.host == Some(host) && slot.open.untaken() > 0)
     }
 
     /// What becomes of an object of this host now.
@@ -121,4 +133,81 @@ impl LaneState {
         }
         state
     }
+
+    /// Takes nothing more from a slot, because its host is paused (`aside`) or has no room.
+    pub(super) fn park(&self, number: u32, host: HostId, aside: bool) {
+        self.order.borrow_mut().retain(|other| *other != number);
+        if let Some(slot) = self.slots.borrow_mut()[number as usize].as_mut() {
+            slot.parked = true;
+            self.many.parked.borrow_mut().entry(host).or_default().push(number);
+            self.many.parked_objects.set(self.many.parked_objects.get() + cost(slot));
+            if aside {
+                self.shared.queue.set_aside(&slot.open);
+            }
+        }
+        self.hungry.notify_one();
+    }
+
+    /// Looks at parked slots again, after a tick.
+    pub(super) fn unpark_some(&self) {
+        let hosts: Vec<HostId> = self.many.parked.borrow().keys().copied().collect();
+        for host in hosts {
+            match self.host_state(host) {
+                HostState::Closed => {}
+                // One object asks whether it is back.
+                HostState::Open if self.shared.retry.may_be_gated(host) => self.unpark_one(host),
+                HostState::Open => while self.unpark(host).is_some() {},
+                HostState::Away => {
+                    while self.many.away_left.get() > 0
+                        && let Some(objects) = self.unpark(host)
+                    {
+                        self.many.fails(objects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A connection to this host can take more.
+    pub(super) fn unpark_one(&self, host: HostId) {
+        if self.host_state(host) == HostState::Open {
+            self.unpark(host);
+        }
+    }
+
+    /// Takes from a parked slot of this host again. Returns how many objects it has to take.
+    fn unpark(&self, host: HostId) -> Option<u32> {
+        let mut parked = self.many.parked.borrow_mut();
+        let slots = parked.get_mut(&host)?;
+        let number = (!slots.is_empty()).then(|| slots.remove(0));
+        if slots.is_empty() {
+            parked.remove(&host);
+        }
+        let (number, mut slots) = (number?, self.slots.borrow_mut());
+        let slot = slots[number as usize].as_mut()?;
+        slot.parked = false;
+        self.many.parked_objects.set(self.many.parked_objects.get() - cost(slot));
+        self.shared.queue.take_up(&slot.open);
+        self.order.borrow_mut().insert(0, number);
+        Some(slot.open.untaken() + slot.given_back.len() as u32)
+    }
+
+    /// An object waits until it can be taken again.
+    pub(super) fn wait_again(&self, number: u32, index: u32) {
+        let mut slots = self.slots.borrow_mut();
+        match slots[number as usize].as_mut() {
+            Some(slot) if slot.open.host.is_some() && self.shared.retry.is_of_many() => {
+                slot.given_back.push_back(index);
+                let mut order = self.order.borrow_mut();
+                if !slot.parked && !order.contains(&number) {
+                    order.insert(0, number);
+                }
+            }
+            _ => self.again.borrow_mut().push_back((number, index)),
+        }
+    }
+}
+
+fn cost(slot: &LanePartition) -> u64 {
+    slot.open.len() + PARTITION_COST
 }

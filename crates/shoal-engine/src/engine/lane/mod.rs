@@ -56,8 +56,11 @@ pub(crate) struct LaneState {
     /// What writes the objects of each slot. Apart from the slots, which are borrowed for other things meanwhile.
     partitions: RefCell<Vec<Option<Box<dyn PartitionWriter>>>>,
     writer: RefCell<Box<dyn Writer>>,
+    /// Numbers of slots that are not in use.
+    free: RefCell<Vec<u32>>,
     /// Numbers of the slots in use, oldest first: objects are taken from the oldest, so that partitions are complete in
-    /// about the order in which they were handed out and the frontier moves.
+    /// about the order in which they were handed out and the frontier moves. Of many hosts, only of slots with something to
+    /// take now.
     order: RefCell<Vec<u32>>,
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
@@ -102,6 +105,7 @@ impl LaneState {
             partitions: RefCell::default(),
             writer: RefCell::new(shared.sink.writer(index, shared.wake(index)).map_err(Error::of_sink)?),
             writes: Writes::default(),
+            free: RefCell::default(),
             order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
@@ -189,11 +193,14 @@ impl LaneState {
 
     fn add_slot(&self, slot: LanePartition, writer: Box<dyn PartitionWriter>) -> u32 {
         let (mut slots, mut partitions) = (self.slots.borrow_mut(), self.partitions.borrow_mut());
-        let free = slots.iter().position(Option::is_none).unwrap_or_else(|| {
-            slots.push(None);
-            partitions.push(None);
-            slots.len() - 1
-        });
+        let free = self.free.borrow_mut().pop().map_or_else(
+            || {
+                slots.push(None);
+                partitions.push(None);
+                slots.len() - 1
+            },
+            |free| free as usize,
+        );
         slots[free] = Some(slot);
         partitions[free] = Some(writer);
         self.order.borrow_mut().push(free as u32);
@@ -207,6 +214,7 @@ impl LaneState {
             tick.tick().await;
             add(&self.counters().beats, 1);
             self.many.tick();
+            self.unpark_some();
             let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due
@@ -235,7 +243,8 @@ impl LaneState {
 
     /// Objects that this lane can take: not those of a host that takes no request now.
     fn untaken(&self) -> u32 {
-        self.slots.borrow().iter().flatten().filter(|slot| !slot.blocked).map(|slot| slot.open.untaken()).sum()
+        let (order, slots) = (self.order.borrow(), self.slots.borrow());
+        order.iter().filter_map(|number| slots[*number as usize].as_ref()).map(|slot| slot.open.untaken()).sum()
     }
 
     /// Below this many objects to take, the next partition is opened.

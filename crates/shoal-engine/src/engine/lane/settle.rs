@@ -50,6 +50,8 @@ impl LaneState {
             self.order.borrow_mut().retain(|other| *other != number);
             slots[number as usize].take()
         };
+        self.free.borrow_mut().push(number);
+        slot.iter().for_each(|slot| self.many.forget(slot, number));
         let writer = self.partitions.borrow_mut()[number as usize].take();
         let (Some(slot), Some(writer)) = (slot, writer) else { return };
         let sealed = match writer.seal() {
@@ -246,8 +248,8 @@ impl LaneState {
     }
 
     pub(super) fn requeue(&self, job: Job) {
-        self.again.borrow_mut().push_back((job.slot, job.index));
         self.settle(&job, |slot| slot.waiting += 1);
+        self.wait_again(job.slot, job.index);
     }
 
     /// Whether this object was fetched to ask a destination that is paused.

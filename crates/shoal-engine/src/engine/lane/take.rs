@@ -21,7 +21,7 @@ const AGAIN_LOOKS: usize = 64;
 
 /// What asks for an object.
 pub(super) struct Asking<'a> {
-    /// The host of the connection that asks, if one does. Others that had no room are looked at once in a tick.
+    /// The host of the connection that asks, if one does. Others that had no room are looked at after the next tick.
     pub own: Option<HostId>,
     /// Whether the fetcher can request another object from a host now.
     pub has_room: &'a dyn Fn(HostId) -> bool,
@@ -77,7 +77,7 @@ impl LaneState {
         let many = self.shared.retry.is_of_many();
         let fresh = || self.fresh(asking);
         let waiting = || match many {
-            true => self.waiting_of_many(asking, false),
+            true => self.waiting_of_many(asking),
             false => self.due_retry().or_else(|| self.requeued_before()),
         };
         if !self.shared.retry.is_gated() {
@@ -85,7 +85,7 @@ impl LaneState {
         }
         if many && self.many.waiting_first() {
             // Else it would wait as long as some host is paused and others have objects.
-            let job = self.waiting_of_many(asking, true);
+            let job = self.waiting_of_many(asking);
             if job.is_some() {
                 return job;
             }
@@ -97,9 +97,11 @@ impl LaneState {
 
     /// The next entry of the oldest open partition that has one.
     fn fresh(&self, asking: &Asking<'_>) -> Option<Job> {
+        if let Some(own) = asking.own {
+            self.unpark_one(own);
+        }
         let mut at = 0;
         loop {
-            at = self.next_slot(at, asking.own)?;
             let number = *self.order.borrow().get(at)?;
             if let Some(job) = self.next_of(number, asking) {
                 return Some(job);
@@ -107,13 +109,6 @@ impl LaneState {
             // It may have been closed on the way; then another has taken its place.
             at += usize::from(self.order.borrow().get(at) == Some(&number));
         }
-    }
-
-    /// Where in the order the next slot is that is looked at.
-    fn next_slot(&self, from: usize, own: Option<HostId>) -> Option<usize> {
-        let (order, slots) = (self.order.borrow(), self.slots.borrow());
-        let is_passed = |slot: &LanePartition| self.many.is_passed(slot, own);
-        (from..order.len()).find(|&at| !slots[order[at] as usize].as_ref().is_some_and(is_passed))
     }
 
     fn due_retry(&self) -> Option<Job> {
@@ -142,19 +137,10 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    /// The first of those given back, or due for another try, that is of a host which takes a request. The others have their
-    /// turn later. `first`: before fresh ones, so a host that is to be probed is left to these.
-    fn waiting_of_many(&self, asking: &Asking<'_>, first: bool) -> Option<Job> {
-        let mut retries = self.retries.borrow_mut();
-        let now = Instant::now();
-        // One of a host that takes no request must not be in the way of the others.
-        while let Some(&Reverse((at, number, index))) = retries.peek()
-            && at <= now
-        {
-            retries.pop();
-            self.again.borrow_mut().push_front((number, index));
-        }
-        drop(retries);
+    /// The first of those given back from partitions of several hosts that is of a host which takes a request. The others
+    /// have their turn later, or leave their partition.
+    fn waiting_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
+        self.all_due_wait_again();
         let looks = self.again.borrow().len().min(AGAIN_LOOKS);
         for _ in 0..looks {
             let (number, index) = self.again.borrow_mut().pop_front()?;
@@ -167,8 +153,10 @@ impl LaneState {
                 self.fail_waiting(number, index, host);
                 continue;
             }
-            let is_left = first && self.shared.retry.may_be_gated(host) && self.has_fresh(host);
-            let gate = match state == HostState::Open && !is_left && (asking.has_room)(host) {
+            if state == HostState::Closed && self.defer_unasked(number, index, host, true) {
+                continue;
+            }
+            let gate = match state == HostState::Open && (asking.has_room)(host) {
                 true => self.shared.retry.gate(host, Instant::now()),
                 false => Gate::Closed,
             };
@@ -179,6 +167,49 @@ impl LaneState {
             return self.job_of_waiting(number, index, gate);
         }
         None
+    }
+
+    /// Those that are due for another try wait for their host now: one that takes no request must not be in the way of others.
+    fn all_due_wait_again(&self) {
+        let now = Instant::now();
+        loop {
+            let mut retries = self.retries.borrow_mut();
+            let is_due = retries.peek().is_some_and(|Reverse((at, ..))| *at <= now);
+            let Some(Reverse((_, number, index))) = is_due.then(|| retries.pop()).flatten() else { return };
+            drop(retries);
+            self.wait_again(number, index);
+        }
+    }
+
+    /// An object of a slot of one host that waits, if its host takes a request.
+    fn again_of(&self, number: u32, index: u32, host: HostId) -> Option<Job> {
+        match self.shared.retry.gate(host, Instant::now()) {
+            Gate::Closed => {
+                self.wait_again(number, index);
+                None
+            }
+            gate => self.job_of_waiting(number, index, gate),
+        }
+    }
+
+    /// If its host is paused for longer, an object leaves its partition for a later try, so that the others of that can be
+    /// committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of those that wait.
+    fn defer_unasked(&self, number: u32, index: u32, host: HostId, waits: bool) -> bool {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots[number as usize].as_mut() else { return false };
+        if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
+            return false;
+        }
+        let Some((error, wait)) = self.shared.retry.deferral(host) else { return false };
+        slot.waiting -= u32::from(waits);
+        let tried = slot.tried_so_far(index, self.shared.retry.paused(host));
+        slot.failed(index, &error, Some(tried), Some(wait));
+        drop(slots);
+        self.skip_in_sink(number, index);
+        if waits {
+            self.close_if_settled(number);
+        }
+        true
     }
 
     /// An object that waits for a host which stays away has failed.
@@ -253,24 +284,32 @@ impl LaneState {
                 HostState::Closed => true,
                 HostState::Away => false,
             };
-            if many {
-                if let Some(host) = slot.open.host
-                    && slot.open.untaken() > 0
-                    && is_blocked(host)
-                {
-                    if !slot.blocked {
-                        self.hungry.notify_one();
-                    }
-                    self.many.block(slot);
+            if !many && gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
+                return None;
+            }
+            if let Some(host) = slot.open.host.filter(|_| many) {
+                if (slot.open.untaken() > 0 || !slot.given_back.is_empty()) && is_blocked(host) {
+                    drop(slots);
+                    self.park(number, host, self.host_state(host) == HostState::Closed);
                     return None;
                 }
-                slot.blocked = false;
-            } else if gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
-                return None;
+                // A probe with an object that has not failed yet tells most about its host.
+                let fresh_first = slot.open.untaken() > 0 && self.shared.retry.may_be_gated(host);
+                if !fresh_first && let Some(index) = slot.given_back.pop_front() {
+                    drop(slots);
+                    if self.host_state(host) == HostState::Away {
+                        self.fail_waiting(number, index, host);
+                        continue;
+                    }
+                    return self.again_of(number, index, host);
+                }
             }
             let Some(index) = slot.open.take(self.index) else {
                 drop(slots);
                 self.close_if_settled(number);
+                if many {
+                    self.order.borrow_mut().retain(|other| *other != number);
+                }
                 return None;
             };
             let entry = slot.entries.get(index);
@@ -288,8 +327,14 @@ impl LaneState {
                 },
                 Admit::Fetch(_) if many && slot.open.host.is_none() && is_blocked(entry.host) => {
                     // Of a partition of several hosts, it steps aside.
-                    slot.waiting += 1;
-                    self.again.borrow_mut().push_back((number, index));
+                    let host = entry.host;
+                    let is_paused = self.host_state(host) == HostState::Closed;
+                    drop(slots);
+                    if !is_paused || !self.defer_unasked(number, index, host, false) {
+                        self.slots.borrow_mut()[number as usize].as_mut()?.waiting += 1;
+                        self.again.borrow_mut().push_back((number, index));
+                    }
+                    self.close_if_settled(number);
                     continue;
                 }
                 Admit::Fetch(name) => {
@@ -307,7 +352,8 @@ impl LaneState {
                     }
                     if gate == Gate::Closed {
                         slot.waiting += 1;
-                        self.again.borrow_mut().push_back((number, index));
+                        drop(slots);
+                        self.wait_again(number, index);
                         return None;
                     }
                     if gate == Gate::Probe {

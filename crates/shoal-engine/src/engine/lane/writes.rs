@@ -93,8 +93,8 @@ impl LaneState {
             return false;
         }
         let before = self.in_flight.get();
-        let slots = self.order.borrow().clone();
-        for slot in slots {
+        let slots = self.partitions.borrow().len() as u32;
+        for slot in 0..slots {
             loop {
                 let completed = match self.partitions.borrow_mut().get_mut(slot as usize) {
                     Some(Some(writer)) => writer.completed(),

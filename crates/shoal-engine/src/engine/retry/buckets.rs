@@ -24,8 +24,9 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    pub fn new() -> Buckets {
-        Buckets { tokens: Mutex::default(), charged: HostFilter::new() }
+    /// `places`: of the filter.
+    pub fn new(places: usize) -> Buckets {
+        Buckets { tokens: Mutex::default(), charged: HostFilter::new(places) }
     }
 
     /// Takes tokens; whether the bucket is empty now.
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_buckets_is_bounded_and_a_full_one_is_forgotten() {
-        let buckets = Buckets::new();
+        let buckets = Buckets::new(256);
         for host in 1..200_000 {
             buckets.charge(HostId(host), 14);
         }

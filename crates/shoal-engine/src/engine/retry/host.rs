@@ -38,6 +38,8 @@ pub(super) struct Host {
     pub next_probe: Instant,
     pub probe_wait: Duration,
     pub cool_until: Option<Instant>,
+    /// In this pause, an object that left its partition comes back before the others, to ask.
+    pub is_asked_later: bool,
     /// What it answered last that was no good, and when.
     pub last_error: String,
     pub last_kind: Kind,
@@ -55,6 +57,7 @@ impl Host {
             next_probe: now,
             probe_wait: PROBE_MIN,
             cool_until: None,
+            is_asked_later: false,
             last_error: String::new(),
             last_kind: Kind::Connect,
             failed_at: now,

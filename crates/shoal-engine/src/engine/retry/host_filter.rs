@@ -1,24 +1,23 @@
 //! A quick answer to "is this host one of these?". Every object comes by here, on all cores, and nearly always the host is
-//! none of them. Not here: which hosts these are (`mod.rs`,
-//! `buckets.rs`).
+//! none of them. Not here: which hosts these are (`mod.rs`, `buckets.rs`).
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::HostId;
 
-/// With three hosts in it, one in 85 of the others seems to be in it, too.
-const PLACES: usize = 256;
+/// Places where there are many hosts: with 1,000 hosts in it, one in 65 of the others seems to be in it, too.
+pub(super) const PLACES_OF_MANY: usize = 1 << 16;
 
 /// A set of hosts that may seem to hold a few more (a counting Bloom filter with one place for each host). What changes it
 /// holds a lock, which also says whether a host is in it already.
 pub(super) struct HostFilter {
-    places: [AtomicU32; PLACES],
+    places: Box<[AtomicU32]>,
     len: AtomicUsize,
 }
 
 impl HostFilter {
-    pub fn new() -> HostFilter {
-        HostFilter { places: [const { AtomicU32::new(0) }; PLACES], len: AtomicUsize::new(0) }
+    pub fn new(places: usize) -> HostFilter {
+        HostFilter { places: (0..places).map(|_| AtomicU32::new(0)).collect(), len: AtomicUsize::new(0) }
     }
 
     /// Adds a host that is not in it.
@@ -44,7 +43,7 @@ impl HostFilter {
 
     /// The number of a host is a hash.
     fn place(&self, host: HostId) -> &AtomicU32 {
-        &self.places[host.0 as usize % PLACES]
+        &self.places[host.0 as usize % self.places.len()]
     }
 }
 
@@ -54,8 +53,8 @@ mod tests {
 
     #[test]
     fn hosts_that_share_a_place_leave_one_by_one() {
-        let filter = HostFilter::new();
-        let (one, other, none) = (HostId(7), HostId(7 + PLACES as u64), HostId(8));
+        let filter = HostFilter::new(256);
+        let (one, other, none) = (HostId(7), HostId(7 + 256), HostId(8));
         filter.add(one);
         filter.add(other);
         assert!(filter.may_have(one) && filter.may_have(other) && !filter.may_have(none));

@@ -1,19 +1,22 @@
-//! With many hosts (a list of URLs), one that stays away does not end the run. While others answer, its objects fail at once
+//! With many hosts (a list of URLs), one that stays away does not end the run. While others answer, its objects fail
 //! instead, and probes go on: if it answers again, its objects are fetched again.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::buckets::Buckets;
 use super::heard::Heard;
 use super::host::{Host, HostState, PROBE_MAX};
-use super::{FIRST_ANSWER, Retry, lock};
+use super::host_filter::{HostFilter, PLACES_OF_MANY};
+use super::{COST, FIRST_ANSWER, HOLD_MAX, Retry, THROTTLE_COST, UNHEARD_COST, lock};
 use crate::error::{Error, HostId, Kind};
 
 impl Retry {
     /// The same for a source with many hosts: one that stays away does not end the run.
     pub fn of_many(self) -> Retry {
-        Retry { heard: Some(Heard::new()), ..self }
+        let (gated, buckets) = (HostFilter::new(PLACES_OF_MANY), Buckets::new(PLACES_OF_MANY));
+        Retry { heard: Some(Heard::new()), gated, buckets, ..self }
     }
 
     /// Whether there are many hosts.
@@ -86,14 +89,64 @@ impl Retry {
         }
     }
 
-    /// Forgets hosts that are neither paused nor cool down.
+    /// What a failed try costs a host.
+    pub(super) fn cost(&self, error: &Error, throttle: bool) -> i64 {
+        let is_unheard = self.heard.as_ref().is_some_and(|heard| !heard.has(error.host_id()));
+        match (throttle, is_unheard) {
+            (true, _) => THROTTLE_COST,
+            (false, true) => UNHEARD_COST,
+            (false, false) => COST,
+        }
+    }
+
+    /// If an object of a paused host should not be waited for with its partition: the failure to record, and when to try it
+    /// again. One object comes back soon, to ask whether the host is there; the others when it counts as one that stays away.
+    pub fn deferral(&self, host: HostId) -> Option<(Error, Duration)> {
+        let now = Instant::now();
+        let mut hosts = self.hosts();
+        let state = hosts.get_mut(&host).filter(|state| state.is_closed(now))?;
+        let cools = state.cool_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let wait = match state.paused_since.map(|since| now.duration_since(since)) {
+            Some(paused) if paused < HOLD_MAX => cools,
+            Some(paused) if std::mem::replace(&mut state.is_asked_later, true) => {
+                let patience = self.timeout.min(FIRST_ANSWER);
+                cools.max(patience.saturating_sub(paused)).max(PROBE_MAX)
+            }
+            Some(_) => cools.max(PROBE_MAX),
+            None => cools,
+        };
+        let error = || Error::new(state.last_kind, state.last_error.clone()).host(host);
+        (wait > HOLD_MAX).then(|| (error(), wait))
+    }
+
+    /// Forgets pauses that have ended with nothing left to ask for: without them, objects of other hosts pass more quickly.
+    pub fn end_cool_downs(&self, now: Instant) {
+        if self.gated.is_empty() {
+            return;
+        }
+        for (id, host) in self.hosts().iter_mut() {
+            if host.cool_until.is_some_and(|until| until <= now) {
+                host.cool_until = None;
+                if !host.is_gated() {
+                    self.gated.remove(*id);
+                }
+            }
+        }
+    }
+
+    /// Forgets half of the hosts: those first that are neither paused nor cool down, and then those that failed longest ago.
+    /// If one of these is asked again, it has to fail again.
     pub(super) fn forget(&self, hosts: &mut HashMap<HostId, Host>) {
-        let mut forgotten = Duration::ZERO;
-        hosts.retain(|_, host| {
-            forgotten += if host.is_gated() { Duration::ZERO } else { host.paused };
-            host.is_gated()
-        });
-        *lock(&self.paused_before) += forgotten;
+        let mut by_age: Vec<_> = hosts.iter().map(|(id, host)| (host.is_gated(), host.failed_at, *id)).collect();
+        let half = by_age.len() / 2;
+        by_age.select_nth_unstable(half);
+        for (is_gated, _, id) in by_age.drain(..half) {
+            if is_gated {
+                self.gated.remove(id);
+            }
+            let paused = hosts.remove(&id).map_or(Duration::ZERO, |host| host.paused);
+            *lock(&self.paused_before) += paused;
+        }
     }
 }
 
@@ -103,9 +156,12 @@ mod tests {
     use super::super::{Gate, HOSTS_MAX, Verdict};
     use super::*;
 
+    fn silence(host: HostId) -> Error {
+        error(Kind::Connect).host(host)
+    }
+
     fn pause(retry: &Retry, host: HostId) {
-        let error = || error(Kind::Connect).host(host);
-        while retry.failed(&error(), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+        while retry.failed(&silence(host), 1, Duration::ZERO, false) != Verdict::Uncharged {}
     }
 
     #[test]
@@ -189,11 +245,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_hosts_is_bounded() {
+    fn a_host_that_has_never_answered_is_paused_after_five_failures() {
         let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
-        for host in 1..200_000 {
-            retry.failed(&error(Kind::ServerError).host(HostId(host)), 1, Duration::ZERO, false);
+        let fails = |host| retry.failed(&silence(host), 1, Duration::ZERO, false) != Verdict::Uncharged;
+        assert_eq!((0..).take_while(|_| fails(HostId(1))).count(), 5);
+        retry.succeeded(HostId(2), false);
+        assert!((0..).take_while(|_| fails(HostId(2))).count() > 30, "one that has answered may be overloaded");
+    }
+
+    #[test]
+    fn objects_of_a_paused_host_leave_their_partition_after_a_second_and_one_comes_back_soon() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let host = HostId(1);
+        pause(&retry, host);
+        assert!(retry.deferral(host).is_none(), "it may be a short outage");
+        std::thread::sleep(Duration::from_millis(1_050));
+        assert!(retry.deferral(host).is_none(), "a probe is due");
+        assert_eq!(retry.gate(host, Instant::now()), Gate::Probe);
+        let wait = || retry.deferral(host).map(|(_, wait)| wait);
+        assert_eq!(wait(), Some(PROBE_MAX));
+        assert!(wait().is_some_and(|wait| wait > Duration::from_secs(8)), "the others when it counts as away");
+        retry.succeeded(host, true);
+        assert_eq!(wait(), None);
+        let asks = error(Kind::Throttled).retry_after(Some(Duration::from_secs(60))).host(host);
+        retry.failed(&asks, 1, Duration::ZERO, false);
+        assert!(wait().is_some_and(|wait| wait > Duration::from_secs(59)), "as long as it has asked to wait");
+    }
+
+    #[test]
+    fn what_is_remembered_of_hosts_is_bounded_also_of_paused_ones() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        for host in 1..250_000 {
+            let asks = error(Kind::Throttled).retry_after(Some(Duration::from_secs(1 + host % 2)));
+            retry.failed(&asks.host(HostId(host)), 1, Duration::ZERO, false);
         }
         assert!(retry.hosts().len() <= HOSTS_MAX);
+        retry.end_cool_downs(Instant::now());
+        assert!(retry.is_gated());
+        retry.end_cool_downs(Instant::now() + Duration::from_secs(3));
+        assert!(!retry.is_gated(), "each was counted once");
     }
 }

@@ -35,13 +35,15 @@ const CAP: Duration = Duration::from_secs(20);
 /// Tokens for an error and for a throttled answer, as in AWS SDKs.
 const COST: i64 = 14;
 const THROTTLE_COST: i64 = 5;
+/// Of many hosts, what costs a host that has never answered: lists have thousands that are gone.
+const UNHEARD_COST: i64 = 100;
 /// A retry further away than this leaves its partition, which can then be committed.
 pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// Hosts of which something is remembered, before those are forgotten that are neither paused nor cool down.
-const HOSTS_MAX: usize = 10_000;
+/// Hosts of which something is remembered (25 MB), before some are forgotten.
+const HOSTS_MAX: usize = 100_000;
 
 /// The destination, in the retry rules for it.
 pub(crate) const DESTINATION: HostId = HostId(0);
@@ -84,9 +86,9 @@ impl Retry {
             what,
             max_retries,
             timeout,
-            gated: HostFilter::new(),
+            gated: HostFilter::new(1),
             hosts: Mutex::default(),
-            buckets: Buckets::new(),
+            buckets: Buckets::new(1),
             throttled: AtomicU64::new(0),
             silent: AtomicU64::new(0),
             answered: AtomicBool::new(false),
@@ -160,6 +162,7 @@ impl Retry {
         if let Some(since) = state.paused_since.take() {
             state.paused += since.elapsed();
             state.stuck_since = None;
+            state.is_asked_later = false;
             state.probe_wait = PROBE_MIN;
             if !state.is_gated() {
                 self.gated.remove(host);
@@ -209,9 +212,7 @@ impl Retry {
             if !probe || silent {
                 return Verdict::Uncharged;
             }
-        } else if (silent || tries == 1)
-            && self.buckets.charge(error.host_id(), if throttle { THROTTLE_COST } else { COST })
-        {
+        } else if (silent || tries == 1) && self.buckets.charge(error.host_id(), self.cost(error, throttle)) {
             if !host.is_gated() {
                 self.gated.add(error.host_id());
             }
