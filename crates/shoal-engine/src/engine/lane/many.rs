@@ -13,7 +13,7 @@ use crate::error::HostId;
 
 /// Objects of a host without room that a lane has parked before it opens no more of them: work until the next one is open.
 const BLOCKED_MAX: u32 = 50;
-/// Objects that a lane may have parked before it opens no more of hosts that are paused: 50 MB …
+/// Objects that a lane may have parked before it opens no more of hosts that are paused …
 const PARKED_MAX: u64 = 200_000;
 /// … where a partition counts as so many more.
 const PARTITION_COST: u64 = 20;
@@ -148,8 +148,9 @@ impl LaneState {
         self.hungry.notify_one();
     }
 
-    /// Looks at parked slots again, after a tick.
-    pub(super) fn unpark_some(&self) {
+    /// Looks at parked slots again, after a tick. Returns whether there is something to take again.
+    pub(super) fn unpark_some(&self) -> bool {
+        let before = self.order.borrow().len();
         let hosts: Vec<HostId> = self.many.parked.borrow().keys().copied().collect();
         for host in hosts {
             match self.host_state(host) {
@@ -166,6 +167,7 @@ impl LaneState {
                 }
             }
         }
+        self.order.borrow().len() > before
     }
 
     /// A connection to this host can take more.
@@ -190,21 +192,6 @@ impl LaneState {
         self.shared.queue.take_up(&slot.open);
         self.order.borrow_mut().insert(0, number);
         Some(slot.open.untaken() + slot.given_back.len() as u32)
-    }
-
-    /// An object waits until it can be taken again.
-    pub(super) fn wait_again(&self, number: u32, index: u32) {
-        let mut slots = self.slots.borrow_mut();
-        match slots[number as usize].as_mut() {
-            Some(slot) if slot.open.host.is_some() && self.shared.retry.is_of_many() => {
-                slot.given_back.push_back(index);
-                let mut order = self.order.borrow_mut();
-                if !slot.parked && !order.contains(&number) {
-                    order.insert(0, number);
-                }
-            }
-            _ => self.again.borrow_mut().push_back((number, index)),
-        }
     }
 }
 

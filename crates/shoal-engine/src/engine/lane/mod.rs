@@ -7,6 +7,7 @@
 mod many;
 mod settle;
 mod take;
+mod waiting;
 mod writes;
 
 use std::cell::{Cell, RefCell};
@@ -214,10 +215,11 @@ impl LaneState {
             tick.tick().await;
             add(&self.counters().beats, 1);
             self.many.tick();
-            self.unpark_some();
+            let has_more = self.unpark_some();
             let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due
+                || has_more
                 || !self.again.borrow().is_empty()
                 || self.rate_until.get().is_some()
                 || self.shared.retry.is_gated()

@@ -16,9 +16,6 @@ use crate::report::Reason;
 use crate::sink::Place;
 use crate::source::{Entry, Job, Skip, Take, WHOLE_MAX};
 
-/// Objects given back that are looked at, to find one of a host that takes a request.
-const AGAIN_LOOKS: usize = 64;
-
 /// What asks for an object.
 pub(super) struct Asking<'a> {
     /// The host of the connection that asks, if one does. Others that had no room are looked at after the next tick.
@@ -137,101 +134,15 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    /// The first of those given back from partitions of several hosts that is of a host which takes a request. The others
-    /// have their turn later, or leave their partition.
-    fn waiting_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
-        self.all_due_wait_again();
-        let looks = self.again.borrow().len().min(AGAIN_LOOKS);
-        for _ in 0..looks {
-            let (number, index) = self.again.borrow_mut().pop_front()?;
-            let host = self.host(number, index)?;
-            let state = match self.host_state(host) {
-                HostState::Away => self.shared.retry.state(host), // it may be back since the last tick
-                state => state,
-            };
-            if state == HostState::Away {
-                self.fail_waiting(number, index, host);
-                continue;
-            }
-            if state == HostState::Closed && self.defer_unasked(number, index, host, true) {
-                continue;
-            }
-            let gate = match state == HostState::Open && (asking.has_room)(host) {
-                true => self.shared.retry.gate(host, Instant::now()),
-                false => Gate::Closed,
-            };
-            if gate == Gate::Closed {
-                self.again.borrow_mut().push_back((number, index));
-                continue;
-            }
-            return self.job_of_waiting(number, index, gate);
-        }
-        None
-    }
-
-    /// Those that are due for another try wait for their host now: one that takes no request must not be in the way of others.
-    fn all_due_wait_again(&self) {
-        let now = Instant::now();
-        loop {
-            let mut retries = self.retries.borrow_mut();
-            let is_due = retries.peek().is_some_and(|Reverse((at, ..))| *at <= now);
-            let Some(Reverse((_, number, index))) = is_due.then(|| retries.pop()).flatten() else { return };
-            drop(retries);
-            self.wait_again(number, index);
-        }
-    }
-
-    /// An object of a slot of one host that waits, if its host takes a request.
-    fn again_of(&self, number: u32, index: u32, host: HostId) -> Option<Job> {
-        match self.shared.retry.gate(host, Instant::now()) {
-            Gate::Closed => {
-                self.wait_again(number, index);
-                None
-            }
-            gate => self.job_of_waiting(number, index, gate),
-        }
-    }
-
-    /// If its host is paused for longer, an object leaves its partition for a later try, so that the others of that can be
-    /// committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of those that wait.
-    fn defer_unasked(&self, number: u32, index: u32, host: HostId, waits: bool) -> bool {
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots[number as usize].as_mut() else { return false };
-        if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
-            return false;
-        }
-        let Some((error, wait)) = self.shared.retry.deferral(host) else { return false };
-        slot.waiting -= u32::from(waits);
-        let tried = slot.tried_so_far(index, self.shared.retry.paused(host));
-        slot.failed(index, &error, Some(tried), Some(wait));
-        drop(slots);
-        self.skip_in_sink(number, index);
-        if waits {
-            self.close_if_settled(number);
-        }
-        true
-    }
-
-    /// An object that waits for a host which stays away has failed.
-    fn fail_waiting(&self, number: u32, index: u32, host: HostId) {
-        let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots[number as usize].as_mut() else { return };
-        slot.waiting -= 1;
-        self.fail_unasked(slot, index, self.shared.retry.away(host));
-        drop(slots);
-        self.skip_in_sink(number, index);
-        self.close_if_settled(number);
-    }
-
     /// Settles an object that is not requested as a failure.
-    fn fail_unasked(&self, slot: &mut LanePartition, index: u32, error: Error) {
+    pub(super) fn fail_unasked(&self, slot: &mut LanePartition, index: u32, error: Error) {
         let error = error.within(slot.entries.within(index).as_deref());
         self.count_failed();
         self.shared.check_failures(&slot.entries.get(index), &error, 1);
         slot.failed(index, &error, None, None);
     }
 
-    fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
+    pub(super) fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots[number as usize].as_mut()?;
         let name = match self.shared.sink.admit(slot.entries.get(index).name) {
@@ -484,7 +395,7 @@ impl LaneState {
         }
     }
 
-    fn host(&self, number: u32, index: u32) -> Option<HostId> {
+    pub(super) fn host(&self, number: u32, index: u32) -> Option<HostId> {
         Some(self.slots.borrow().get(number as usize)?.as_ref()?.host(index))
     }
 }

@@ -42,7 +42,7 @@ pub(crate) const HOLD_MAX: Duration = Duration::from_secs(1);
 /// A host that has never answered is given up sooner: most likely the address is wrong.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// Hosts of which something is remembered (25 MB), before some are forgotten.
+/// Hosts of which something is remembered, before some are forgotten.
 const HOSTS_MAX: usize = 100_000;
 
 /// The destination, in the retry rules for it.

@@ -1,0 +1,118 @@
+//! Objects of many hosts that were given back, or are due for another try: they wait with their slot, leave their partition,
+//! or fail. Not here: when a host is paused or stays away (`retry/`), objects of a source with one host (`take.rs`).
+
+use std::cmp::Reverse;
+use std::time::Instant;
+
+use super::super::in_flight_partition::Origin;
+use super::super::retry::{Gate, HostState};
+use super::LaneState;
+use super::take::Asking;
+use crate::error::HostId;
+use crate::source::Job;
+
+/// Objects given back that are looked at, to find one of a host that takes a request.
+const AGAIN_LOOKS: usize = 64;
+
+impl LaneState {
+    /// An object waits until it can be taken again.
+    pub(super) fn wait_again(&self, number: u32, index: u32) {
+        let mut slots = self.slots.borrow_mut();
+        match slots[number as usize].as_mut() {
+            Some(slot) if slot.open.host.is_some() && self.shared.retry.is_of_many() => {
+                slot.given_back.push_back(index);
+                let mut order = self.order.borrow_mut();
+                if !slot.parked && !order.contains(&number) {
+                    order.insert(0, number);
+                }
+            }
+            _ => self.again.borrow_mut().push_back((number, index)),
+        }
+    }
+
+    /// The first of those given back from partitions of several hosts that is of a host which takes a request. The others
+    /// have their turn later, or leave their partition.
+    pub(super) fn waiting_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
+        self.all_due_wait_again();
+        let looks = self.again.borrow().len().min(AGAIN_LOOKS);
+        for _ in 0..looks {
+            let (number, index) = self.again.borrow_mut().pop_front()?;
+            let host = self.host(number, index)?;
+            let state = match self.host_state(host) {
+                HostState::Away => self.shared.retry.state(host), // it may be back since the last tick
+                state => state,
+            };
+            if state == HostState::Away {
+                self.fail_waiting(number, index, host);
+                continue;
+            }
+            if state == HostState::Closed && self.defer_unasked(number, index, host, true) {
+                continue;
+            }
+            let gate = match state == HostState::Open && (asking.has_room)(host) {
+                true => self.shared.retry.gate(host, Instant::now()),
+                false => Gate::Closed,
+            };
+            if gate == Gate::Closed {
+                self.again.borrow_mut().push_back((number, index));
+                continue;
+            }
+            return self.job_of_waiting(number, index, gate);
+        }
+        None
+    }
+
+    /// Those that are due for another try wait for their host now: one that takes no request must not be in the way of others.
+    fn all_due_wait_again(&self) {
+        let now = Instant::now();
+        loop {
+            let mut retries = self.retries.borrow_mut();
+            let is_due = retries.peek().is_some_and(|Reverse((at, ..))| *at <= now);
+            let Some(Reverse((_, number, index))) = is_due.then(|| retries.pop()).flatten() else { return };
+            drop(retries);
+            self.wait_again(number, index);
+        }
+    }
+
+    /// An object of a slot of one host that waits, if its host takes a request.
+    pub(super) fn again_of(&self, number: u32, index: u32, host: HostId) -> Option<Job> {
+        match self.shared.retry.gate(host, Instant::now()) {
+            Gate::Closed => {
+                self.wait_again(number, index);
+                None
+            }
+            gate => self.job_of_waiting(number, index, gate),
+        }
+    }
+
+    /// If its host is paused for longer, an object leaves its partition for a later try, so that the others of that can be
+    /// committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of those that wait.
+    pub(super) fn defer_unasked(&self, number: u32, index: u32, host: HostId, waits: bool) -> bool {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots[number as usize].as_mut() else { return false };
+        if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
+            return false;
+        }
+        let Some((error, wait)) = self.shared.retry.deferral(host) else { return false };
+        slot.waiting -= u32::from(waits);
+        let tried = slot.tried_so_far(index, self.shared.retry.paused(host));
+        slot.failed(index, &error, Some(tried), Some(wait));
+        drop(slots);
+        self.skip_in_sink(number, index);
+        if waits {
+            self.close_if_settled(number);
+        }
+        true
+    }
+
+    /// An object that waits for a host which stays away has failed.
+    pub(super) fn fail_waiting(&self, number: u32, index: u32, host: HostId) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots[number as usize].as_mut() else { return };
+        slot.waiting -= 1;
+        self.fail_unasked(slot, index, self.shared.retry.away(host));
+        drop(slots);
+        self.skip_in_sink(number, index);
+        self.close_if_settled(number);
+    }
+}
