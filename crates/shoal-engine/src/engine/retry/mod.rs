@@ -180,6 +180,9 @@ impl Retry {
             self.throttled.fetch_add(1, Relaxed);
         }
         if error.kind() == Kind::OutOfFiles {
+            if probe {
+                self.unprobed(error.host_id());
+            }
             return Verdict::Uncharged;
         }
         let mut hosts = self.hosts();
@@ -369,6 +372,16 @@ mod tests {
         assert_eq!(retry.gate(HOST, later + PROBE_MAX), Gate::Probe);
         retry.succeeded(HOST, true);
         assert_eq!(retry.gate(HOST, later), Gate::Open);
+    }
+
+    #[test]
+    fn a_probe_for_which_there_is_no_file_descriptor_is_followed_by_another() {
+        let retry = retry();
+        while retry.failed(&error(Kind::Connect), 1, Duration::ZERO, false) != Verdict::Uncharged {}
+        let later = Instant::now() + Duration::from_secs(1);
+        assert_eq!(retry.gate(HOST, later), Gate::Probe);
+        assert_eq!(retry.failed(&error(Kind::OutOfFiles), 1, Duration::ZERO, true), Verdict::Uncharged);
+        assert_eq!(retry.gate(HOST, later), Gate::Probe);
     }
 
     #[test]
