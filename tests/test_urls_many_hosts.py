@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from servers.ports import bound_socket
+from servers.ports import black_hole, bound_socket, mute_port
 from servers.url_server import Answer, UrlServer
 
 if TYPE_CHECKING:
@@ -92,6 +92,12 @@ def write(path: Path, lines: Iterator[str]) -> Path:
     return path
 
 
+def lines_of(kind: str, port: int, hosts: int, each: int) -> list[str]:
+    """So many URLs of each of so many hosts, all at one port of this machine."""
+    authorities = [f"127.1.{host // 250}.{host % 250}:{port}" for host in range(hosts)]
+    return [f"{kind}/{a}/{number}\thttp://{a}/{number}" for a in authorities for number in range(each)]
+
+
 def reasons(out: Path) -> set[str]:
     failures = package.status(out, failures=None).runs[-1].failures
     return {failure.reason.split(": ", 1)[1] for failure in failures}
@@ -145,12 +151,7 @@ def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
     with contextlib.ExitStack() as stack:
         hosts = Mixed(stack, healthy=17, each=5_000)
         port = stack.enter_context(bound_socket(address="0.0.0.0")).getsockname()[1]
-        lines = list(hosts.lines(only_healthy=True))
-        lines += [
-            f"absent/{host}/{number}\thttp://127.1.{host // 250}.{host % 250}:{port}/{number}"
-            for host in range(absent)
-            for number in range(each)
-        ]
+        lines = [*hosts.lines(only_healthy=True), *lines_of("absent", port, absent, each)]
         random.Random(0).shuffle(lines)
         alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
         beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
@@ -159,6 +160,69 @@ def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
         report = package.copy(source, tmp_path / "out", retry_timeout=2, on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, absent * each, 0)
         assert report.seconds < 15
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("silent", [black_hole, mute_port])
+@pytest.mark.parametrize(("count", "each"), [(300, 20), (1_500, 5)])
+def test_hundreds_of_silent_hosts_do_not_hold_up_the_others(
+    tmp_path: Path, shoal: Command, silent: Any, count: int, each: int
+) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=5_000)
+        port = stack.enter_context(silent("0.0.0.0"))
+        lines = [*hosts.lines(only_healthy=True), *lines_of("silent", port, count, each)]
+        random.Random(0).shuffle(lines)
+        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
+        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
+        assert beside < alone + 5, "a silent host is given up after 20 s"
+        options: dict[str, Any] = {"retry_timeout": 2, "on_error": "record", "connect_timeout": 1.5, "timeout": 1.5}
+        report = package.copy(package.urls(tmp_path / "beside"), tmp_path / "out", **options)
+        assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, count * each, 0)
+
+
+def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -> None:
+    first: dict[str, float] = {}
+
+    class Slow(UrlServer):
+        def answer(self, path: str) -> Answer:
+            host, number = path.split("/")[1:]
+            # Longer than the time after which a silent host is paused; a longer one for some.
+            since = time.monotonic() - first.setdefault(host, time.monotonic())
+            time.sleep(max(0.0, (4 if host.endswith("7") else 1.5) - since))
+            return Answer(f"{host}-{number}".encode())
+
+    with contextlib.ExitStack() as stack:
+        slow = stack.enter_context(Slow("0.0.0.0"))
+        others = stack.enter_context(UrlServer("127.0.0.1"))
+        port = slow.authority.rpartition(":")[2]
+        lines = [f"h{h}/{n}\thttp://127.0.1.{h}:{port}/h{h}/{n}" for n in range(20) for h in range(1, 41)]
+        lines += [f"o/{n}\t{others.url}/{n}" for n in range(2_000)]
+        report = package.copy(package.urls(write(tmp_path / "list", iter(lines))), tmp_path / "out")
+        assert (report.written, report.failed, report.total.unfinished) == (2_800, 0, 0)
+        for h, n in itertools.product(range(1, 41), range(20)):
+            assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"h{h}-{n}"
+        assert report.seconds < 30
+
+
+def test_a_silent_host_that_is_there_again_in_time_loses_nothing(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        others = stack.enter_context(UrlServer("127.0.0.1"))
+        hole = stack.enter_context(contextlib.ExitStack())
+        port = hole.enter_context(black_hole("127.0.0.2"))
+
+        def progress(now: package.Progress) -> None:
+            if now.seconds > 3 and not there:
+                hole.close()
+                there.append(stack.enter_context(UrlServer("127.0.0.2", port=port)))
+
+        there: list[UrlServer] = []
+        lines = [f"back/{n}\thttp://127.0.0.2:{port}/{n}" for n in range(100)]
+        lines += [f"o/{n}\t{others.url}/{n}" for n in range(2_000)]
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        report = package.copy(source, tmp_path / "out", connect_timeout=2, progress=progress)
+        assert (report.written, report.failed, report.total.unfinished) == (2_100, 0, 0)
+        assert there, "the run was over before"
 
 
 @pytest.mark.timing

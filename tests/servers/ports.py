@@ -32,13 +32,13 @@ def closed_port() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def black_hole() -> Iterator[int]:
+def black_hole(address: str = "127.0.0.1") -> Iterator[int]:
     """A port that answers nothing at all to a SYN, as behind a firewall that drops.
 
     The queue of a listening socket is filled and never emptied; Linux then drops every further SYN.
     """
     with contextlib.ExitStack() as stack:
-        sock = stack.enter_context(bound_socket())
+        sock = stack.enter_context(bound_socket(address=address))
         sock.listen(0)
         for _ in range(64):  # far more than a queue of length 0 takes (it takes 1)
             filler = stack.enter_context(socket.socket())
@@ -49,3 +49,11 @@ def black_hole() -> Iterator[int]:
                 yield sock.getsockname()[1]
                 return
         raise RuntimeError("this kernel does not drop a SYN when the queue is full")
+
+
+@contextlib.contextmanager
+def mute_port(address: str = "127.0.0.1") -> Iterator[int]:
+    """A port that takes every connection and never answers a request."""
+    with bound_socket(address=address) as sock:
+        sock.listen(4096)  # the kernel completes these; nothing accepts them
+        yield sock.getsockname()[1]

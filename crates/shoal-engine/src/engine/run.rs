@@ -33,6 +33,9 @@ const BLOCKED_LANES_MIN: usize = 64;
 /// Objects in flight with many hosts, at least: slow hosts, with six connections each, must not take all that is allowed. The
 /// hosts themselves are protected by the limit on their connections.
 const LEAST_OF_MANY: usize = 256;
+/// Objects of a lane that may hang, because their hosts have never answered. Each may take a thread, to look up a name (of 512),
+/// two sockets, and what memory an object in flight may take.
+const HANGING_OF_LANE: usize = 400;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
 
@@ -79,12 +82,13 @@ impl Run {
         let lanes = lane_count(fetching, options.workers, cores, blocking);
         let (sender, messages) = channel();
         let reach = if blocking { Reach::Blocking { cores } } else { Reach::Network };
+        let memory_max = usize::try_from(options.memory).unwrap_or(usize::MAX) / WHOLE_MAX;
         let setup = Setup {
             workers: options.workers,
             reach,
             lanes,
             files_max,
-            memory_max: usize::try_from(options.memory).unwrap_or(usize::MAX) / WHOLE_MAX,
+            memory_max,
             learnt: standing.learnt.and_then(|learnt| usize::try_from(learnt).ok()),
             storage: source.storage(),
             writes: writing.blocks,
@@ -126,6 +130,7 @@ impl Run {
             findings: Arc::default(),
             depth: AtomicUsize::new(1),
             out_of_files: AtomicU64::new(0),
+            hanging_max: HANGING_OF_LANE.min(files_max / 8 / lanes).min(memory_max / 2 / lanes),
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
             next_due: AtomicU64::new(0),

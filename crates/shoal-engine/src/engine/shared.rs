@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     /// Objects in flight on one connection, as it was when `target` was set.
     pub depth: AtomicUsize,
     pub out_of_files: AtomicU64,
+    /// Objects of a lane that may hang: they do not count as in flight.
+    pub hanging_max: usize,
     pub listing_retries: AtomicU64,
     pub deferred: AtomicU64,
     /// When the next of them is due, in Unix milliseconds; 0: not known, or none.

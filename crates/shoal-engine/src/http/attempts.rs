@@ -52,11 +52,18 @@ impl Attempts {
             }
             if number == 1 {
                 late();
+            } else if !self.have_connected() {
+                break; // it is silent, rather than overloaded
             }
             under_way.push(Box::pin(self.attempt(address)));
             wait *= 2;
         }
         poll_fn(|context| first(&mut under_way, context)).await
+    }
+
+    /// Whether a connection was made.
+    pub(crate) fn have_connected(&self) -> bool {
+        self.shortest.load(Relaxed) != u64::MAX
     }
 
     async fn attempt(&self, address: SocketAddr) -> io::Result<TcpStream> {

@@ -29,6 +29,10 @@ impl Job {
         self.entries.get(self.index)
     }
 
+    pub(crate) fn id(&self) -> JobId {
+        JobId { slot: self.slot, index: self.index }
+    }
+
     /// What the source needs to fetch it besides (`Entries::request`).
     pub fn request(&self) -> &[u8] {
         self.entries.request(self.index)
@@ -48,6 +52,13 @@ impl Job {
     pub fn is_again(&self) -> bool {
         self.again
     }
+}
+
+/// Tells a job from the others that its lane has not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct JobId {
+    pub(crate) slot: u32,
+    pub(crate) index: u32,
 }
 
 /// An object that was written. If the source finds out later that its bytes are wrong, it withdraws the object
@@ -157,6 +168,12 @@ pub trait Lane {
     fn withdraw(&self, written: Written, error: Error);
     /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
+    /// The host of a job has had a request for a while and has never answered any. Until it does, it counts as paused, and
+    /// the job does not take the place of another one. If the host is connected, other objects ask it as well: it may be
+    /// slow only with this one. The job is answered like the others.
+    fn hangs(&self, job: JobId, is_connected: bool) {
+        let _ = (job, is_connected);
+    }
     /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
     fn requeued(&self, job: Job);
     /// How long this lane has been busy writing, since its start. Network deadlines do not count this time.

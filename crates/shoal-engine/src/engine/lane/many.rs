@@ -1,8 +1,8 @@
 //! What a lane knows of many hosts: which of them take no request now, and so which partition it opens next, and which it
 //! has parked. Not here: which object it takes next (`take.rs`), when a host is paused or stays away (`retry/`).
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, LazyCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::lane_partition::LanePartition;
@@ -90,12 +90,14 @@ impl LaneState {
     /// The next partition of the queue for this lane.
     pub(super) fn next_partition(&self) -> Dequeued {
         let is_idle = self.is_idle();
+        let slots = self.slots.borrow();
+        let own = LazyCell::new(|| slots.iter().flatten().map(|slot| Arc::as_ptr(&slot.open)).collect::<HashSet<_>>());
         let next = self.shared.queue.take(&Taker {
             is_idle,
             // What it has may wait for slow hosts, while a lane that is no longer needed has objects of others.
             shares: is_idle || self.shared.retry.is_of_many() && self.untaken() == 0,
             passes_over: &|host| self.passes_over(host),
-            has: &|open| self.slots.borrow().iter().flatten().any(|slot| Arc::ptr_eq(&slot.open, open)),
+            has: &|open| own.contains(&Arc::as_ptr(open)),
         });
         if let Dequeued::Partition(open) = &next
             && open.host.is_some_and(|host| self.host_state(host) == HostState::Away)
@@ -134,9 +136,11 @@ impl LaneState {
         state
     }
 
-    /// Takes nothing more from a slot, because its host is paused (`aside`) or has no room.
-    pub(super) fn park(&self, number: u32, host: HostId, aside: bool) {
-        self.order.borrow_mut().retain(|other| *other != number);
+    /// Takes nothing more from a slot, because its host is paused or has no room. If it has never answered, it may take long.
+    pub(super) fn park(&self, number: u32, host: HostId) {
+        self.take_no_more(number);
+        let retry = &self.shared.retry;
+        let aside = self.host_state(host) == HostState::Closed || retry.is_paused(host) || !retry.has_answered(host);
         if let Some(slot) = self.slots.borrow_mut()[number as usize].as_mut() {
             slot.parked = true;
             self.many.parked.borrow_mut().entry(host).or_default().push(number);
@@ -151,10 +155,20 @@ impl LaneState {
     /// Looks at parked slots again, after a tick. Returns whether there is something to take again.
     pub(super) fn unpark_some(&self) -> bool {
         let before = self.order.borrow().len();
-        let hosts: Vec<HostId> = self.many.parked.borrow().keys().copied().collect();
+        let mut hosts: Vec<HostId> = self.many.parked.borrow().keys().copied().collect();
+        // Another one is the first each time: there may not be room for all.
+        let first = fastrand::usize(..hosts.len().max(1));
+        hosts.rotate_left(first);
+        let mut unheard = self.room_for_unheard();
         for host in hosts {
             match self.host_state(host) {
                 HostState::Closed => {}
+                HostState::Open if !self.shared.retry.has_answered(host) => {
+                    if unheard > 0 {
+                        unheard -= 1;
+                        self.unpark_one(host);
+                    }
+                }
                 // One object asks whether it is back.
                 HostState::Open if self.shared.retry.may_be_gated(host) => self.unpark_one(host),
                 HostState::Open => while self.unpark(host).is_some() {},

@@ -5,6 +5,7 @@
 //! (retries that have come due, changed limits, the stop flag).
 
 mod many;
+mod probes;
 mod settle;
 mod take;
 mod waiting;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use self::many::ManyHosts;
+use self::probes::Probes;
 use self::take::Asking;
 use self::writes::Writes;
 use super::coarse_clock::coarse_now;
@@ -35,7 +37,7 @@ use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
-use crate::source::{Body, BodyClock, Fetcher, Job, Lane, Limits, LocalFuture, Take, Written};
+use crate::source::{Body, BodyClock, Fetcher, Job, JobId, Lane, Limits, LocalFuture, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
 const TICK: Duration = Duration::from_millis(20);
@@ -66,8 +68,7 @@ pub(crate) struct LaneState {
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
-    /// The objects that probe paused hosts, one each.
-    probes: RefCell<Vec<(u32, u32)>>,
+    probes: Probes,
     many: ManyHosts,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
@@ -110,7 +111,7 @@ impl LaneState {
             order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
-            probes: RefCell::default(),
+            probes: Probes::default(),
             many: ManyHosts::default(),
             sink_probe: Cell::new(None),
             in_flight: Cell::new(0),
@@ -415,7 +416,10 @@ impl Lane for Handle {
             loop {
                 let room = self.0.room.notified(); // made before the sink is asked, so that no wake-up is missed
                 match self.0.timed(job.slot, |writer| writer.begin(job.index, &job.name, meta))? {
-                    Some(writer) => return Ok(Body::new(writer, self.0.clone(), meta.clone())),
+                    Some(writer) => {
+                        self.0.begins(job);
+                        return Ok(Body::new(writer, self.0.clone(), meta.clone()));
+                    }
                     None => room.await,
                 }
             }
@@ -450,6 +454,10 @@ impl Lane for Handle {
     fn failed(&self, job: Job, error: Error) {
         let probe = self.0.take_probe(&job);
         self.0.fail(job, error, probe);
+    }
+
+    fn hangs(&self, job: JobId, is_connected: bool) {
+        self.0.hangs(job, is_connected);
     }
 
     fn requeued(&self, job: Job) {

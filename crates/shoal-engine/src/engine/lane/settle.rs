@@ -47,7 +47,7 @@ impl LaneState {
             if !settled {
                 return;
             }
-            self.order.borrow_mut().retain(|other| *other != number);
+            self.take_no_more(number);
             slots[number as usize].take()
         };
         self.free.borrow_mut().push(number);
@@ -259,12 +259,6 @@ impl LaneState {
             self.sink_probe.set(None);
         }
         is_probe
-    }
-
-    pub(super) fn take_probe(&self, job: &Job) -> bool {
-        let mut probes = self.probes.borrow_mut();
-        let at = probes.iter().position(|probe| *probe == (job.slot, job.index));
-        at.map(|at| probes.swap_remove(at)).is_some()
     }
 
     pub(super) fn spend(&self, bytes: u64) {

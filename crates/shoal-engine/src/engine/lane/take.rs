@@ -32,7 +32,7 @@ impl LaneState {
         if self.ended.get() && self.is_idle() {
             return Take::Stop;
         }
-        if self.in_flight.get() >= self.limit() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
+        if self.is_full() || self.rate_holds() || !self.shared.budget.reserve(WHOLE_MAX as u64) {
             return Take::Wait;
         }
         let gate = self.sink_gate();
@@ -42,6 +42,7 @@ impl LaneState {
                 if gate == Gate::Probe {
                     self.sink_probe.set(Some((job.slot, job.index)));
                 }
+                self.asks(&job);
                 self.in_flight.set(self.in_flight.get() + 1);
                 self.many.taken();
                 add(&self.counters().in_flight, 1);
@@ -108,6 +109,15 @@ impl LaneState {
         }
     }
 
+    /// Takes nothing from a slot any more, or not now.
+    pub(super) fn take_no_more(&self, number: u32) {
+        let mut order = self.order.borrow_mut();
+        // Mostly the first.
+        if let Some(at) = order.iter().position(|other| *other == number) {
+            order.remove(at);
+        }
+    }
+
     fn due_retry(&self) -> Option<Job> {
         let mut retries = self.retries.borrow_mut();
         let now = Instant::now();
@@ -165,7 +175,7 @@ impl LaneState {
             return None;
         }
         if gate == Gate::Probe {
-            self.probes.borrow_mut().push((number, index));
+            self.add_probe(number, index);
         }
         Some(Job {
             slot: number,
@@ -191,7 +201,7 @@ impl LaneState {
             }
             let gated = self.shared.retry.is_gated();
             let is_blocked = |host| match self.host_state(host) {
-                HostState::Open => !(asking.has_room)(host),
+                HostState::Open => !(asking.has_room)(host) || self.is_held_up(host),
                 HostState::Closed => true,
                 HostState::Away => false,
             };
@@ -201,7 +211,7 @@ impl LaneState {
             if let Some(host) = slot.open.host.filter(|_| many) {
                 if (slot.open.untaken() > 0 || !slot.given_back.is_empty()) && is_blocked(host) {
                     drop(slots);
-                    self.park(number, host, self.host_state(host) == HostState::Closed);
+                    self.park(number, host);
                     return None;
                 }
                 // A probe with an object that has not failed yet tells most about its host.
@@ -219,7 +229,7 @@ impl LaneState {
                 drop(slots);
                 self.close_if_settled(number);
                 if many {
-                    self.order.borrow_mut().retain(|other| *other != number);
+                    self.take_no_more(number);
                 }
                 return None;
             };
@@ -238,10 +248,8 @@ impl LaneState {
                 },
                 Admit::Fetch(_) if many && slot.open.host.is_none() && is_blocked(entry.host) => {
                     // Of a partition of several hosts, it steps aside.
-                    let host = entry.host;
-                    let is_paused = self.host_state(host) == HostState::Closed;
                     drop(slots);
-                    if !is_paused || !self.defer_unasked(number, index, host, false) {
+                    if !self.defer_unasked(asking, number, index, false) {
                         self.slots.borrow_mut()[number as usize].as_mut()?.waiting += 1;
                         self.again.borrow_mut().push_back((number, index));
                     }
@@ -268,7 +276,7 @@ impl LaneState {
                         return None;
                     }
                     if gate == Gate::Probe {
-                        self.probes.borrow_mut().push((number, index));
+                        self.add_probe(number, index);
                     }
                     slot.in_flight += 1;
                     let tried = matches!(slot.open.origin, Origin::Retried(_));

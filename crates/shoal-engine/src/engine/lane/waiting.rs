@@ -46,13 +46,11 @@ impl LaneState {
                 self.fail_waiting(number, index, host);
                 continue;
             }
-            if state == HostState::Closed && self.defer_unasked(number, index, host, true) {
+            let is_asked = state == HostState::Open && (asking.has_room)(host) && !self.is_held_up(host);
+            if !is_asked && self.defer_unasked(asking, number, index, true) {
                 continue;
             }
-            let gate = match state == HostState::Open && (asking.has_room)(host) {
-                true => self.shared.retry.gate(host, Instant::now()),
-                false => Gate::Closed,
-            };
+            let gate = if is_asked { self.shared.retry.gate(host, Instant::now()) } else { Gate::Closed };
             if gate == Gate::Closed {
                 self.again.borrow_mut().push_back((number, index));
                 continue;
@@ -85,15 +83,19 @@ impl LaneState {
         }
     }
 
-    /// If its host is paused for longer, an object leaves its partition for a later try, so that the others of that can be
+    /// If its host is paused for longer, or has to wait for its turn, an object leaves its partition for a later try, so that the others of that can be
     /// committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of those that wait.
-    pub(super) fn defer_unasked(&self, number: u32, index: u32, host: HostId, waits: bool) -> bool {
+    pub(super) fn defer_unasked(&self, asking: &Asking<'_>, number: u32, index: u32, waits: bool) -> bool {
+        let Some(host) = self.host(number, index) else { return false };
+        let has_room = (asking.has_room)(host);
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return false };
         if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
             return false;
         }
-        let Some((error, wait)) = self.shared.retry.deferral(host) else { return false };
+        let retry = &self.shared.retry;
+        let later = retry.deferral(host, has_room).or_else(|| self.is_held_up(host).then(|| retry.turn(host)));
+        let Some((error, wait)) = later else { return false };
         slot.waiting -= u32::from(waits);
         let tried = slot.tried_so_far(index, self.shared.retry.paused(host));
         slot.failed(index, &error, Some(tried), Some(wait));

@@ -66,8 +66,8 @@ impl Buckets {
 
     /// Half of a bucket, for a host that has come back.
     pub fn fill_half(&self, host: HostId) {
-        if lock(&self.tokens).insert(host, TOKENS / 2).is_none() {
-            self.charged.add(host);
+        if let Some(left) = lock(&self.tokens).get_mut(&host) {
+            *left = TOKENS / 2;
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Host {
     pub stuck_since: Option<Instant>,
     pub probing: bool,
     pub next_probe: Instant,
+    /// When the last one was sent.
+    pub asked_at: Instant,
     pub probe_wait: Duration,
     pub cool_until: Option<Instant>,
     /// In this pause, an object that left its partition comes back before the others, to ask.
@@ -55,6 +57,7 @@ impl Host {
             stuck_since: None,
             probing: false,
             next_probe: now,
+            asked_at: now,
             probe_wait: PROBE_MIN,
             cool_until: None,
             is_asked_later: false,
@@ -67,6 +70,12 @@ impl Host {
 
     pub fn is_gated(&self) -> bool {
         self.paused_since.is_some() || self.cool_until.is_some()
+    }
+
+    /// The next probe has to wait, each time for longer.
+    pub fn ask_later(&mut self, now: Instant) {
+        self.next_probe = now + self.probe_wait;
+        self.probe_wait = (self.probe_wait * 2).min(PROBE_MAX);
     }
 
     pub fn is_closed(&self, now: Instant) -> bool {

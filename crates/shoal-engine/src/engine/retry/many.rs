@@ -9,7 +9,7 @@ use super::buckets::Buckets;
 use super::heard::Heard;
 use super::host::{Host, HostState, PROBE_MAX};
 use super::host_filter::{HostFilter, PLACES_OF_MANY};
-use super::{COST, FIRST_ANSWER, HOLD_MAX, Retry, THROTTLE_COST, UNHEARD_COST, lock};
+use super::{COST, FIRST_ANSWER, HOLD_MAX, HOSTS_MAX, Retry, THROTTLE_COST, UNHEARD_COST, lock};
 use crate::error::{Error, HostId, Kind};
 
 impl Retry {
@@ -61,7 +61,7 @@ impl Retry {
 
     /// Whether a host stays away, and is to blame for it: others have answered since it went away, or only others ever
     /// did. If none answers, it may be the network (`unreachable`).
-    fn is_away(&self, id: HostId, host: &Host, now: Instant) -> bool {
+    pub(super) fn is_away(&self, id: HostId, host: &Host, now: Instant) -> bool {
         let Some(heard) = &self.heard else { return false };
         let never = !heard.has(id);
         let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
@@ -89,22 +89,55 @@ impl Retry {
         }
     }
 
+    /// Whether this host has answered, well or badly.
+    pub fn has_answered(&self, host: HostId) -> bool {
+        self.heard.as_ref().is_none_or(|heard| heard.has(host))
+    }
+
+    /// A request to this host has been without an answer for a while. If it has never answered any, it is paused: it would
+    /// hold up the others. If it is connected, the next object may ask it at once, beside those that hang.
+    pub fn hangs(&self, host: HostId, is_connected: bool) {
+        if self.has_answered(host) {
+            return;
+        }
+        let now = Instant::now();
+        let mut hosts = self.hosts();
+        if hosts.len() >= HOSTS_MAX {
+            self.forget(&mut hosts);
+        }
+        let state = hosts.entry(host).or_insert_with(|| Host::new(now));
+        if state.paused_since.is_none() {
+            if !state.is_gated() {
+                self.gated.add(host);
+            }
+            // Nothing has failed yet: it does not stay away so far.
+            (state.paused_since, state.stuck_since) = (Some(now), None);
+            (state.last_kind, state.failed_at) = (Kind::Timeout, now);
+            "no answer yet".clone_into(&mut state.last_error);
+        }
+        state.probing = !is_connected;
+        state.ask_later(now);
+    }
+
     /// What a failed try costs a host.
     pub(super) fn cost(&self, error: &Error, throttle: bool) -> i64 {
-        let is_unheard = self.heard.as_ref().is_some_and(|heard| !heard.has(error.host_id()));
-        match (throttle, is_unheard) {
+        match (throttle, self.has_answered(error.host_id())) {
             (true, _) => THROTTLE_COST,
-            (false, true) => UNHEARD_COST,
-            (false, false) => COST,
+            (false, false) => UNHEARD_COST,
+            (false, true) => COST,
         }
     }
 
     /// If an object of a paused host should not be waited for with its partition: the failure to record, and when to try it
     /// again. One object comes back soon, to ask whether the host is there; the others when it counts as one that stays away.
-    pub fn deferral(&self, host: HostId) -> Option<(Error, Duration)> {
+    /// `has_room`: whether the host takes another request, if a probe is due.
+    pub fn deferral(&self, host: HostId, has_room: bool) -> Option<(Error, Duration)> {
+        if !self.may_be_gated(host) {
+            return None;
+        }
         let now = Instant::now();
         let mut hosts = self.hosts();
-        let state = hosts.get_mut(&host).filter(|state| state.is_closed(now))?;
+        let state = hosts.get_mut(&host).filter(|state| !has_room || state.is_closed(now))?;
         let cools = state.cool_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let wait = match state.paused_since.map(|since| now.duration_since(since)) {
             Some(paused) if paused < HOLD_MAX => cools,
@@ -117,6 +150,12 @@ impl Retry {
         };
         let error = || Error::new(state.last_kind, state.last_error.clone()).host(host);
         (wait > HOLD_MAX).then(|| (error(), wait))
+    }
+
+    /// The same for an object of a host that has never been asked, because as many others hang as may.
+    pub fn turn(&self, host: HostId) -> (Error, Duration) {
+        let why = "its host has not been asked so far: too many others have not answered";
+        (Error::new(Kind::Timeout, why).host(host), FIRST_ANSWER)
     }
 
     /// Forgets pauses that have ended with nothing left to ask for: without them, objects of other hosts pass more quickly.
@@ -258,11 +297,13 @@ mod tests {
         let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
         let host = HostId(1);
         pause(&retry, host);
-        assert!(retry.deferral(host).is_none(), "it may be a short outage");
+        assert!(retry.deferral(host, true).is_none(), "it may be a short outage");
         std::thread::sleep(Duration::from_millis(1_050));
-        assert!(retry.deferral(host).is_none(), "a probe is due");
+        assert!(retry.deferral(host, true).is_none(), "a probe is due");
+        assert!(retry.deferral(host, false).is_some(), "but there is no room for it");
+        retry.hosts().entry(host).and_modify(|state| state.is_asked_later = false);
         assert_eq!(retry.gate(host, Instant::now()), Gate::Probe);
-        let wait = || retry.deferral(host).map(|(_, wait)| wait);
+        let wait = || retry.deferral(host, true).map(|(_, wait)| wait);
         assert_eq!(wait(), Some(PROBE_MAX));
         assert!(wait().is_some_and(|wait| wait > Duration::from_secs(8)), "the others when it counts as away");
         retry.succeeded(host, true);
@@ -270,6 +311,50 @@ mod tests {
         let asks = error(Kind::Throttled).retry_after(Some(Duration::from_secs(60))).host(host);
         retry.failed(&asks, 1, Duration::ZERO, false);
         assert!(wait().is_some_and(|wait| wait > Duration::from_secs(59)), "as long as it has asked to wait");
+    }
+
+    #[test]
+    fn a_host_without_a_connection_is_paused_while_it_hangs_and_stays_away_only_once_a_request_has_failed() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(1)).of_many();
+        let host = HostId(1);
+        retry.succeeded(HostId(2), false);
+        retry.hangs(host, false);
+        std::thread::sleep(Duration::from_millis(1_100));
+        retry.succeeded(HostId(2), false);
+        assert_eq!(retry.gate(host, Instant::now()), Gate::Closed, "nothing else asks it");
+        assert_eq!(retry.state(host), HostState::Closed, "it may still answer");
+        assert_eq!(retry.failed(&silence(host), 1, Duration::ZERO, true), Verdict::Uncharged);
+        assert_eq!(retry.state(host), HostState::Away);
+    }
+
+    #[test]
+    fn a_host_with_a_connection_that_hangs_is_soon_asked_with_another_object() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let host = HostId(1);
+        retry.hangs(host, true);
+        assert_eq!(retry.gate(host, Instant::now()), Gate::Closed);
+        let later = Instant::now() + PROBE_MAX;
+        assert_eq!(retry.gate(host, later), Gate::Probe);
+        assert_eq!(retry.gate(host, later), Gate::Closed, "one after the other");
+        retry.hangs(host, true);
+        assert_eq!(retry.gate(host, later + PROBE_MAX), Gate::Probe);
+        retry.succeeded(host, true);
+        assert_eq!((retry.gate(host, Instant::now()), retry.is_gated()), (Gate::Open, false));
+        retry.hangs(host, false);
+        assert!(!retry.is_gated(), "it has answered before: it is slow");
+        let failures =
+            (0..).take_while(|_| retry.failed(&silence(host), 1, Duration::ZERO, false) != Verdict::Uncharged);
+        assert!(failures.count() > 30, "nothing has failed so far");
+    }
+
+    #[test]
+    fn a_run_waits_for_a_first_answer_as_long_as_its_timeout_allows() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let later = Instant::now() + Duration::from_secs(60);
+        retry.hangs(HostId(1), true);
+        assert!(retry.unreachable(later).is_none());
+        retry.failed(&error(Kind::Timeout).host(HostId(1)), 1, Duration::ZERO, true);
+        assert!(retry.unreachable(later).is_some());
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl Retry {
             Some(_) if state.probing || now < state.next_probe => Gate::Closed,
             Some(_) => {
                 state.probing = true;
+                state.asked_at = now;
                 Gate::Probe
             }
         }
@@ -207,10 +208,14 @@ impl Retry {
             host.cool_until = Some(host.cool_until.map_or(until, |earlier| earlier.max(until)));
         }
         if host.paused_since.is_some() {
+            host.stuck_since = host.stuck_since.or(host.paused_since);
             if probe {
                 host.probing = false;
-                host.next_probe = now + host.probe_wait;
-                host.probe_wait = (host.probe_wait * 2).min(PROBE_MAX);
+                host.ask_later(now);
+                if self.is_away(error.host_id(), host, now) {
+                    // Else objects of a silent host would mostly find it with a probe under way, and each ask it again.
+                    host.next_probe = host.next_probe.max(now + now.duration_since(host.asked_at));
+                }
             }
             if !probe || silent {
                 return Verdict::Uncharged;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
+use crate::source::{Body, Entries, Fetcher, Job, JobId, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
 /// How long a connection is kept that has nothing to do.
 const IDLE: Duration = Duration::from_secs(5);
@@ -24,6 +24,8 @@ const IDLE: Duration = Duration::from_secs(5);
 const IDLE_LOOK: Duration = Duration::from_millis(50);
 /// How many of these a lane keeps, at least.
 const IDLE_MIN: usize = 64;
+/// How long the first request to a host may be without an answer before others continue without it.
+const HANGS: Duration = Duration::from_secs(1);
 /// How long to wait where nothing tells that there is room.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -70,8 +72,12 @@ impl Fetcher for Fetch {
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
                     connections.spawn_local(async move {
-                        let jobs = Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None) };
-                        run_requests(&pool.client, &jobs).await;
+                        let jobs = Jobs::new(&pools, &pool);
+                        tokio::select! {
+                            biased;
+                            () = run_requests(&pool.client, &jobs) => {}
+                            () = jobs.watch(), if !pool.host.site.has_answered() => {}
+                        }
                         jobs.set_idle(false);
                         pools.ended(&pool);
                     });
@@ -101,9 +107,46 @@ struct Jobs<'a> {
     pool: &'a Rc<Pool>,
     /// Since when it has nothing to do.
     idle_since: Cell<Option<Instant>>,
+    /// The job that it requests, if that is one alone.
+    asked: Cell<Option<JobId>>,
+    /// Jobs it has had.
+    count: Cell<u64>,
 }
 
 impl Jobs<'_> {
+    fn new<'a>(pools: &'a Rc<Pools>, pool: &'a Rc<Pool>) -> Jobs<'a> {
+        Jobs { pools, pool, idle_since: Cell::new(None), asked: Cell::new(None), count: Cell::new(0) }
+    }
+
+    /// Tells the lane when a request hangs, until the host answers one. Never ends.
+    async fn watch(&self) {
+        let site = &self.pool.host.site;
+        let mut told = 0;
+        while !site.has_answered() {
+            let count = self.count.get();
+            tokio::time::sleep(HANGS).await;
+            if let Some(job) = self.asked.get()
+                && count == self.count.get()
+                && count != told
+                && !site.has_answered()
+            {
+                told = count;
+                self.pools.lane.hangs(job, site.is_reached());
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn asks(&self, job: &Job) {
+        self.asked.set(Some(job.id()));
+        self.count.set(self.count.get() + 1);
+    }
+
+    fn answered(&self) {
+        self.asked.set(None);
+        self.pool.host.answered();
+    }
+
     fn set_idle(&self, is_idle: bool) {
         match (is_idle, self.idle_since.get()) {
             (true, None) => {
@@ -141,6 +184,7 @@ impl RequestHandler for Jobs<'_> {
         while !self.pools.stopped.get() {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
+                self.asks(&job);
                 return Next::Job(job);
             }
             if !self.pools.take(Some(self.pool)) {
@@ -181,6 +225,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
+        self.pool.host.site.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
         }
@@ -191,7 +236,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
-        self.pool.host.answered();
+        self.answered();
         http_objects::whole(&*self.pools.lane, job, head, body)
     }
 
@@ -204,7 +249,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
-        self.pool.host.answered();
+        self.answered();
         if result.is_err() {
             self.pools.shared.keep(job.entry().locator, job.request());
         }
@@ -219,15 +264,16 @@ impl RequestHandler for Jobs<'_> {
         if let Some((job, error)) = http_objects::unchanged(&*self.pools.lane, job) {
             return self.failed(job, error);
         }
-        self.pool.host.answered();
+        self.answered();
     }
 
     fn failed(&self, job: Job, error: Error) {
+        self.asked.set(None);
         self.pool.failed(self.pools, job, error);
     }
 
     fn requeued(&self, job: Job) {
-        self.pool.host.answered();
+        self.answered();
         self.pools.lane.requeued(job);
     }
 

@@ -1,7 +1,7 @@
 //! What all lanes know of the hosts of a list: their connections, their pace, and the clients for them. Not here: what one
 //! lane requests from a host (`pools.rs`), pauses and retries (the engine).
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,12 @@ impl Hosts {
     /// Connections to a host that a lane may keep while another one wants some.
     pub fn fair(&self) -> usize {
         (self.options.per_host / self.lanes.load(Relaxed).max(1)).max(1)
+    }
+
+    /// Whether another lane tries to connect to a host that none has reached.
+    pub fn is_tried(&self, host: HostId) -> bool {
+        let site = ignore_poison(self.sites.lock()).get(&host).cloned();
+        site.is_some_and(|site| !site.is_reached() && !site.can_connect())
     }
 
     /// What is known of a host.
@@ -125,6 +131,10 @@ pub(super) struct Site {
     per_host: usize,
     /// Connections of all lanes.
     connections: AtomicUsize,
+    /// A connection was made.
+    reached: AtomicBool,
+    /// A request was answered.
+    answered: AtomicBool,
     /// Lanes that have work for it and no connection.
     wanting: AtomicUsize,
     /// One more does.
@@ -144,6 +154,8 @@ impl Site {
         Site {
             per_host: options.per_host,
             connections: AtomicUsize::new(0),
+            reached: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             wanting: AtomicUsize::new(0),
             wanted: Notify::new(),
             pace: options.limit_requests.map(|limit| Mutex::new(Pace::new(limit))),
@@ -153,13 +165,40 @@ impl Site {
 
     /// Whether there may be another connection; if so, it is counted.
     pub fn connect(&self) -> bool {
-        let most = self.per_host;
+        let most = self.connections_max();
         self.connections.fetch_update(Relaxed, Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
     }
 
     /// Whether `connect` would say so now.
     pub fn can_connect(&self) -> bool {
-        self.connections.load(Relaxed) < self.per_host
+        self.connections.load(Relaxed) < self.connections_max()
+    }
+
+    /// One, until a connection was made: lists have hosts to which none ever is, and each attempt may hang.
+    fn connections_max(&self) -> usize {
+        if self.is_reached() { self.per_host } else { 1 }
+    }
+
+    /// Whether a connection was made.
+    pub fn is_reached(&self) -> bool {
+        let is_reached = self.reached.load(Relaxed)
+            || ignore_poison(self.clients.lock()).iter().any(|known| known.client.attempts.have_connected());
+        if is_reached && !self.reached.load(Relaxed) {
+            self.reached.store(true, Relaxed);
+        }
+        is_reached
+    }
+
+    /// It has answered a request, well or badly.
+    pub fn answers(&self) {
+        if !self.answered.load(Relaxed) {
+            self.answered.store(true, Relaxed);
+        }
+    }
+
+    /// Whether it has answered a request.
+    pub fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed)
     }
 
     /// A connection has ended.
@@ -249,10 +288,24 @@ mod tests {
         let options = UrlsOptions { per_host: 2, ..UrlsOptions::default() };
         let hosts = Hosts::new(&options).unwrap();
         let (one, other) = (hosts.site(HostId(7)), hosts.site(HostId(7)));
+        one.reached.store(true, Relaxed);
         assert!(one.connect() && other.connect() && !one.connect() && !other.can_connect());
         one.disconnected();
         assert!(other.connect());
         assert!(hosts.site(HostId(8)).connect());
+    }
+
+    #[test]
+    fn a_host_gets_one_connection_until_one_is_made() {
+        let hosts = Hosts::new(&UrlsOptions::default()).unwrap();
+        assert!(!hosts.is_tried(HostId(7)));
+        let site = hosts.site(HostId(7));
+        assert!(site.connect() && !site.connect() && hosts.is_tried(HostId(7)));
+        site.disconnected();
+        assert!(!hosts.is_tried(HostId(7)), "another lane may try");
+        assert!(site.connect());
+        site.reached.store(true, Relaxed);
+        assert!((1..6).all(|_| site.connect()) && !site.connect() && !hosts.is_tried(HostId(7)));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Pools {
     /// called.
     fn has_room(&self, id: HostId) -> bool {
         let hosts = self.hosts.borrow();
-        let Some(host) = hosts.get(&id) else { return true };
+        let Some(host) = hosts.get(&id) else { return !self.shared.hosts.is_tried(id) };
         let has_room = host.jobs.get() < host.room(self.limits.get(), &self.shared);
         if has_room && !host.site.is_due() {
             self.look_again();
@@ -307,7 +307,8 @@ impl Host {
             can_connect &= more == 0;
             room += (connections.min(wanted) + more) * policy.proven_depth(limits.depth);
             // One more than there are connections, to find out if pipelining helps.
-            room += usize::from(policy.needs_probe() && policy.depth(limits.depth) > 1);
+            let helps = policy.needs_probe() && policy.depth(limits.depth) > 1;
+            room += usize::from(helps && self.site.is_reached());
         }
         room
     }

@@ -1,0 +1,102 @@
+//! The objects with which a lane asks hosts that are paused or have never answered. Some of these hang. Not here: when a
+//! host is asked (`retry/`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use super::super::progress::{add, sub};
+use super::LaneState;
+use crate::error::HostId;
+use crate::source::{Job, JobId};
+
+#[derive(Default)]
+pub(super) struct Probes {
+    asked: RefCell<HashMap<JobId, Asked>>,
+    /// How many of them hang.
+    hanging: Cell<usize>,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// Its host is paused: the answer is one about the host.
+    is_probe: bool,
+    /// It does not count as in flight.
+    hangs: bool,
+}
+
+impl LaneState {
+    pub(super) fn add_probe(&self, slot: u32, index: u32) {
+        self.probes.asked.borrow_mut().entry(JobId { slot, index }).or_default().is_probe = true;
+    }
+
+    /// An object is requested. With many hosts, those count of which none has answered.
+    pub(super) fn asks(&self, job: &Job) {
+        if !self.shared.retry.has_answered(job.entry().host) {
+            self.probes.asked.borrow_mut().entry(job.id()).or_default();
+        }
+    }
+
+    /// Whether this object, which is answered now, asked a host that is paused.
+    pub(super) fn take_probe(&self, job: &Job) -> bool {
+        let mut asked = self.probes.asked.borrow_mut();
+        if asked.is_empty() {
+            return false;
+        }
+        let Some(asked) = asked.remove(&job.id()) else { return false };
+        if asked.hangs {
+            self.probes.hanging.set(self.probes.hanging.get() - 1);
+            self.in_flight.set(self.in_flight.get() + 1);
+            add(&self.counters().in_flight, 1);
+        }
+        asked.is_probe
+    }
+
+    /// See `Lane::hangs`.
+    pub(super) fn hangs(&self, job: JobId, is_connected: bool) {
+        let Some(host) = self.host(job.slot, job.index) else { return };
+        self.shared.retry.hangs(host, is_connected);
+        let mut asked = self.probes.asked.borrow_mut();
+        let asked = asked.entry(job).or_default();
+        asked.is_probe = true;
+        if !asked.hangs && self.probes.hanging.get() < self.shared.hanging_max {
+            asked.hangs = true;
+            self.probes.hanging.set(self.probes.hanging.get() + 1);
+            self.in_flight.set(self.in_flight.get() - 1);
+            sub(&self.counters().in_flight, 1);
+        }
+        self.jobs.notify_waiters();
+    }
+
+    /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
+    pub(super) fn begins(&self, job: &Job) {
+        let host = job.entry().host;
+        if !self.shared.retry.has_answered(host) && self.take_probe(job) {
+            self.shared.retry.succeeded(host, true);
+        }
+    }
+
+    /// Whether as many objects are in flight as may. If as many hang as may, those of hosts that have never answered take at
+    /// most half of the places: the next ones would hang too.
+    pub(super) fn is_full(&self) -> bool {
+        let surplus = match self.probes.hanging.get() >= self.shared.hanging_max {
+            true => self.waiting_for_unheard().saturating_sub(self.share() / 2),
+            false => 0,
+        };
+        self.in_flight.get().saturating_sub(surplus) >= self.limit()
+    }
+
+    /// How many objects this lane may request now from hosts that have never answered.
+    pub(super) fn room_for_unheard(&self) -> usize {
+        (self.shared.hanging_max + self.share() / 2).saturating_sub(self.probes.asked.borrow().len())
+    }
+
+    /// Whether an object has to wait because its host has never answered.
+    pub(super) fn is_held_up(&self, host: HostId) -> bool {
+        !self.shared.retry.has_answered(host) && self.room_for_unheard() == 0
+    }
+
+    /// Objects in flight of hosts that have never answered, or are paused.
+    fn waiting_for_unheard(&self) -> usize {
+        self.probes.asked.borrow().len() - self.probes.hanging.get()
+    }
+}
