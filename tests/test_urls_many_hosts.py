@@ -205,6 +205,19 @@ def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -
         assert report.seconds < 30
 
 
+@pytest.mark.parametrize("options", [{"memory": 64 << 10}, {"workers": 1}], ids=str)
+def test_silent_hosts_are_given_up_also_where_none_may_hang(tmp_path: Path, options: dict[str, Any]) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=3, each=500)
+        port = stack.enter_context(black_hole("0.0.0.0"))
+        lines = [*hosts.lines(only_healthy=True), *lines_of("silent", port, 5, 4)]
+        random.Random(0).shuffle(lines)
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        times: dict[str, Any] = {"connect_timeout": 0.3, "retry_timeout": 1}
+        report = package.copy(source, tmp_path / "out", on_error="record", **times, **options)
+        assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, 20, 0)
+
+
 def test_a_silent_host_that_is_there_again_in_time_loses_nothing(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(UrlServer("127.0.0.1"))

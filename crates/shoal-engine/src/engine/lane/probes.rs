@@ -79,7 +79,10 @@ impl LaneState {
     /// most half of the places: the next ones would hang too.
     pub(super) fn is_full(&self) -> bool {
         let surplus = match self.probes.hanging.get() >= self.shared.hanging_max {
-            true => self.waiting_for_unheard().saturating_sub(self.share() / 2),
+            true => {
+                let waiting = self.probes.asked.borrow().len() - self.probes.hanging.get();
+                waiting.saturating_sub(self.places_of_unheard())
+            }
             false => 0,
         };
         self.in_flight.get().saturating_sub(surplus) >= self.limit()
@@ -87,7 +90,7 @@ impl LaneState {
 
     /// How many objects this lane may request now from hosts that have never answered.
     pub(super) fn room_for_unheard(&self) -> usize {
-        (self.shared.hanging_max + self.share() / 2).saturating_sub(self.probes.asked.borrow().len())
+        (self.shared.hanging_max + self.places_of_unheard()).saturating_sub(self.probes.asked.borrow().len())
     }
 
     /// Whether an object has to wait because its host has never answered.
@@ -95,8 +98,8 @@ impl LaneState {
         !self.shared.retry.has_answered(host) && self.room_for_unheard() == 0
     }
 
-    /// Objects in flight of hosts that have never answered, or are paused.
-    fn waiting_for_unheard(&self) -> usize {
-        self.probes.asked.borrow().len() - self.probes.hanging.get()
+    /// One at least, also on a lane that is no longer needed: it has to finish what it has open.
+    fn places_of_unheard(&self) -> usize {
+        (self.share() / 2).max(1)
     }
 }

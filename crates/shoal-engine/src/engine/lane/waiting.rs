@@ -83,8 +83,9 @@ impl LaneState {
         }
     }
 
-    /// If its host is paused for longer, or has to wait for its turn, an object leaves its partition for a later try, so that the others of that can be
-    /// committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of those that wait.
+    /// If its host is paused for longer, or has to wait for its turn, an object leaves its partition for a later try, so that
+    /// the others of that can be committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of
+    /// those that wait.
     pub(super) fn defer_unasked(&self, asking: &Asking<'_>, number: u32, index: u32, waits: bool) -> bool {
         let Some(host) = self.host(number, index) else { return false };
         let has_room = (asking.has_room)(host);

@@ -212,7 +212,7 @@ impl Retry {
             if probe {
                 host.probing = false;
                 host.ask_later(now);
-                if self.is_away(error.host_id(), host, now) {
+                if !self.has_answered(error.host_id()) && self.is_away(error.host_id(), host, now) {
                     // Else objects of a silent host would mostly find it with a probe under way, and each ask it again.
                     host.next_probe = host.next_probe.max(now + now.duration_since(host.asked_at));
                 }
