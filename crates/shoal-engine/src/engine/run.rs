@@ -34,7 +34,7 @@ const BLOCKED_LANES_MIN: usize = 64;
 /// hosts themselves are protected by the limit on their connections.
 const LEAST_OF_MANY: usize = 256;
 /// Objects of a lane that may hang, because their hosts have never answered. Each may take a thread to look up a name (of
-/// 512), two sockets, and what memory an object in flight may take.
+/// 512), four sockets, and what memory an object in flight may take.
 const HANGING_OF_LANE: usize = 400;
 /// Failures shown in the report; all of them are in the journal.
 pub(crate) const FAILURES_SHOWN: usize = 20;
@@ -130,7 +130,7 @@ impl Run {
             findings: Arc::default(),
             depth: AtomicUsize::new(1),
             out_of_files: AtomicU64::new(0),
-            hanging_max: HANGING_OF_LANE.min(files_max / 8 / lanes).min(memory_max / 2 / lanes),
+            hanging_max: HANGING_OF_LANE.min(files_max / 16 / lanes).min(memory_max / 2 / lanes),
             listing_retries: AtomicU64::new(0),
             deferred: AtomicU64::new(deferred_before),
             next_due: AtomicU64::new(0),

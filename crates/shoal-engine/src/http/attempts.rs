@@ -52,8 +52,6 @@ impl Attempts {
             }
             if number == 1 {
                 late();
-            } else if !self.have_connected() {
-                break; // it is silent, rather than overloaded
             }
             under_way.push(Box::pin(self.attempt(address)));
             wait *= 2;
