@@ -66,7 +66,9 @@ def run(
     except BaseException as raised:
         generation.stop()
         supervisor.end(at_once=True)
-        report, _ = generation.finish()
+        report, error = generation.finish()
+        if supervisor.broken and error is not None and not isinstance(error, KeyboardInterrupt):
+            raise error from None  # the run had ended, and so the worker could not join it
         # A user's own exception may refuse new attributes; it is raised all the same.
         with contextlib.suppress(AttributeError, TypeError):
             raised.report = report  # type: ignore[attr-defined]
@@ -117,6 +119,7 @@ class Supervisor:
         kind: type[Process] | type[Thread],
     ) -> None:
         """`writing`: how the workers write."""
+        self.broken = False  # a worker could not begin
         self._generation = generation
         self._job = job
         self._writing = writing
@@ -254,6 +257,7 @@ class Supervisor:
                 self._seconds = (self._seconds + each) / 2 if self._seconds else each
                 self._forget_settled(worker)
             case ("broken", why):
+                self.broken = True
                 raise RunError(f"a worker process cannot work: {why}")
 
     @staticmethod
