@@ -9,7 +9,7 @@ use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::{LanePartition, failed};
 use super::super::message::Message;
 use super::super::progress::{add, sub};
-use super::super::retry::{DESTINATION, HOLD_MAX, Verdict};
+use super::super::retry::{DESTINATION, HOLD_MAX, HostState, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, Kind, Result, Side};
 use crate::journal::{Settled, Withdrawn};
@@ -187,6 +187,9 @@ impl LaneState {
                 self.uncount_try(&job, error.side());
                 if error.kind() == Kind::OutOfFiles {
                     self.hold(job, FILES_WAIT);
+                } else if probe && self.shared.retry.state(error.host_id()) == HostState::Away {
+                    // Given back, it might be the next probe, and the next, and never fail.
+                    self.give_up(job, self.shared.retry.away(error.host_id()), None);
                 } else {
                     self.requeue(job);
                 }
