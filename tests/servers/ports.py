@@ -1,4 +1,4 @@
-"""Loopback ports at which nobody answers, each in its own way. Not here: ports at which somebody does."""
+"""Loopback ports that give no answer, each in its own way. Not here: ports with a server behind them."""
 
 from __future__ import annotations
 

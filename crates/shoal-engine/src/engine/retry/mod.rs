@@ -200,7 +200,7 @@ impl Retry {
             self.silent.fetch_add(1, Relaxed);
         }
         if let Some(wait) = error.wait_asked().filter(|wait| !wait.is_zero()) {
-            // Up to a tenth more, so that everybody does not come back in the same instant.
+            // Up to a tenth more, so that not all requests come back in the same instant.
             let until = now + wait.mul_f64(1.0 + 0.1 * fastrand::f64());
             if !host.is_gated() {
                 self.gated.add(error.host_id());
