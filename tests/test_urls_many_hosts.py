@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import os
@@ -179,6 +180,58 @@ def test_hundreds_of_silent_hosts_do_not_hold_up_the_others(
         options: dict[str, Any] = {"retry_timeout": 2, "on_error": "record", "connect_timeout": 1.5, "timeout": 1.5}
         report = package.copy(package.urls(tmp_path / "beside"), tmp_path / "out", **options)
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, count * each, 0)
+
+
+class SilentLater(UrlServer):
+    """A server of many hosts that answers two requests of each, and the others when `again` is set."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self.count: collections.Counter[str] = collections.Counter()
+        self.again = threading.Event()
+
+    def answer(self, path: str) -> Answer:
+        host = path.split("/")[1]
+        self.count[host] += 1
+        if self.count[host] > 2:
+            self.again.wait()
+        return Answer(path.encode())
+
+    def lines(self, hosts: int, each: int) -> list[str]:
+        port = self.authority.rpartition(":")[2]
+        return [f"h{h}/{n}\thttp://127.1.0.{h}:{port}/h{h}/{n}" for h in range(1, hosts + 1) for n in range(each)]
+
+
+@pytest.mark.timing
+def test_hosts_that_go_silent_later_do_not_hold_up_the_others(tmp_path: Path, shoal: Command) -> None:
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=5_000)
+        silent = stack.enter_context(SilentLater("0.0.0.0"))
+        stack.callback(silent.again.set)
+        lines = [*hosts.lines(only_healthy=True), *silent.lines(150, 20)]
+        random.Random(0).shuffle(lines)
+        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
+        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
+        assert beside < alone + 15, "a request takes 30 s, and a host has six at a time"
+
+
+def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        others = stack.enter_context(UrlServer("127.0.0.1"))
+        silent = stack.enter_context(SilentLater("0.0.0.0"))
+        stack.callback(silent.again.set)
+
+        def progress(now: package.Progress) -> None:
+            if now.seconds > 8:  # longer than a host is waited for
+                silent.again.set()
+
+        lines = [*silent.lines(10, 50), *(f"o/{n}\t{others.url}/o/{n}" for n in range(2_000))]
+        random.Random(0).shuffle(lines)
+        report = package.copy(package.urls(write(tmp_path / "list", iter(lines))), tmp_path / "out", progress=progress)
+        assert (report.written, report.failed, report.total.unfinished) == (2_500, 0, 0)
+        assert silent.again.is_set(), "the run was over before"
+        for h, n in itertools.product(range(1, 11), range(50)):
+            assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}"
 
 
 def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -> None:

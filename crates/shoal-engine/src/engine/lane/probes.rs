@@ -67,10 +67,12 @@ impl LaneState {
         self.jobs.notify_waiters();
     }
 
-    /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
+    /// The body of an object arrives. If nothing came from its host before, or not for long, the others need not wait for
+    /// the end of it.
     pub(super) fn begins(&self, job: &Job) {
         let host = job.entry().host;
-        if !self.shared.retry.has_answered(host) && self.take_probe(job) {
+        let hangs = self.probes.asked.borrow().get(&job.id()).is_some_and(|asked| asked.hangs);
+        if (hangs || !self.shared.retry.has_answered(host)) && self.take_probe(job) {
             self.shared.retry.succeeded(host, true);
         }
     }

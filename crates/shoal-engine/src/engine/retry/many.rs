@@ -94,12 +94,9 @@ impl Retry {
         self.heard.as_ref().is_none_or(|heard| heard.has(host))
     }
 
-    /// A request to this host has been without an answer for a while. If it has never answered any, it is paused: it would
-    /// hold up the others. If it is connected, the next object may ask it at once, beside those that hang.
+    /// A request to this host has been without an answer for a while. The host is paused: it would hold up the others. If
+    /// it has never answered, but is connected, the next object may ask it at once, beside those that hang.
     pub fn hangs(&self, host: HostId, is_connected: bool) {
-        if self.has_answered(host) {
-            return;
-        }
         let now = Instant::now();
         let mut hosts = self.hosts();
         if hosts.len() >= HOSTS_MAX {
@@ -115,7 +112,7 @@ impl Retry {
             (state.last_kind, state.failed_at) = (Kind::Timeout, now);
             "no answer yet".clone_into(&mut state.last_error);
         }
-        state.probing = !is_connected;
+        state.probing = !is_connected || self.has_answered(host);
         state.ask_later(now);
     }
 
@@ -340,8 +337,9 @@ mod tests {
         assert_eq!(retry.gate(host, later + PROBE_MAX), Gate::Probe);
         retry.succeeded(host, true);
         assert_eq!((retry.gate(host, Instant::now()), retry.is_gated()), (Gate::Open, false));
-        retry.hangs(host, false);
-        assert!(!retry.is_gated(), "it has answered before: it is slow");
+        retry.hangs(host, true);
+        assert_eq!(retry.gate(host, later), Gate::Closed, "it has answered before: those that hang ask it");
+        retry.succeeded(host, true);
         let failures =
             (0..).take_while(|_| retry.failed(&silence(host), 1, Duration::ZERO, false) != Verdict::Uncharged);
         assert!(failures.count() > 30, "nothing has failed so far");

@@ -12,11 +12,12 @@ use super::address::{Url, push_target, target_at};
 use super::entries::Opened;
 use super::pools::{Pool, Pools};
 use super::refusal::refusal;
+use super::silence::{self, Asked};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
-use crate::source::{Body, Entries, Fetcher, Job, JobId, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
+use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
 /// How long a connection is kept that has nothing to do.
 const IDLE: Duration = Duration::from_secs(5);
@@ -24,8 +25,6 @@ const IDLE: Duration = Duration::from_secs(5);
 const IDLE_LOOK: Duration = Duration::from_millis(50);
 /// How many of these a lane keeps, at least.
 const IDLE_MIN: usize = 64;
-/// How long the first request to a host may be without an answer before others continue without it.
-const HANGS: Duration = Duration::from_secs(1);
 /// How long to wait where nothing tells that there is room.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -63,6 +62,8 @@ impl Fetcher for Fetch {
         Box::pin(async move {
             let pools = Rc::new(Pools::new(self.shared.clone(), lane.clone(), self.findings.clone()));
             let mut connections = JoinSet::new();
+            let mut look = tokio::time::interval(silence::LOOK);
+            look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 pools.waits.set(false);
                 pools.look();
@@ -72,13 +73,12 @@ impl Fetcher for Fetch {
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
                     connections.spawn_local(async move {
-                        let jobs = Jobs::new(&pools, &pool);
-                        tokio::select! {
-                            biased;
-                            () = run_requests(&pool.client, &jobs) => {}
-                            () = jobs.watch(), if !pool.host.site.has_answered() => {}
-                        }
+                        let jobs =
+                            Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None), asked: Rc::default() };
+                        pool.asked.borrow_mut().push(jobs.asked.clone());
+                        run_requests(&pool.client, &jobs).await;
                         jobs.set_idle(false);
+                        pool.asked.borrow_mut().retain(|asked| !Rc::ptr_eq(asked, &jobs.asked));
                         pools.ended(&pool);
                     });
                 }
@@ -94,6 +94,7 @@ impl Fetcher for Fetch {
                     },
                     () = lane.wake(), if !pools.stopped.get() => {}
                     () = pools.changed.notified() => {}
+                    _ = look.tick() => pools.tell_what_hangs(),
                     () = tokio::time::sleep(LOOK), if pools.looks_again.get() => {}
                 }
             }
@@ -107,43 +108,12 @@ struct Jobs<'a> {
     pool: &'a Rc<Pool>,
     /// Since when it has nothing to do.
     idle_since: Cell<Option<Instant>>,
-    /// The job that it requests, if that is one alone.
-    asked: Cell<Option<JobId>>,
-    /// Jobs it has had.
-    count: Cell<u64>,
+    asked: Rc<Asked>,
 }
 
 impl Jobs<'_> {
-    fn new<'a>(pools: &'a Rc<Pools>, pool: &'a Rc<Pool>) -> Jobs<'a> {
-        Jobs { pools, pool, idle_since: Cell::new(None), asked: Cell::new(None), count: Cell::new(0) }
-    }
-
-    /// Tells the lane when a request hangs, until the host answers one. Never ends.
-    async fn watch(&self) {
-        let site = &self.pool.host.site;
-        let mut told = 0;
-        while !site.has_answered() {
-            let count = self.count.get();
-            tokio::time::sleep(HANGS).await;
-            if let Some(job) = self.asked.get()
-                && count == self.count.get()
-                && count != told
-                && !site.has_answered()
-            {
-                told = count;
-                self.pools.lane.hangs(job, site.is_reached());
-            }
-        }
-        std::future::pending().await
-    }
-
-    fn asks(&self, job: &Job) {
-        self.asked.set(Some(job.id()));
-        self.count.set(self.count.get() + 1);
-    }
-
     fn answered(&self) {
-        self.asked.set(None);
+        self.asked.answered();
         self.pool.host.answered();
     }
 
@@ -184,7 +154,7 @@ impl RequestHandler for Jobs<'_> {
         while !self.pools.stopped.get() {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
-                self.asks(&job);
+                self.asked.asks(&job);
                 return Next::Job(job);
             }
             if !self.pools.take(Some(self.pool)) {
@@ -225,6 +195,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
+        self.asked.answered(); // a body may take long
         self.pool.host.site.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
@@ -268,7 +239,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn failed(&self, job: Job, error: Error) {
-        self.asked.set(None);
+        self.asked.answered();
         self.pool.failed(self.pools, job, error);
     }
 

@@ -20,6 +20,7 @@ mod name;
 mod pools;
 mod record;
 mod refusal;
+mod silence;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

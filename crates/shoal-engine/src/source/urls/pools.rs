@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -17,11 +18,12 @@ use super::address::{Url, target_at};
 use super::by_host::ByHost;
 use super::hosts::Site;
 use super::refusal::of_object;
+use super::silence::{Asked, FIRST_PATIENCE, PATIENCE};
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
-use crate::source::{Job, Lane, Limits, Take};
+use crate::source::{Job, JobId, Lane, Limits, Take};
 
 /// Objects after which the lane is asked again how much it may do.
 const LOOK_EACH: u32 = 16;
@@ -69,6 +71,8 @@ pub(super) struct Pool {
     pub service: String,
     pub queue: RefCell<VecDeque<Job>>,
     pub connections: Cell<usize>,
+    /// What each of them requests.
+    pub asked: RefCell<Vec<Rc<Asked>>>,
     pub wake: Notify,
 }
 
@@ -209,6 +213,7 @@ impl Pools {
                 service: url.service(),
                 queue: RefCell::default(),
                 connections: Cell::new(0),
+                asked: RefCell::default(),
                 wake: Notify::new(),
             });
             host.pools.borrow_mut().push(pool.clone());
@@ -262,6 +267,13 @@ impl Pools {
         }
     }
 
+    /// Tells the lane which requests hang.
+    pub fn tell_what_hangs(&self) {
+        let now = Instant::now();
+        let hanging: Vec<(JobId, bool)> = self.hosts.borrow().values().flat_map(|host| host.hanging(now)).collect();
+        hanging.into_iter().for_each(|(job, is_connected)| self.lane.hangs(job, is_connected));
+    }
+
     /// Gives back what was not requested.
     pub fn give_back(&self) {
         for (_, host) in self.hosts.borrow_mut().drain() {
@@ -277,6 +289,21 @@ impl Host {
     /// An object was answered.
     pub fn answered(&self) {
         self.jobs.set(self.jobs.get().saturating_sub(1));
+    }
+
+    /// Its requests that hang and have not been told yet, and whether it is connected.
+    fn hanging(&self, now: Instant) -> Vec<(JobId, bool)> {
+        let pools = self.pools.borrow();
+        let asked: Vec<Rc<Asked>> = pools.iter().flat_map(|pool| pool.asked.borrow().clone()).collect();
+        let silent: Vec<_> = asked.iter().filter_map(|asked| Some((asked, asked.silent_for(now)?))).collect();
+        let patience = match self.site.has_answered() {
+            // One that answers some of its requests is well.
+            true if silent.iter().any(|(_, time)| *time < PATIENCE) => return Vec::new(),
+            true => PATIENCE,
+            false => FIRST_PATIENCE,
+        };
+        let hanging = silent.iter().filter(|(_, time)| *time >= patience);
+        hanging.filter_map(|(asked, _)| Some((asked.tell()?, self.site.is_reached()))).collect()
     }
 
     /// Whether another pool, of another user, has work and no connection.
