@@ -234,6 +234,24 @@ def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path) -> None:
             assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}"
 
 
+@pytest.mark.parametrize("silent", [black_hole, mute_port])
+def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> None:
+    with contextlib.ExitStack() as stack:
+        others = stack.enter_context(UrlServer("127.0.0.1"))
+        shortener = stack.enter_context(UrlServer("127.0.0.2"))
+        port = stack.enter_context(silent("127.0.0.3"))
+        for n in range(0, 40, 2):
+            shortener.answers[f"/{n}"] = Answer(status=302, headers={"Location": f"http://127.0.0.3:{port}/{n}"})
+        lines = [f"short/{n}\t{shortener.url}/{n}" for n in range(40)]
+        lines += [f"o/{n}\t{others.url}/o/{n}" for n in range(500)]
+        random.Random(0).shuffle(lines)
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        options: dict[str, Any] = {"timeout": 1, "connect_timeout": 1, "retry_timeout": 2, "on_error": "record"}
+        report = package.copy(source, tmp_path / "out", **options)
+        assert (report.written, report.failed, report.total.unfinished) == (520, 20, 0)
+        assert all((tmp_path / "out" / "short" / str(n)).read_text() == f"/{n}" for n in range(1, 40, 2))
+
+
 def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -> None:
     first: dict[str, float] = {}
 

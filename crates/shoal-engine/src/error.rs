@@ -149,6 +149,7 @@ struct Inner {
     side: Side,
     tries: Option<(u32, Duration)>,
     errno: Option<i32>,
+    behind_host: bool,
 }
 
 impl Error {
@@ -164,7 +165,19 @@ impl Error {
             side: Side::Source,
             tries: None,
             errno: None,
+            behind_host: false,
         }))
+    }
+
+    /// The host has answered, with a redirect: what failed is behind it.
+    #[must_use]
+    pub(crate) fn behind_host(mut self) -> Error {
+        self.0.behind_host = true;
+        self
+    }
+
+    pub(crate) fn is_behind_host(&self) -> bool {
+        self.0.behind_host
     }
 
     /// Names the object, path or address it happened on (already escaped); kept if one is named before.

@@ -40,7 +40,8 @@ pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E
         };
         let mut condition = Vec::new();
         handler.condition(&job, &mut condition);
-        let answered = send(client, connections, clock, &condition, |out| handler.target(&job, out)).await;
+        let target = |out: &mut Vec<u8>| handler.target(&job, out);
+        let answered = send(client, connections, clock, &condition, target, || handler.redirected()).await;
         connections.report_overlong(handler);
         let (open, head) = match answered {
             Ok(answered) => answered,

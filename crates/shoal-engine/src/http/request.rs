@@ -13,7 +13,8 @@ use super::request_id::Echo;
 use crate::error::Result;
 
 /// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
-/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret.
+/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret. `redirected` is called when
+/// the service has answered with a redirect.
 ///
 /// # Errors
 /// Those of connecting and of reading.
@@ -23,12 +24,14 @@ pub(crate) async fn send<C: Fn() -> Duration + Clone, W>(
     clock: C,
     extra: &[u8],
     target: impl Fn(&mut Vec<u8>),
+    redirected: impl Fn(),
 ) -> Result<(Box<Connection<C>>, Head)> {
     let idle = connections.take();
     let (open, head) = send_once(client, connections, idle, clock.clone(), extra, &target).await?;
     if !head.is_redirect() {
         return Ok((open, head));
     }
+    redirected();
     let mut first_target = Vec::new();
     target(&mut first_target);
     follow_redirects(client, connections, clock, extra, (open, head), first_target).await

@@ -26,6 +26,8 @@ pub(crate) trait RequestHandler {
     fn target(&self, job: &Self::Job, out: &mut Vec<u8>);
     /// Appends further header lines of the request, which are not secret: the condition of a conditional request.
     fn condition(&self, job: &Self::Job, out: &mut Vec<u8>);
+    /// The service has answered the request that is sent alone, with a redirect that may be followed.
+    fn redirected(&self) {}
     /// Decides what to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
     /// Receives a complete object, of at most `WHOLE_MAX` bytes.

@@ -146,13 +146,14 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             let fields = resume.fields(self.received);
             let target = |out: &mut Vec<u8>| self.handler.target(self.job, out);
             let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone(), self.handler.wants());
-            let (mut open, mut head) = match send(self.client, &mut connections, clock.clone(), &fields, target).await {
-                Ok(answered) => answered,
-                Err(e) => {
-                    error = e;
-                    continue;
-                }
-            };
+            let (mut open, mut head) =
+                match send(self.client, &mut connections, clock.clone(), &fields, target, || ()).await {
+                    Ok(answered) => answered,
+                    Err(e) => {
+                        error = e;
+                        continue;
+                    }
+                };
             let mut renewed = None;
             match resume.judge(self.received, &head)? {
                 ResumedAnswer::Rest => {}

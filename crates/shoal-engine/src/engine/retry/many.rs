@@ -346,6 +346,19 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_redirects_is_not_to_blame_for_what_is_behind_it() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let host = HostId(1);
+        let fails = |tries, trying, probe| retry.failed(&silence(host).behind_host(), tries, trying, probe);
+        assert!((0..100).all(|_| matches!(fails(1, Duration::ZERO, false), Verdict::Again(_))));
+        assert!(!retry.is_gated() && retry.has_answered(host));
+        assert_eq!(fails(2, Duration::from_secs(11), false), Verdict::GiveUp);
+        pause(&retry, host);
+        assert!(matches!(fails(1, Duration::ZERO, true), Verdict::Again(_)));
+        assert!(!retry.is_gated(), "it has answered the probe");
+    }
+
+    #[test]
     fn a_run_waits_for_a_first_answer_as_long_as_its_timeout_allows() {
         let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
         let later = Instant::now() + Duration::from_secs(60);

@@ -186,6 +186,10 @@ impl Retry {
             }
             return Verdict::Uncharged;
         }
+        let behind = error.is_behind_host();
+        if behind {
+            self.succeeded(error.host_id(), probe);
+        }
         let mut hosts = self.hosts();
         if hosts.len() >= HOSTS_MAX {
             self.forget(&mut hosts);
@@ -193,7 +197,7 @@ impl Retry {
         let host = hosts.entry(error.host_id()).or_insert_with(|| Host::new(now));
         error.why().clone_into(&mut host.last_error);
         (host.last_kind, host.failed_at) = (error.kind(), now);
-        let silent = is_silent(error.kind());
+        let silent = is_silent(error.kind()) && !behind;
         if !silent {
             self.answered_by(error.host_id());
         } else if tries == 1 {
@@ -220,7 +224,8 @@ impl Retry {
             if !probe || silent {
                 return Verdict::Uncharged;
             }
-        } else if (silent || tries == 1) && self.buckets.charge(error.host_id(), self.cost(error, throttle)) {
+        } else if (silent || tries == 1 && !behind) && self.buckets.charge(error.host_id(), self.cost(error, throttle))
+        {
             if !host.is_gated() {
                 self.gated.add(error.host_id());
             }
@@ -229,7 +234,9 @@ impl Retry {
             host.probing = false;
             host.next_probe = now + host.probe_wait;
         }
-        if tries > self.max_retries || trying > self.timeout {
+        // What is behind the host is given up like a host that has never answered: it cannot be paused.
+        let timeout = if behind { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
+        if tries > self.max_retries || trying > timeout {
             host.stuck_since = host.stuck_since.map(|_| now);
             return Verdict::GiveUp;
         }

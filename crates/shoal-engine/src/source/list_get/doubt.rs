@@ -151,7 +151,7 @@ impl Doubt {
             findings.clone(),
             Wants { content_type: service.expect_type.is_some(), ..Wants::default() },
         );
-        let answered = send(&service.client, &mut connections, idle, b"", target).await;
+        let answered = send(&service.client, &mut connections, idle, b"", target, || ()).await;
         let head = answered.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
             (true, refused) => refused.is_none() && head.is_html,

@@ -154,7 +154,8 @@ impl Pages {
     async fn page(&mut self, place: &Place) -> Result<(Vec<u8>, bool)> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let asking = send(&service.client, &mut self.connections, clock, b"", |out| target(&service, place, out)).await;
+        let asking =
+            send(&service.client, &mut self.connections, clock, b"", |out| target(&service, place, out), || ()).await;
         let (mut open, head) = asking.map_err(|error| match error.kind() {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,

@@ -13,7 +13,7 @@ use super::entries::Opened;
 use super::pools::{Pool, Pools};
 use super::refusal::refusal;
 use super::silence::{self, Asked};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
@@ -73,8 +73,8 @@ impl Fetcher for Fetch {
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
                     connections.spawn_local(async move {
-                        let jobs =
-                            Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None), asked: Rc::default() };
+                        let (idle_since, is_redirected) = (Cell::new(None), Cell::new(false));
+                        let jobs = Jobs { pools: &pools, pool: &pool, idle_since, asked: Rc::default(), is_redirected };
                         pool.asked.borrow_mut().push(jobs.asked.clone());
                         run_requests(&pool.client, &jobs).await;
                         jobs.set_idle(false);
@@ -109,6 +109,8 @@ struct Jobs<'a> {
     /// Since when it has nothing to do.
     idle_since: Cell<Option<Instant>>,
     asked: Rc<Asked>,
+    /// Its request was answered with a redirect, which is followed.
+    is_redirected: Cell<bool>,
 }
 
 impl Jobs<'_> {
@@ -155,6 +157,7 @@ impl RequestHandler for Jobs<'_> {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
                 self.asked.asks(&job);
+                self.is_redirected.set(false);
                 return Next::Job(job);
             }
             if !self.pools.take(Some(self.pool)) {
@@ -164,6 +167,7 @@ impl RequestHandler for Jobs<'_> {
         let too_many = self.pools.idle.get() >= IDLE_MIN.max(2 * self.pools.limits().in_flight);
         let is_over = match self.idle_since.get() {
             _ if self.pool.host.site.is_wanted() => true, // another lane has work for it
+            _ if self.pools.shared.hosts.is_crowded() => true,
             Some(since) => since.elapsed() >= IDLE,
             None => too_many,
         };
@@ -192,6 +196,12 @@ impl RequestHandler for Jobs<'_> {
 
     fn condition(&self, job: &Job, out: &mut Vec<u8>) {
         http_objects::push_condition(&*self.pools.lane, job, out);
+    }
+
+    fn redirected(&self) {
+        self.asked.answered();
+        self.pool.host.site.answers();
+        self.is_redirected.set(true);
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
@@ -240,7 +250,10 @@ impl RequestHandler for Jobs<'_> {
 
     fn failed(&self, job: Job, error: Error) {
         self.asked.answered();
-        self.pool.failed(self.pools, job, error);
+        if error.kind() == Kind::OutOfFiles {
+            self.pools.shared.hosts.lacks_files();
+        }
+        self.pool.failed(self.pools, job, error, self.is_redirected.get());
     }
 
     fn requeued(&self, job: Job) {

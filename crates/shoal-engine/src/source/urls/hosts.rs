@@ -18,6 +18,9 @@ use crate::source::http_objects::refuse_proxy;
 /// Hosts that are kept before those without work are forgotten.
 const KEPT_MAX: usize = 4096;
 
+/// How long after a connection without a file descriptor none is kept that has nothing to do.
+const CROWDED: Duration = Duration::from_secs(1);
+
 /// All hosts, and what is the same for each.
 pub(super) struct Hosts {
     options: UrlsOptions,
@@ -27,6 +30,8 @@ pub(super) struct Hosts {
     sites: Mutex<ByHost<Arc<Site>>>,
     /// How many lanes share the connections.
     lanes: AtomicUsize,
+    /// Until when no connection is kept that has nothing to do: others lacked a file descriptor.
+    crowded: Mutex<Option<Instant>>,
 }
 
 impl Hosts {
@@ -45,6 +50,7 @@ impl Hosts {
             remarks: Arc::default(),
             sites: Mutex::default(),
             lanes: AtomicUsize::new(0),
+            crowded: Mutex::default(),
         })
     }
 
@@ -61,6 +67,16 @@ impl Hosts {
     /// Connections to a host that a lane may keep while another one wants some.
     pub fn fair(&self) -> usize {
         (self.options.per_host / self.lanes.load(Relaxed).max(1)).max(1)
+    }
+
+    /// A connection was not made because no file descriptor was left.
+    pub fn lacks_files(&self) {
+        *ignore_poison(self.crowded.lock()) = Some(Instant::now() + CROWDED);
+    }
+
+    /// Whether that was so a moment ago.
+    pub fn is_crowded(&self) -> bool {
+        ignore_poison(self.crowded.lock()).is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether another lane tries to connect to a host that none has reached.

@@ -353,12 +353,13 @@ impl Pool {
         connections_wanted(limits, &self.client.pipelining).max(1)
     }
 
-    /// An object was answered with an error.
-    pub fn failed(&self, pools: &Pools, job: Job, error: Error) {
+    /// An object was answered with an error. `behind`: of a host to which this one has redirected.
+    pub fn failed(&self, pools: &Pools, job: Job, error: Error, behind: bool) {
         self.host.answered();
         if error.class() == crate::error::Class::Retry {
             pools.shared.keep(job.entry().locator, job.request());
         }
-        pools.lane.failed(job, of_object(error, &self.client.address.authority()));
+        let error = of_object(error, &self.client.address.authority());
+        pools.lane.failed(job, if behind { error.behind_host() } else { error });
     }
 }
