@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import random
+import resource
 import signal
 import statistics
 import subprocess
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
+from servers.fault_server import Exchange, FaultServer
+from servers.faults import drip
 from servers.ports import black_hole, bound_socket, mute_port
 from servers.url_server import Answer, UrlServer
 
@@ -183,30 +186,43 @@ def test_hundreds_of_silent_hosts_do_not_hold_up_the_others(
 
 
 class SilentLater(UrlServer):
-    """A server of many hosts that answers two requests of each, and the others when `again` is set."""
+    """A server of many hosts that answers two requests of each, and the others when `again` is set.
 
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
+    `cut`: of these others, it sends so many bytes before. The object of a path is the path, `times` over.
+    """
+
+    def __init__(self, cut: int = 0, times: int = 1) -> None:
+        super().__init__("0.0.0.0")
+        self.cut, self.times = cut, times
         self.count: collections.Counter[str] = collections.Counter()
         self.again = threading.Event()
 
     def answer(self, path: str) -> Answer:
         host = path.split("/")[1]
         self.count[host] += 1
-        if self.count[host] > 2:
-            self.again.wait()
-        return Answer(path.encode())
+        body = path.encode() * self.times
+        return Answer(body, cut=self.cut, held=self.again) if self.count[host] > 2 else Answer(body)
 
     def lines(self, hosts: int, each: int) -> list[str]:
         port = self.authority.rpartition(":")[2]
         return [f"h{h}/{n}\thttp://127.1.0.{h}:{port}/h{h}/{n}" for h in range(1, hosts + 1) for n in range(each)]
 
 
+SILENT_LATER = [
+    pytest.param(0, 1, id="without_an_answer"),
+    pytest.param(-2, 1, id="in_a_body"),
+    pytest.param(-2, 10_000, id="in_a_large_body"),
+]
+
+
 @pytest.mark.timing
-def test_hosts_that_go_silent_later_do_not_hold_up_the_others(tmp_path: Path, shoal: Command) -> None:
+@pytest.mark.parametrize(("cut", "times"), SILENT_LATER)
+def test_hosts_that_go_silent_later_do_not_hold_up_the_others(
+    tmp_path: Path, shoal: Command, cut: int, times: int
+) -> None:
     with contextlib.ExitStack() as stack:
         hosts = Mixed(stack, healthy=17, each=5_000)
-        silent = stack.enter_context(SilentLater("0.0.0.0"))
+        silent = stack.enter_context(SilentLater(cut, times))
         stack.callback(silent.again.set)
         lines = [*hosts.lines(only_healthy=True), *silent.lines(150, 20)]
         random.Random(0).shuffle(lines)
@@ -215,10 +231,11 @@ def test_hosts_that_go_silent_later_do_not_hold_up_the_others(tmp_path: Path, sh
         assert beside < alone + 15, "a request takes 30 s, and a host has six at a time"
 
 
-def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cut", "times"), SILENT_LATER)
+def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path, cut: int, times: int) -> None:
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(UrlServer("127.0.0.1"))
-        silent = stack.enter_context(SilentLater("0.0.0.0"))
+        silent = stack.enter_context(SilentLater(cut, times))
         stack.callback(silent.again.set)
 
         def progress(now: package.Progress) -> None:
@@ -231,7 +248,33 @@ def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path) -> None:
         assert (report.written, report.failed, report.total.unfinished) == (2_500, 0, 0)
         assert silent.again.is_set(), "the run was over before"
         for h, n in itertools.product(range(1, 11), range(50)):
-            assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}"
+            assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}" * times
+
+
+def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up(tmp_path: Path) -> None:
+    async def pausing(exchange: Exchange) -> None:
+        await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}))
+        await exchange.send(exchange.body[:100_000])
+        for at in range(100_000, len(exchange.body), 10_000):
+            await exchange.pause(6.5 if at == 100_000 else 0.5)  # first longer than a host is waited for
+            await exchange.send(exchange.body[at : at + 10_000])
+
+    async def silent(exchange: Exchange) -> None:
+        await exchange.hold()
+
+    objects = {"large": os.urandom(200_000), "lost": b"found", **{f"{n}": b"small" for n in range(40)}}
+    others = {f"{n}": b"of the other" for n in range(130)}
+    with FaultServer(objects) as host, FaultServer(others, address="127.0.0.2") as other:
+        host.on_object("large", pausing)
+        host.on_object("lost", silent, times=1)
+        other.on_objects(drip(0.1, size=6))  # it answers all the time
+        lines = [f"h/{name}\t{host.url}/get/{name}" for name in objects]
+        lines += [f"o/{name}\t{other.url}/get/{name}" for name in others]
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=2)
+        report = package.copy(source, tmp_path / "out", timeout=9, retry_timeout=1, on_error="record")
+        assert (report.written, report.failed, report.total.unfinished) == (172, 0, 0)
+        assert (tmp_path / "out" / "h" / "large").read_bytes() == objects["large"]
+        assert len(host.asked("large")) == 1
 
 
 @pytest.mark.parametrize("silent", [black_hole, mute_port])
@@ -250,6 +293,26 @@ def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> No
         report = package.copy(source, tmp_path / "out", **options)
         assert (report.written, report.failed, report.total.unfinished) == (520, 20, 0)
         assert all((tmp_path / "out" / "short" / str(n)).read_text() == f"/{n}" for n in range(1, 40, 2))
+
+
+@pytest.mark.timing
+def test_many_hosts_share_few_file_descriptors(tmp_path: Path, shoal: Command) -> None:
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(package.serve(synthetic="100:100", host="0.0.0.0"))
+        port = service.url.rpartition(":")[2]
+        lines = [f"h{h}/{n}\thttp://127.1.0.{h}:{port}/get/object-{n:09}" for h in range(1, 61) for n in range(100)]
+        random.Random(0).shuffle(lines)
+        urls = write(tmp_path / "list", iter(lines))
+        done = subprocess.run(
+            [*shoal.argv, "copy", "--urls", urls, tmp_path / "out", "--workers", "64", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+        )
+        assert done.returncode == 0, done.stderr
+        assert shoal.last_json(done)["written"] == 6_000
+        # It took more than 30 s while idle connections kept the descriptors that others lacked.
 
 
 def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -> None:

@@ -15,12 +15,16 @@ from typing import Self
 
 @dataclass
 class Answer:
-    """What is sent for a path; `cut`: only so many bytes of it, and then the connection is closed."""
+    """What is sent for a path.
+
+    `cut`: only so many bytes of it, and then the connection is closed; or the rest when `held` is set.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
+    held: threading.Event | None = None
 
 
 class UrlServer:
@@ -35,7 +39,7 @@ class UrlServer:
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer((host, port), self._handler())
         self._server.daemon_threads = True
-        self._server.request_queue_size = 128
+        self._server.socket.listen(1024)  # the hosts of a list may all connect at once
         self.authority = f"{host}:{self._server.server_port}"
         self.url = f"http://{self.authority}"
 
@@ -83,8 +87,13 @@ class UrlServer:
                     server.busy -= 1
                 head = [f"HTTP/1.1 {answer.status} x", f"Content-Length: {len(answer.body)}"]
                 head += [f"{name}: {value}" for name, value in answer.headers.items()]
-                self.wfile.write(("\r\n".join([*head, "", ""]).encode() + answer.body)[: answer.cut])
-                self.close_connection |= answer.cut is not None
+                message = "\r\n".join([*head, "", ""]).encode() + answer.body
+                self.wfile.write(message[: answer.cut])
+                if answer.held:
+                    answer.held.wait()
+                    self.wfile.write(message[answer.cut :])
+                elif answer.cut is not None:
+                    self.close_connection = True
 
             def log_message(self, *_: object) -> None:
                 """Not to the tests' output."""

@@ -168,11 +168,15 @@ pub trait Lane {
     fn withdraw(&self, written: Written, error: Error);
     /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
-    /// The host of a job has had a request for a while and has never answered any. Until it does, it counts as paused, and
-    /// the job does not take the place of another one. If the host is connected, other objects ask it as well: it may be
-    /// slow only with this one. The job is answered like the others.
+    /// Nothing has arrived from the host of a job for a while. Until something does, the host counts as paused, and the job
+    /// does not take the place of another one. If the host is connected but has never answered, other objects ask it as
+    /// well: it may be slow only with this one. The job is answered like the others.
     fn hangs(&self, job: JobId, is_connected: bool) {
         let _ = (job, is_connected);
+    }
+    /// Something of the answer to a job that hangs has arrived: its host is there.
+    fn arrives(&self, job: JobId) {
+        let _ = job;
     }
     /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
     fn requeued(&self, job: Job);

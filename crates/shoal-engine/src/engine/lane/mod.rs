@@ -440,7 +440,7 @@ impl Lane for Handle {
             }
             Err(error) => {
                 drop(writer);
-                let probe = self.0.take_probe(&job);
+                let probe = self.0.take_probe(job.id());
                 self.0.fail(job, error, probe);
                 None
             }
@@ -452,7 +452,7 @@ impl Lane for Handle {
     }
 
     fn failed(&self, job: Job, error: Error) {
-        let probe = self.0.take_probe(&job);
+        let probe = self.0.take_probe(job.id());
         self.0.fail(job, error, probe);
     }
 
@@ -460,8 +460,12 @@ impl Lane for Handle {
         self.0.hangs(job, is_connected);
     }
 
+    fn arrives(&self, job: JobId) {
+        self.0.arrives(job);
+    }
+
     fn requeued(&self, job: Job) {
-        if self.0.take_probe(&job) {
+        if self.0.take_probe(job.id()) {
             self.0.shared.retry.unprobed(job.entry().host);
         }
         self.0.requeue(job);

@@ -37,12 +37,12 @@ impl LaneState {
     }
 
     /// Whether this object, which is answered now, asked a host that is paused.
-    pub(super) fn take_probe(&self, job: &Job) -> bool {
+    pub(super) fn take_probe(&self, job: JobId) -> bool {
         let mut asked = self.probes.asked.borrow_mut();
         if asked.is_empty() {
             return false;
         }
-        let Some(asked) = asked.remove(&job.id()) else { return false };
+        let Some(asked) = asked.remove(&job) else { return false };
         if asked.hangs {
             self.probes.hanging.set(self.probes.hanging.get() - 1);
             self.in_flight.set(self.in_flight.get() + 1);
@@ -67,12 +67,19 @@ impl LaneState {
         self.jobs.notify_waiters();
     }
 
-    /// The body of an object arrives. If nothing came from its host before, or not for long, the others need not wait for
-    /// the end of it.
+    /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
     pub(super) fn begins(&self, job: &Job) {
         let host = job.entry().host;
-        let hangs = self.probes.asked.borrow().get(&job.id()).is_some_and(|asked| asked.hangs);
-        if (hangs || !self.shared.retry.has_answered(host)) && self.take_probe(job) {
+        if !self.shared.retry.has_answered(host) && self.take_probe(job.id()) {
+            self.shared.retry.succeeded(host, true);
+        }
+    }
+
+    /// See `Lane::arrives`.
+    pub(super) fn arrives(&self, job: JobId) {
+        if let Some(host) = self.host(job.slot, job.index)
+            && self.take_probe(job)
+        {
             self.shared.retry.succeeded(host, true);
         }
     }

@@ -67,7 +67,7 @@ impl LaneState {
 
     /// The sink took the object, or did not.
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) -> Option<Written> {
-        let probe = self.take_probe(&job);
+        let probe = self.take_probe(job.id());
         match result {
             Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);

@@ -54,7 +54,7 @@ pub(super) fn is_retried(error: &Error) -> bool {
 impl LaneState {
     /// The sink has taken an object and tells later what became of it.
     pub(super) fn write_later(&self, job: Job, meta: &ObjectMeta, bytes: u64) -> Option<Written> {
-        let (probe, asks) = (self.take_probe(&job), self.take_sink_probe(&job));
+        let (probe, asks) = (self.take_probe(job.id()), self.take_sink_probe(&job));
         self.shared.retry.succeeded(job.entry().host, probe);
         let write =
             Write { bytes, meta: meta.clone(), payload: None, probe: asks, retried: false, was: pending(), job };
@@ -66,7 +66,7 @@ impl LaneState {
 
     /// The sink has failed to write an object; its bytes are tried again.
     pub(super) fn write_again(&self, job: Job, meta: &ObjectMeta, payload: Vec<u8>, error: Error) -> Option<Written> {
-        let (probe, asks) = (self.take_probe(&job), self.take_sink_probe(&job));
+        let (probe, asks) = (self.take_probe(job.id()), self.take_sink_probe(&job));
         self.shared.retry.succeeded(job.entry().host, probe);
         let bytes = payload.len() as u64;
         let (was, payload) = (pending(), Some(payload));

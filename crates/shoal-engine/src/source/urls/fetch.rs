@@ -119,6 +119,12 @@ impl Jobs<'_> {
         self.pool.host.answered();
     }
 
+    fn arrives(&self) {
+        if let Some(job) = self.asked.arrives() {
+            self.pools.lane.arrives(job);
+        }
+    }
+
     fn set_idle(&self, is_idle: bool) {
         match (is_idle, self.idle_since.get()) {
             (true, None) => {
@@ -205,7 +211,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
-        self.asked.answered(); // a body may take long
+        self.arrives();
         self.pool.host.site.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
@@ -222,10 +228,16 @@ impl RequestHandler for Jobs<'_> {
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        http_objects::begin(&*self.pools.lane, job, head).await
+        self.asked.answered(); // the sink may have no room for long
+        let begun = http_objects::begin(&*self.pools.lane, job, head).await;
+        if !self.is_redirected.get() {
+            self.asked.asks(job);
+        }
+        begun
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
+        self.arrives();
         body.write(piece)
     }
 

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -49,6 +49,7 @@ pub(super) struct Pools {
     pub looks_again: Cell<bool>,
     /// The lane waits for `changed`.
     pub waits: Cell<bool>,
+    began: Instant,
 }
 
 /// A host, as one lane uses it.
@@ -92,6 +93,7 @@ impl Pools {
             idle: Cell::new(0),
             looks_again: Cell::new(false),
             waits: Cell::new(false),
+            began: Instant::now(),
         }
     }
 
@@ -269,7 +271,8 @@ impl Pools {
 
     /// Tells the lane which requests hang.
     pub fn tell_what_hangs(&self) {
-        let now = Instant::now();
+        // While the lane writes, it receives nothing.
+        let now = self.began.elapsed().saturating_sub(self.lane.stalled());
         let hanging: Vec<(JobId, bool)> = self.hosts.borrow().values().flat_map(|host| host.hanging(now)).collect();
         hanging.into_iter().for_each(|(job, is_connected)| self.lane.hangs(job, is_connected));
     }
@@ -292,7 +295,7 @@ impl Host {
     }
 
     /// Its requests that hang and have not been told yet, and whether it is connected.
-    fn hanging(&self, now: Instant) -> Vec<(JobId, bool)> {
+    fn hanging(&self, now: Duration) -> Vec<(JobId, bool)> {
         let pools = self.pools.borrow();
         let asked: Vec<Rc<Asked>> = pools.iter().flat_map(|pool| pool.asked.borrow().clone()).collect();
         let silent: Vec<_> = asked.iter().filter_map(|asked| Some((asked, asked.silent_for(now)?))).collect();
