@@ -251,6 +251,25 @@ def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path, cut: int
             assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}" * times
 
 
+@pytest.mark.parametrize("per_host", [1, 6])
+def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_not(
+    tmp_path: Path, per_host: int
+) -> None:
+    with contextlib.ExitStack() as stack:
+        host = stack.enter_context(UrlServer("127.0.0.1"))
+        other = stack.enter_context(UrlServer("127.0.0.2", delay=0.02))
+        never = threading.Event()
+        stack.callback(never.set)
+        lines = [f"h/{n}\t{host.url}/{n}" for n in range(300)]
+        lines += [f"o/{n}\t{other.url}/{n}" for n in range(1_000)]
+        for n in range(per_host):  # all connections at once
+            host.answers[f"/{n}"] = Answer(b"never", cut=0, held=never)
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
+        report = package.copy(source, tmp_path / "out", timeout=2, retry_timeout=4, on_error="record")
+        assert (report.written, report.failed, report.total.unfinished) == (1_300 - per_host, per_host, 0)
+        assert report.seconds < 40
+
+
 def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up(tmp_path: Path) -> None:
     async def pausing(exchange: Exchange) -> None:
         await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}))

@@ -150,6 +150,7 @@ struct Inner {
     tries: Option<(u32, Duration)>,
     errno: Option<i32>,
     behind_host: bool,
+    silence: Option<Duration>,
 }
 
 impl Error {
@@ -166,6 +167,7 @@ impl Error {
             tries: None,
             errno: None,
             behind_host: false,
+            silence: None,
         }))
     }
 
@@ -176,8 +178,20 @@ impl Error {
         self
     }
 
+    /// The same, and what is behind it has never answered, for so long.
+    #[must_use]
+    pub(crate) fn silent_behind_host(mut self, silence: Duration) -> Error {
+        self.0.silence = Some(silence);
+        self.behind_host()
+    }
+
     pub(crate) fn is_behind_host(&self) -> bool {
         self.0.behind_host
+    }
+
+    /// For how long what is behind the host has not answered, if it never did.
+    pub(crate) fn silence_behind(&self) -> Option<Duration> {
+        self.0.silence
     }
 
     /// Names the object, path or address it happened on (already escaped); kept if one is named before.

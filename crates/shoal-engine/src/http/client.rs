@@ -8,6 +8,7 @@ use super::pipeline_policy::{Pipeline, PipelinePolicy};
 use super::redirect::AllowedHost;
 use super::remarks::Remarks;
 use super::request_id;
+use super::silent_hosts::SilentHosts;
 use super::tls::Tls;
 use super::url::{Address, Secret, valid_field};
 use crate::display::escape;
@@ -39,6 +40,8 @@ pub(crate) struct Client {
     pub allowed: Vec<AllowedHost>,
     /// Whether requests are pipelined.
     pub pipelining: PipelinePolicy,
+    /// Which of the other hosts do not answer; `None`: each is asked every time.
+    pub silent_hosts: Option<Arc<SilentHosts>>,
     /// What the report must say about the answers.
     pub remarks: Arc<Remarks>,
 }
@@ -81,6 +84,7 @@ impl Client {
             is_other_host: true,
             allowed: Vec::new(),
             pipelining: PipelinePolicy::new(Pipeline::Off),
+            silent_hosts: None,
             remarks: self.remarks.clone(),
             address,
         }

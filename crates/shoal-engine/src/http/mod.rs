@@ -11,6 +11,7 @@
 //! | `request.rs`, `idle_connections.rs` | one request with its redirects; the connections kept for the next request |
 //! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
 //! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
+//! | `silent_hosts.rs` | which hosts behind redirects do not answer |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
 //! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
@@ -47,6 +48,7 @@ mod request_id;
 mod respond;
 mod resume;
 mod samples;
+mod silent_hosts;
 mod stream;
 mod stream_body;
 mod tls;
@@ -64,5 +66,6 @@ pub(crate) use redirect::AllowedHost;
 pub(crate) use remarks::Remarks;
 pub(crate) use request::send;
 pub(crate) use request_handler::{Next, Plan, RequestHandler};
+pub(crate) use silent_hosts::SilentHosts;
 pub(crate) use tls::Tls;
 pub(crate) use url::{Address, decode, encode_name, split_host};

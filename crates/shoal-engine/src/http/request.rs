@@ -2,7 +2,7 @@
 //! (`redirect.rs`), which request is sent and what becomes of the answer (`client_loop.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::connection::Connection;
@@ -83,8 +83,17 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
                 send_once(client, connections, idle, clock.clone(), extra, write).await?
             }
             Some(other) => {
+                let (silent, origin) = (client.silent_hosts.as_ref(), other.address.origin());
+                silent.map_or(Ok(()), |silent| silent.may_ask(&origin, Instant::now()))?;
                 let idle = connections.take_other_host(other);
-                let (mut open, head) = send_once(other, connections, idle, clock.clone(), extra, write).await?;
+                let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
+                let (mut open, head) = match (asked, silent) {
+                    (Err(error), Some(silent)) => return Err(silent.failed(&origin, error, Instant::now())),
+                    (asked, _) => asked?,
+                };
+                if let Some(silent) = silent {
+                    silent.answered(&origin);
+                }
                 open.other_host = Some(other.clone());
                 (open, head)
             }

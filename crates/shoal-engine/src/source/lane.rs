@@ -61,6 +61,19 @@ pub struct JobId {
     pub(crate) index: u32,
 }
 
+/// Of what nothing has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Of the host, which counts as paused until something does. If it is connected but has never answered, other objects
+    /// ask it as well: it may be slow only with this one.
+    Host {
+        /// Whether a connection to it was ever made.
+        is_connected: bool,
+    },
+    /// Of another host, to which this one has redirected the request.
+    Behind,
+}
+
 /// An object that was written. If the source finds out later that its bytes are wrong, it withdraws the object
 /// (`Lane::withdraw`).
 pub struct Written {
@@ -168,11 +181,10 @@ pub trait Lane {
     fn withdraw(&self, written: Written, error: Error);
     /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
-    /// Nothing has arrived from the host of a job for a while. Until something does, the host counts as paused, and the job
-    /// does not take the place of another one. If the host is connected but has never answered, other objects ask it as
-    /// well: it may be slow only with this one. The job is answered like the others.
-    fn hangs(&self, job: JobId, is_connected: bool) {
-        let _ = (job, is_connected);
+    /// Nothing has arrived for a job for a while, so it does not take the place of another one. It is answered like the
+    /// others.
+    fn hangs(&self, job: JobId, silence: Silence) {
+        let _ = (job, silence);
     }
     /// Something of the answer to a job that hangs has arrived: its host is there.
     fn arrives(&self, job: JobId) {

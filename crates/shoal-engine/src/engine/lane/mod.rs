@@ -37,7 +37,7 @@ use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
-use crate::source::{Body, BodyClock, Fetcher, Job, JobId, Lane, Limits, LocalFuture, Take, Written};
+use crate::source::{Body, BodyClock, Fetcher, Job, JobId, Lane, Limits, LocalFuture, Silence, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
 const TICK: Duration = Duration::from_millis(20);
@@ -456,8 +456,8 @@ impl Lane for Handle {
         self.0.fail(job, error, probe);
     }
 
-    fn hangs(&self, job: JobId, is_connected: bool) {
-        self.0.hangs(job, is_connected);
+    fn hangs(&self, job: JobId, silence: Silence) {
+        self.0.hangs(job, silence);
     }
 
     fn arrives(&self, job: JobId) {

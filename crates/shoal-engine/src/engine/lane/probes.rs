@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::super::progress::{add, sub};
 use super::LaneState;
 use crate::error::HostId;
-use crate::source::{Job, JobId};
+use crate::source::{Job, JobId, Silence};
 
 #[derive(Default)]
 pub(super) struct Probes {
@@ -52,12 +52,14 @@ impl LaneState {
     }
 
     /// See `Lane::hangs`.
-    pub(super) fn hangs(&self, job: JobId, is_connected: bool) {
+    pub(super) fn hangs(&self, job: JobId, silence: Silence) {
         let Some(host) = self.host(job.slot, job.index) else { return };
-        self.shared.retry.hangs(host, is_connected);
         let mut asked = self.probes.asked.borrow_mut();
         let asked = asked.entry(job).or_default();
-        asked.is_probe = true;
+        if let Silence::Host { is_connected } = silence {
+            self.shared.retry.hangs(host, is_connected);
+            asked.is_probe = true;
+        }
         if !asked.hangs && self.probes.hanging.get() < self.shared.hanging_max {
             asked.hangs = true;
             self.probes.hanging.set(self.probes.hanging.get() + 1);

@@ -34,6 +34,10 @@ pub(super) struct Host {
     pub paused_since: Option<Instant>,
     /// Since when nothing at all has been settled in this pause.
     pub stuck_since: Option<Instant>,
+    /// That is so because its requests hang, and not because they have failed.
+    pub is_slow: bool,
+    /// How many of these have failed meanwhile: as many others may ask it.
+    pub may_ask: u32,
     pub probing: bool,
     pub next_probe: Instant,
     /// When the last one was sent.
@@ -55,6 +59,8 @@ impl Host {
         Host {
             paused_since: None,
             stuck_since: None,
+            is_slow: false,
+            may_ask: 0,
             probing: false,
             next_probe: now,
             asked_at: now,
@@ -66,6 +72,13 @@ impl Host {
             failed_at: now,
             paused: Duration::ZERO,
         }
+    }
+
+    /// A request that asks whether it is there is sent.
+    pub fn asked(&mut self, now: Instant) {
+        self.may_ask = self.may_ask.saturating_sub(1);
+        self.probing = self.may_ask == 0;
+        self.asked_at = now;
     }
 
     pub fn is_gated(&self) -> bool {

@@ -108,11 +108,11 @@ impl Retry {
                 self.gated.add(host);
             }
             // Nothing has failed yet: it does not stay away so far.
-            (state.paused_since, state.stuck_since) = (Some(now), None);
+            (state.paused_since, state.stuck_since, state.is_slow) = (Some(now), None, self.has_answered(host));
             (state.last_kind, state.failed_at) = (Kind::Timeout, now);
             "no answer yet".clone_into(&mut state.last_error);
         }
-        state.probing = !is_connected || self.has_answered(host);
+        state.probing = (!is_connected || self.has_answered(host)) && state.may_ask == 0;
         state.ask_later(now);
     }
 
@@ -346,13 +346,36 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_hangs_is_charged_though_its_host_waits_meanwhile() {
+        let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
+        let (host, later) = (HostId(1), Instant::now() + 2 * PROBE_MAX);
+        retry.succeeded(host, false);
+        let hang = || (0..6).for_each(|_| retry.hangs(host, true));
+        let fails = |tries| retry.failed(&error(Kind::Timeout).host(host), tries, Duration::ZERO, true);
+        hang();
+        assert_eq!(retry.gate(host, later), Gate::Closed);
+        assert!((0..6).all(|_| matches!(fails(1), Verdict::Again(_))));
+        let asks = || (0..10).filter(|_| retry.gate(host, later) == Gate::Probe).count();
+        assert_eq!(asks(), 6, "as many as have failed");
+        assert_eq!(fails(11), Verdict::GiveUp);
+        retry.succeeded(host, false);
+        assert!(!retry.is_gated(), "it answers again");
+        hang();
+        let charged = (0..).take_while(|_| fails(1) != Verdict::Uncharged).count();
+        assert!(charged > 20, "then it is paused like one that fails");
+        assert!(retry.unreachable(Instant::now() + Duration::from_secs(200)).is_some());
+    }
+
+    #[test]
     fn a_host_that_redirects_is_not_to_blame_for_what_is_behind_it() {
         let retry = Retry::new("the server", 10, Duration::from_secs(180)).of_many();
         let host = HostId(1);
         let fails = |tries, trying, probe| retry.failed(&silence(host).behind_host(), tries, trying, probe);
         assert!((0..100).all(|_| matches!(fails(1, Duration::ZERO, false), Verdict::Again(_))));
         assert!(!retry.is_gated() && retry.has_answered(host));
-        assert_eq!(fails(2, Duration::from_secs(11), false), Verdict::GiveUp);
+        assert!(matches!(fails(2, Duration::from_secs(11), false), Verdict::Again(_)));
+        let never = silence(host).silent_behind_host(Duration::from_secs(11));
+        assert_eq!(retry.failed(&never, 1, Duration::ZERO, false), Verdict::GiveUp);
         pause(&retry, host);
         assert!(matches!(fails(1, Duration::ZERO, true), Verdict::Again(_)));
         assert!(!retry.is_gated(), "it has answered the probe");

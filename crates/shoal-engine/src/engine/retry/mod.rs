@@ -117,8 +117,7 @@ impl Retry {
             None => Gate::Open,
             Some(_) if state.probing || now < state.next_probe => Gate::Closed,
             Some(_) => {
-                state.probing = true;
-                state.asked_at = now;
+                state.asked(now);
                 Gate::Probe
             }
         }
@@ -156,19 +155,21 @@ impl Retry {
     fn resume(&self, host: HostId, probe: bool) {
         let mut hosts = self.hosts();
         let Some(state) = hosts.get_mut(&host) else { return };
-        if !probe && state.paused_since.is_some_and(|since| since.elapsed() < PROBE_MAX) {
+        if !probe && !state.is_slow && state.paused_since.is_some_and(|since| since.elapsed() < PROBE_MAX) {
             return;
         }
         state.probing = false;
         if let Some(since) = state.paused_since.take() {
-            state.paused += since.elapsed();
             state.stuck_since = None;
             state.is_asked_later = false;
-            state.probe_wait = PROBE_MIN;
+            (state.probe_wait, state.may_ask) = (PROBE_MIN, 0);
             if !state.is_gated() {
                 self.gated.remove(host);
             }
-            self.buckets.fill_half(host);
+            if !std::mem::take(&mut state.is_slow) {
+                state.paused += since.elapsed();
+                self.buckets.fill_half(host);
+            }
         }
     }
 
@@ -212,7 +213,16 @@ impl Retry {
             host.cool_until = Some(host.cool_until.map_or(until, |earlier| earlier.max(until)));
         }
         if host.paused_since.is_some() {
-            host.stuck_since = host.stuck_since.or(host.paused_since);
+            if host.is_slow && probe && silent {
+                // Its object may be the only one that the host does not answer, so it counts like any other failure.
+                host.may_ask += 1;
+                if self.buckets.charge(error.host_id(), self.cost(error, throttle)) {
+                    (host.is_slow, host.stuck_since) = (false, Some(now));
+                }
+            }
+            if !host.is_slow {
+                host.stuck_since = host.stuck_since.or(host.paused_since);
+            }
             if probe {
                 host.probing = false;
                 host.ask_later(now);
@@ -221,7 +231,7 @@ impl Retry {
                     host.next_probe = host.next_probe.max(now + now.duration_since(host.asked_at));
                 }
             }
-            if !probe || silent {
+            if !probe || silent && !host.is_slow {
                 return Verdict::Uncharged;
             }
         } else if (silent || tries == 1 && !behind) && self.buckets.charge(error.host_id(), self.cost(error, throttle))
@@ -234,8 +244,11 @@ impl Retry {
             host.probing = false;
             host.next_probe = now + host.probe_wait;
         }
-        // What is behind the host is given up like a host that has never answered: it cannot be paused.
-        let timeout = if behind { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
+        // A host behind this one that has never answered is given up like any other. It cannot be paused.
+        let (timeout, trying) = match error.silence_behind() {
+            Some(silence) => (self.timeout.min(FIRST_ANSWER), trying.max(silence)),
+            None => (self.timeout, trying),
+        };
         if tries > self.max_retries || trying > timeout {
             host.stuck_since = host.stuck_since.map(|_| now);
             return Verdict::GiveUp;
@@ -292,7 +305,8 @@ impl Retry {
     /// Time that `host` has been paused so far: taken off the time an object has been tried.
     pub fn paused(&self, host: HostId) -> Duration {
         self.hosts().get(&host).map_or(Duration::ZERO, |state| {
-            state.paused + state.paused_since.map_or(Duration::ZERO, |since| since.elapsed())
+            let paused = state.paused_since.filter(|_| !state.is_slow);
+            state.paused + paused.map_or(Duration::ZERO, |since| since.elapsed())
         })
     }
 

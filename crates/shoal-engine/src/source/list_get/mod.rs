@@ -159,6 +159,7 @@ impl ListGet {
             is_other_host: false,
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.pipeline),
+            silent_hosts: None,
             remarks: Arc::default(),
         };
         let doubt = doubt::Doubt::default();

@@ -73,8 +73,8 @@ impl Fetcher for Fetch {
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
                     connections.spawn_local(async move {
-                        let (idle_since, is_redirected) = (Cell::new(None), Cell::new(false));
-                        let jobs = Jobs { pools: &pools, pool: &pool, idle_since, asked: Rc::default(), is_redirected };
+                        let jobs =
+                            Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None), asked: Rc::default() };
                         pool.asked.borrow_mut().push(jobs.asked.clone());
                         run_requests(&pool.client, &jobs).await;
                         jobs.set_idle(false);
@@ -109,20 +109,17 @@ struct Jobs<'a> {
     /// Since when it has nothing to do.
     idle_since: Cell<Option<Instant>>,
     asked: Rc<Asked>,
-    /// Its request was answered with a redirect, which is followed.
-    is_redirected: Cell<bool>,
 }
 
 impl Jobs<'_> {
-    fn answered(&self) {
-        self.asked.answered();
+    fn answered(&self, job: &Job) {
+        self.asked.answered(job);
         self.pool.host.answered();
     }
 
     fn arrives(&self) {
-        if let Some(job) = self.asked.arrives() {
-            self.pools.lane.arrives(job);
-        }
+        self.pool.host.arrived.set(true);
+        self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
     }
 
     fn set_idle(&self, is_idle: bool) {
@@ -163,7 +160,6 @@ impl RequestHandler for Jobs<'_> {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
                 self.asked.asks(&job);
-                self.is_redirected.set(false);
                 return Next::Job(job);
             }
             if !self.pools.take(Some(self.pool)) {
@@ -205,9 +201,11 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn redirected(&self) {
-        self.asked.answered();
+        self.arrives();
         self.pool.host.site.answers();
-        self.is_redirected.set(true);
+        if let Some(job) = self.asked.redirected() {
+            self.pools.lane.arrives(job);
+        }
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
@@ -223,16 +221,14 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
-        self.answered();
+        self.answered(&job);
         http_objects::whole(&*self.pools.lane, job, head, body)
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        self.asked.answered(); // the sink may have no room for long
+        self.asked.set_held_up(true);
         let begun = http_objects::begin(&*self.pools.lane, job, head).await;
-        if !self.is_redirected.get() {
-            self.asked.asks(job);
-        }
+        self.asked.set_held_up(false);
         begun
     }
 
@@ -242,7 +238,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
-        self.answered();
+        self.answered(&job);
         if result.is_err() {
             self.pools.shared.keep(job.entry().locator, job.request());
         }
@@ -254,22 +250,23 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn unchanged(&self, job: Job) {
+        self.asked.answered(&job);
         if let Some((job, error)) = http_objects::unchanged(&*self.pools.lane, job) {
             return self.failed(job, error);
         }
-        self.answered();
+        self.pool.host.answered();
     }
 
     fn failed(&self, job: Job, error: Error) {
-        self.asked.answered();
+        self.asked.answered(&job);
         if error.kind() == Kind::OutOfFiles {
             self.pools.shared.hosts.lacks_files();
         }
-        self.pool.failed(self.pools, job, error, self.is_redirected.get());
+        self.pool.failed(self.pools, job, error, self.asked.is_redirected());
     }
 
     fn requeued(&self, job: Job) {
-        self.answered();
+        self.answered(&job);
         self.pools.lane.requeued(job);
     }
 

@@ -10,8 +10,11 @@ use tokio::sync::Notify;
 use super::UrlsOptions;
 use super::address::Url;
 use super::by_host::ByHost;
+use super::silence::{FIRST_PATIENCE, PATIENCE};
 use crate::error::{HostId, Kind, Result};
-use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
+use crate::http::{
+    Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, SilentHosts, Tls, request_fields,
+};
 use crate::poison::ignore_poison;
 use crate::source::http_objects::refuse_proxy;
 
@@ -27,6 +30,8 @@ pub(super) struct Hosts {
     allowed: Vec<AllowedHost>,
     tls: Arc<Tls>,
     pub remarks: Arc<Remarks>,
+    /// Those to which redirects lead.
+    silent_hosts: Arc<SilentHosts>,
     sites: Mutex<ByHost<Arc<Site>>>,
     /// How many lanes share the connections.
     lanes: AtomicUsize,
@@ -48,6 +53,7 @@ impl Hosts {
             allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             tls,
             remarks: Arc::default(),
+            silent_hosts: Arc::default(),
             sites: Mutex::default(),
             lanes: AtomicUsize::new(0),
             crowded: Mutex::default(),
@@ -67,6 +73,15 @@ impl Hosts {
     /// Connections to a host that a lane may keep while another one wants some.
     pub fn fair(&self) -> usize {
         (self.options.per_host / self.lanes.load(Relaxed).max(1)).max(1)
+    }
+
+    /// How long nothing may arrive from a host before others continue without it: less than its requests may take.
+    pub fn patience(&self, has_answered: bool) -> Duration {
+        let UrlsOptions { timeout, connect_timeout, .. } = self.options;
+        match has_answered {
+            true => PATIENCE.min(timeout / 2),
+            false => FIRST_PATIENCE.min(timeout.min(connect_timeout) / 2),
+        }
     }
 
     /// A connection was not made because no file descriptor was left.
@@ -134,6 +149,7 @@ impl Hosts {
             is_other_host: false,
             allowed: self.allowed.clone(),
             pipelining: PipelinePolicy::new(options.pipeline),
+            silent_hosts: Some(self.silent_hosts.clone()),
             remarks: self.remarks.clone(),
         })
     }
@@ -151,6 +167,8 @@ pub(super) struct Site {
     reached: AtomicBool,
     /// A request was answered.
     answered: AtomicBool,
+    /// When something last arrived, about.
+    heard: Mutex<Option<Instant>>,
     /// Lanes that have work for it and no connection.
     wanting: AtomicUsize,
     /// One more does.
@@ -172,6 +190,7 @@ impl Site {
             connections: AtomicUsize::new(0),
             reached: AtomicBool::new(false),
             answered: AtomicBool::new(false),
+            heard: Mutex::default(),
             wanting: AtomicUsize::new(0),
             wanted: Notify::new(),
             pace: options.limit_requests.map(|limit| Mutex::new(Pace::new(limit))),
@@ -215,6 +234,16 @@ impl Site {
     /// Whether it has answered a request.
     pub fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
+    }
+
+    /// Something has arrived from it.
+    pub fn hears(&self) {
+        *ignore_poison(self.heard.lock()) = Some(Instant::now());
+    }
+
+    /// Whether something has, on any lane, in this time.
+    pub fn heard_within(&self, time: Duration) -> bool {
+        ignore_poison(self.heard.lock()).is_some_and(|heard| heard.elapsed() < time)
     }
 
     /// A connection has ended.

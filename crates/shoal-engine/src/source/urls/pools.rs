@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 use super::Shared;
 use super::address::{Url, target_at};
 use super::by_host::ByHost;
-use super::hosts::Site;
+use super::hosts::{Hosts, Site};
 use super::refusal::of_object;
-use super::silence::{Asked, FIRST_PATIENCE, PATIENCE};
+use super::silence::Asked;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
-use crate::source::{Job, JobId, Lane, Limits, Take};
+use crate::source::{Job, JobId, Lane, Limits, Silence, Take};
 
 /// Objects after which the lane is asked again how much it may do.
 const LOOK_EACH: u32 = 16;
@@ -60,6 +60,8 @@ pub(super) struct Host {
     pub connections: Cell<usize>,
     /// It has work and no connection, and `site` knows.
     wants: Cell<bool>,
+    /// Something has arrived from it since the last look for what hangs.
+    pub arrived: Cell<bool>,
     pools: RefCell<Vec<Rc<Pool>>>,
 }
 
@@ -196,6 +198,7 @@ impl Pools {
                 jobs: Cell::new(0),
                 connections: Cell::new(0),
                 wants: Cell::new(false),
+                arrived: Cell::new(false),
                 pools: RefCell::default(),
             })
         });
@@ -273,8 +276,11 @@ impl Pools {
     pub fn tell_what_hangs(&self) {
         // While the lane writes, it receives nothing.
         let now = self.began.elapsed().saturating_sub(self.lane.stalled());
-        let hanging: Vec<(JobId, bool)> = self.hosts.borrow().values().flat_map(|host| host.hanging(now)).collect();
-        hanging.into_iter().for_each(|(job, is_connected)| self.lane.hangs(job, is_connected));
+        let hosts = self.hosts.borrow();
+        let hanging: Vec<(JobId, Silence)> =
+            hosts.values().flat_map(|host| host.hanging(now, &self.shared.hosts)).collect();
+        drop(hosts);
+        hanging.into_iter().for_each(|(job, silence)| self.lane.hangs(job, silence));
     }
 
     /// Gives back what was not requested.
@@ -294,19 +300,29 @@ impl Host {
         self.jobs.set(self.jobs.get().saturating_sub(1));
     }
 
-    /// Its requests that hang and have not been told yet, and whether it is connected.
-    fn hanging(&self, now: Duration) -> Vec<(JobId, bool)> {
-        let pools = self.pools.borrow();
-        let asked: Vec<Rc<Asked>> = pools.iter().flat_map(|pool| pool.asked.borrow().clone()).collect();
-        let silent: Vec<_> = asked.iter().filter_map(|asked| Some((asked, asked.silent_for(now)?))).collect();
-        let patience = match self.site.has_answered() {
-            // One that answers some of its requests is well.
-            true if silent.iter().any(|(_, time)| *time < PATIENCE) => return Vec::new(),
-            true => PATIENCE,
-            false => FIRST_PATIENCE,
-        };
-        let hanging = silent.iter().filter(|(_, time)| *time >= patience);
-        hanging.filter_map(|(asked, _)| Some((asked.tell()?, self.site.is_reached()))).collect()
+    /// Its requests that hang and have not been told yet.
+    fn hanging(&self, now: Duration, hosts: &Hosts) -> Vec<(JobId, Silence)> {
+        if self.arrived.replace(false) {
+            self.site.hears();
+        }
+        let mut hanging = Vec::new();
+        for asked in self.pools.borrow().iter().flat_map(|pool| pool.asked.borrow().clone()) {
+            let Some(time) = asked.silent_for(now) else { continue };
+            let (patience, silence) = match asked.is_redirected() {
+                true => (hosts.patience(false), Silence::Behind),
+                false => {
+                    let patience = hosts.patience(self.site.has_answered());
+                    if self.site.heard_within(patience) {
+                        continue; // a host that answers other requests is well
+                    }
+                    (patience, Silence::Host { is_connected: self.site.is_reached() })
+                }
+            };
+            if time >= patience {
+                hanging.extend(asked.tell().into_iter().map(|job| (job, silence)));
+            }
+        }
+        hanging
     }
 
     /// Whether another pool, of another user, has work and no connection.

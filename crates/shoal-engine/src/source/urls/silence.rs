@@ -1,51 +1,87 @@
 //! Requests of which nothing has arrived for so long that others continue without them. Not here: what follows from that
 //! (`Lane::hangs`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::source::{Job, JobId};
 
 /// How often it is looked for such requests.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-/// How long a request may be without an answer: to a host that has never answered …
+/// How long nothing may arrive: from a host that has never answered, or from one to which another host redirects …
 pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(1);
-/// … and to one that has, but answers no other request either: it may be slow.
+/// … and from one that has answered, on no lane: it may be slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The request of one connection that waits for its answer, or for more of it.
+/// The requests of one connection that wait for their answers, or for the rest of these.
 #[derive(Default)]
 pub(super) struct Asked {
-    job: Cell<Option<JobId>>,
-    /// Grows with each request, and with each part of an answer.
+    /// The oldest first.
+    jobs: RefCell<VecDeque<JobId>>,
+    /// How many of these were told, from the first.
+    told: Cell<usize>,
+    /// Grows with each part of an answer, and when a request is sent that is the only one.
     count: Cell<u64>,
     /// The same at the last look that found it grown, and when that was.
     seen: Cell<(u64, Duration)>,
-    is_told: Cell<bool>,
+    /// The sink has no room for what arrives.
+    is_held_up: Cell<bool>,
+    /// The host has redirected the request.
+    is_redirected: Cell<bool>,
 }
 
 impl Asked {
-    /// A request is sent, or its object is waited for again.
+    /// A request is sent.
     pub fn asks(&self, job: &Job) {
-        self.job.set(Some(job.id()));
-        self.is_told.set(false);
-        self.count.set(self.count.get() + 1);
+        let mut jobs = self.jobs.borrow_mut();
+        if jobs.is_empty() {
+            self.is_redirected.set(false);
+            self.grow();
+        }
+        jobs.push_back(job.id());
     }
 
-    /// The answer is complete, or is not waited for now.
-    pub fn answered(&self) {
-        self.job.set(None);
+    /// A job is answered.
+    pub fn answered(&self, job: &Job) {
+        let mut jobs = self.jobs.borrow_mut();
+        if let Some(at) = jobs.iter().position(|asked| *asked == job.id()) {
+            jobs.remove(at);
+            self.told.set(self.told.get() - usize::from(at < self.told.get()));
+            self.grow();
+        }
     }
 
-    /// A part of the answer has arrived. Returns the job if it was told that it hangs.
-    pub fn arrives(&self) -> Option<JobId> {
-        self.count.set(self.count.get() + 1);
-        self.job.get().filter(|_| self.is_told.replace(false))
+    /// A part of an answer has arrived. Returns the jobs of which it was told that they hang.
+    pub fn arrives(&self) -> Vec<JobId> {
+        self.grow();
+        match self.told.replace(0) {
+            0 => Vec::new(),
+            told => self.jobs.borrow().iter().take(told).copied().collect(),
+        }
+    }
+
+    /// The answer is a redirect, which is followed. Such a request is alone.
+    pub fn redirected(&self) -> Option<JobId> {
+        self.is_redirected.set(true);
+        self.jobs.borrow().front().copied()
+    }
+
+    pub fn is_redirected(&self) -> bool {
+        self.is_redirected.get()
+    }
+
+    /// Whether the sink has no room for the answer.
+    pub fn set_held_up(&self, is_held_up: bool) {
+        self.is_held_up.set(is_held_up);
+        self.grow();
     }
 
     /// For how long nothing has arrived; `None` if nothing is waited for.
     pub fn silent_for(&self, now: Duration) -> Option<Duration> {
-        self.job.get()?;
+        if self.jobs.borrow().is_empty() || self.is_held_up.get() {
+            return None;
+        }
         let (count, since) = self.seen.get();
         if count != self.count.get() {
             self.seen.set((self.count.get(), now));
@@ -54,8 +90,14 @@ impl Asked {
         Some(now.saturating_sub(since))
     }
 
-    /// The job, unless it was told before.
-    pub fn tell(&self) -> Option<JobId> {
-        self.job.get().filter(|_| !self.is_told.replace(true))
+    /// The jobs that were not told before.
+    pub fn tell(&self) -> Vec<JobId> {
+        let jobs = self.jobs.borrow();
+        let told = self.told.replace(jobs.len());
+        jobs.iter().skip(told).copied().collect()
+    }
+
+    fn grow(&self) {
+        self.count.set(self.count.get() + 1);
     }
 }
