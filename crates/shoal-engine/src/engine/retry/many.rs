@@ -116,6 +116,20 @@ impl Retry {
         state.ask_later(now);
     }
 
+    /// A request that hung has failed. Its object may be the only one that the host does not answer, so it counts like any
+    /// other failure, and another one may ask the host.
+    pub(super) fn hung(&self, host: &mut Host, error: &Error, now: Instant) {
+        host.may_ask += 1;
+        if self.buckets.charge(error.host_id(), self.cost(error, false)) {
+            (host.is_slow, host.stuck_since) = (false, Some(now));
+        }
+    }
+
+    /// Whether what is behind a redirect has never answered, and is given up like a host that never did. It cannot be paused.
+    pub(super) fn is_given_up_behind(&self, error: &Error, trying: Duration) -> bool {
+        error.silence_behind().is_some_and(|silence| trying.max(silence) > self.timeout.min(FIRST_ANSWER))
+    }
+
     /// What a failed try costs a host.
     pub(super) fn cost(&self, error: &Error, throttle: bool) -> i64 {
         match (throttle, self.has_answered(error.host_id())) {

@@ -97,7 +97,8 @@ impl Retry {
         }
     }
 
-    /// Whether `host` may be asked now. `Probe` is answered to one caller at a time.
+    /// Whether `host` may be asked now. `Probe` is answered to one caller at a time, or to as many as requests have failed
+    /// of those that hung.
     pub fn gate(&self, host: HostId, now: Instant) -> Gate {
         if !self.gated.may_have(host) {
             return Gate::Open;
@@ -151,7 +152,7 @@ impl Retry {
     }
 
     /// A good answer ends the pause. That to a request which was under way when the pause began says nothing of the host
-    /// as it is now: besides probes, only answers count that come long after.
+    /// as it is now: besides probes, only answers count that come long after. A pause for silence ends with any answer.
     fn resume(&self, host: HostId, probe: bool) {
         let mut hosts = self.hosts();
         let Some(state) = hosts.get_mut(&host) else { return };
@@ -214,11 +215,7 @@ impl Retry {
         }
         if host.paused_since.is_some() {
             if host.is_slow && probe && silent {
-                // Its object may be the only one that the host does not answer, so it counts like any other failure.
-                host.may_ask += 1;
-                if self.buckets.charge(error.host_id(), self.cost(error, throttle)) {
-                    (host.is_slow, host.stuck_since) = (false, Some(now));
-                }
+                self.hung(host, error, now);
             }
             if !host.is_slow {
                 host.stuck_since = host.stuck_since.or(host.paused_since);
@@ -244,12 +241,7 @@ impl Retry {
             host.probing = false;
             host.next_probe = now + host.probe_wait;
         }
-        // A host behind this one that has never answered is given up like any other. It cannot be paused.
-        let (timeout, trying) = match error.silence_behind() {
-            Some(silence) => (self.timeout.min(FIRST_ANSWER), trying.max(silence)),
-            None => (self.timeout, trying),
-        };
-        if tries > self.max_retries || trying > timeout {
+        if tries > self.max_retries || trying > self.timeout || self.is_given_up_behind(error, trying) {
             host.stuck_since = host.stuck_since.map(|_| now);
             return Verdict::GiveUp;
         }
