@@ -251,6 +251,41 @@ def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path, cut: int
             assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}" * times
 
 
+@pytest.mark.timing
+def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_nothing(tmp_path: Path) -> None:
+    answered: collections.Counter[str] = collections.Counter()
+    again = threading.Event()
+
+    async def silent_later(exchange: Exchange) -> None:
+        host = (exchange.request.name or "").split("/")[0]
+        answered[host] += 1
+        while answered[host] > 100 and not again.is_set():
+            await exchange.pause(0.05)
+        await exchange.healthy()
+
+    objects = {f"h{host}/{n}": f"{host}-{n}".encode() for host in range(1, 41) for n in range(300)}
+    took: list[float] = []
+    with contextlib.ExitStack() as stack:
+        hosts = Mixed(stack, healthy=17, each=2_000)
+        silent = stack.enter_context(FaultServer(objects, address="0.0.0.0"))
+        silent.on_objects(silent_later)
+
+        def progress(now: package.Progress) -> None:
+            if hosts.sent() >= hosts.wanted and not again.is_set():
+                took.append(now.seconds)
+                again.set()
+
+        lines = [*hosts.lines(only_healthy=True)]
+        lines += [f"{name}\thttp://127.1.0.{name[1:].split('/')[0]}:{silent.port}/get/{name}" for name in objects]
+        random.Random(0).shuffle(lines)
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        report = package.copy(source, tmp_path / "out", progress=progress)
+        assert (report.written, report.failed, report.total.unfinished) == (46_000, 0, 0)
+        assert all((tmp_path / "out" / name).read_bytes() == body for name, body in objects.items())
+        assert silent.depth > 1, "nothing was sent ahead"
+        assert took[0] < 20, "a request takes 30 s"
+
+
 @pytest.mark.parametrize("per_host", [1, 6])
 def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_not(
     tmp_path: Path, per_host: int
@@ -311,6 +346,7 @@ def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> No
         options: dict[str, Any] = {"timeout": 1, "connect_timeout": 1, "retry_timeout": 2, "on_error": "record"}
         report = package.copy(source, tmp_path / "out", **options)
         assert (report.written, report.failed, report.total.unfinished) == (520, 20, 0)
+        assert report.seconds < 12, "an object is given up once its target has been silent for 2 s"
         assert all((tmp_path / "out" / "short" / str(n)).read_text() == f"/{n}" for n in range(1, 40, 2))
 
 

@@ -201,12 +201,26 @@ impl Error {
         self
     }
 
+    /// The same, without the name of what it happened on: another one follows.
+    #[must_use]
+    pub(crate) fn without_subject(mut self) -> Error {
+        self.0.on = None;
+        self
+    }
+
     /// Says of an object that is a part of something what that is.
     #[must_use]
-    pub fn within(mut self, what: Option<&[u8]>) -> Error {
-        if let Some(what) = what {
-            self.0.why = format!("in \"{}\": {}", crate::display::escape(what), self.0.why);
+    pub fn within(self, what: Option<&[u8]>) -> Error {
+        match what {
+            Some(what) => self.prefix(&format!("in \"{}\"", crate::display::escape(what))),
+            None => self,
         }
+    }
+
+    /// The same, with this and a colon in front of why it happened.
+    #[must_use]
+    pub(crate) fn prefix(mut self, what: &str) -> Error {
+        self.0.why = format!("{what}: {}", self.0.why);
         self
     }
 

@@ -84,11 +84,12 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             }
             Some(other) => {
                 let (silent, origin) = (client.silent_hosts.as_ref(), other.address.origin());
-                silent.map_or(Ok(()), |silent| silent.may_ask(&origin, Instant::now()))?;
+                let (began, takes) = (Instant::now(), other.connect_timeout + other.timeout);
+                silent.map_or(Ok(()), |silent| silent.may_ask(&origin, began, takes))?;
                 let idle = connections.take_other_host(other);
                 let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
                 let (mut open, head) = match (asked, silent) {
-                    (Err(error), Some(silent)) => return Err(silent.failed(&origin, error, Instant::now())),
+                    (Err(error), Some(silent)) => return Err(silent.failed(&origin, error, began, Instant::now())),
                     (asked, _) => asked?,
                 };
                 if let Some(silent) = silent {

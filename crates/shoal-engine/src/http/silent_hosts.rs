@@ -10,7 +10,7 @@ use crate::poison::ignore_poison;
 
 /// Requests without an answer before a host counts as silent.
 const FAILURES: u32 = 3;
-/// How often a silent host is asked again.
+/// How long after a failure a silent host is asked again, by one request at a time.
 const WAIT: Duration = Duration::from_secs(2);
 /// More are not kept.
 const HOSTS_MAX: usize = 4096;
@@ -24,6 +24,7 @@ enum Known {
     HasAnswered,
     Silent {
         failures: u32,
+        /// When the first of these requests was sent.
         since: Instant,
         /// Of the last failure.
         kind: Kind,
@@ -34,17 +35,17 @@ enum Known {
 }
 
 impl SilentHosts {
-    /// Whether a host may be asked now.
+    /// Whether a host may be asked now, by a request that takes at most this time.
     ///
     /// # Errors
-    /// That of the last request, if the host is silent and was asked a moment ago.
-    pub fn may_ask(&self, origin: &str, now: Instant) -> Result<()> {
+    /// That of the last request, if the host is silent and was asked a moment ago, or is being asked.
+    pub fn may_ask(&self, origin: &str, now: Instant, takes: Duration) -> Result<()> {
         match ignore_poison(self.0.lock()).get_mut(origin) {
             Some(Known::Silent { failures: FAILURES.., since, kind, why, next }) => {
                 if now < *next {
                     return Err(Error::new(*kind, why.clone()).silent_behind_host(now.duration_since(*since)));
                 }
-                *next = now + WAIT;
+                *next = now + takes;
                 Ok(())
             }
             _ => Ok(()),
@@ -60,21 +61,24 @@ impl SilentHosts {
         }
     }
 
-    /// A request to a host has failed. Returns its error, with the time for which the host has been silent.
-    pub fn failed(&self, origin: &str, error: Error, now: Instant) -> Error {
-        if !matches!(error.kind(), Kind::Connect | Kind::Timeout) {
-            return error;
-        }
+    /// A request to a host has failed, which was sent at `asked`. Returns its error, with the time for which the host has
+    /// been silent, if it counts as such.
+    pub fn failed(&self, origin: &str, error: Error, asked: Instant, now: Instant) -> Error {
+        let is_silent = matches!(error.kind(), Kind::Connect | Kind::Timeout);
         let mut hosts = ignore_poison(self.0.lock());
-        let (failures, since) = match hosts.get(origin) {
-            Some(Known::HasAnswered) => return error,
-            Some(Known::Silent { failures, since, .. }) => (failures + 1, *since),
-            None => (1, now),
+        let (failures, since) = match hosts.get_mut(origin) {
+            Some(Known::Silent { next, .. }) if !is_silent => {
+                *next = now + WAIT;
+                return error;
+            }
+            Some(Known::Silent { failures, since, .. }) => (*failures + 1, *since),
+            None if is_silent => (1, asked),
+            Some(Known::HasAnswered) | None => return error,
         };
         make_room(&mut hosts, origin);
         let (kind, why, next) = (error.kind(), error.why().to_owned(), now + WAIT);
         hosts.insert(origin.to_owned(), Known::Silent { failures, since, kind, why, next });
-        error.silent_behind_host(now.duration_since(since))
+        if failures < FAILURES { error } else { error.silent_behind_host(now.duration_since(since)) }
     }
 }
 
@@ -89,25 +93,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_host_is_asked_now_and_then_and_again_by_all_once_it_has_answered() {
+    fn a_silent_host_is_asked_by_one_request_at_a_time_and_by_all_once_it_has_answered() {
         let (hosts, now, host) = (SilentHosts::default(), Instant::now(), "http://h");
-        let fails = |kind, now| hosts.failed(host, Error::new(kind, "no connection"), now);
-        for _ in 0..FAILURES {
-            assert!(hosts.may_ask(host, now).is_ok());
-            fails(Kind::Connect, now);
-        }
-        assert_eq!(hosts.may_ask(host, now).map_err(|error| error.why().to_owned()), Err("no connection".to_owned()));
-        assert!(hosts.may_ask("http://other", now).is_ok());
+        let takes = 5 * WAIT;
+        let asks = |now| hosts.may_ask(host, now, takes).map_err(|error| error.why().to_owned());
+        let fails = |kind, now| hosts.failed(host, Error::new(kind, "no connection"), now - WAIT, now).silence_behind();
+        let silences: Vec<_> = (0..FAILURES).map(|_| asks(now).ok().and_then(|()| fails(Kind::Connect, now))).collect();
+        assert_eq!(silences, [None, None, Some(WAIT)]);
+        assert_eq!(asks(now), Err("no connection".to_owned()));
+        assert!(hosts.may_ask("http://other", now, takes).is_ok());
         let later = now + WAIT;
-        assert!(hosts.may_ask(host, later).is_ok(), "one asks whether it is there again");
-        assert!(hosts.may_ask(host, later).is_err());
-        assert_eq!(fails(Kind::OutOfFiles, later).silence_behind(), None);
-        assert!(hosts.may_ask(host, later).is_err());
-        assert_eq!(fails(Kind::Timeout, later).silence_behind(), Some(WAIT));
+        assert!(asks(later).is_ok(), "one asks whether it is there again");
+        assert!(asks(later + WAIT).is_err(), "it still does");
+        assert_eq!(fails(Kind::OutOfFiles, later + WAIT), None);
+        assert!(asks(later + 2 * WAIT).is_ok(), "that was no request");
+        assert_eq!(fails(Kind::Timeout, later + WAIT), Some(3 * WAIT));
+        assert!(asks(later + WAIT).is_err() && asks(later + 2 * WAIT).is_ok());
+        assert!(asks(later + 2 * WAIT + takes).is_ok(), "the last one has never ended");
         hosts.answered(host);
         for _ in 0..2 * FAILURES {
-            assert!(hosts.may_ask(host, later).is_ok());
-            assert_eq!(fails(Kind::Timeout, later).silence_behind(), None);
+            assert!(asks(later).is_ok());
+            assert_eq!(fails(Kind::Timeout, later), None);
         }
     }
 }

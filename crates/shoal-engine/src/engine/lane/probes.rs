@@ -73,7 +73,7 @@ impl LaneState {
     pub(super) fn begins(&self, job: &Job) {
         let host = job.entry().host;
         if !self.shared.retry.has_answered(host) && self.take_probe(job.id()) {
-            self.shared.retry.succeeded(host, true);
+            self.shared.retry.arrives(host, true);
         }
     }
 
@@ -82,7 +82,7 @@ impl LaneState {
         if let Some(host) = self.host(job.slot, job.index)
             && self.take_probe(job)
         {
-            self.shared.retry.succeeded(host, true);
+            self.shared.retry.arrives(host, true);
         }
     }
 

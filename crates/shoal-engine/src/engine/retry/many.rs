@@ -78,6 +78,14 @@ impl Retry {
         !heard.has(id) && self.answered.load(Relaxed) || heard.since(since + PROBE_MAX)
     }
 
+    /// A good answer of this host has begun.
+    pub fn arrives(&self, host: HostId, probe: bool) {
+        self.answered_by(host);
+        if probe || self.gated.may_have(host) {
+            self.resume(host, probe);
+        }
+    }
+
     /// This host has answered, well or badly.
     pub(super) fn answered_by(&self, host: HostId) {
         self.answered();

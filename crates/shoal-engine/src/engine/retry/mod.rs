@@ -137,10 +137,7 @@ impl Retry {
 
     /// A request to `host` was answered well.
     pub fn succeeded(&self, host: HostId, probe: bool) {
-        self.answered_by(host);
-        if probe || self.gated.may_have(host) {
-            self.resume(host, probe);
-        }
+        self.arrives(host, probe);
         self.buckets.refund(host);
     }
 

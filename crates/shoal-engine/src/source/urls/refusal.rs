@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::display::escape;
-use crate::error::{Class, Error, Kind};
+use crate::error::{Error, Kind};
 use crate::http::Head;
 use crate::source::http_objects::wrong_type;
 
@@ -26,19 +26,11 @@ pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
 pub(super) fn of_object(error: Error, host: &str) -> Error {
     let host = escape(host.as_bytes());
     match error.kind() {
-        Kind::Tls => of(&error, Kind::BadAnswer, format!("no trusted connection to {host}: {}", error.why())),
-        Kind::Connect | Kind::Timeout | Kind::Disconnected => {
-            of(&error, error.kind(), format!("{host}: {}", error.why()))
+        Kind::Tls => {
+            let why = format!("no trusted connection to {host}");
+            error.into_kind(Kind::BadAnswer).prefix(&why).without_subject()
         }
+        Kind::Connect | Kind::Timeout | Kind::Disconnected => error.prefix(&host).without_subject(),
         _ => error,
-    }
-}
-
-fn of(error: &Error, kind: Kind, why: String) -> Error {
-    let changed = Error::new(kind, why).retry_after(error.wait_asked()).errno(error.os_error());
-    debug_assert!(changed.class() != Class::Run, "one host does not end the run");
-    match error.advice() {
-        Some(advice) => changed.hint(advice),
-        None => changed,
     }
 }
