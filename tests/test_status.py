@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import json
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shoal as package
+from servers.ports import mute_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +61,28 @@ def test_the_command_prints_counts_and_the_first_failures(shoal: Command, servic
     assert "7 objects failed" in done.stdout
     assert done.stdout.count('  "object-') == 5
     assert "... and 2 more: --failures all" in done.stdout
+
+
+def test_a_retry_that_was_stopped_is_not_complete_and_its_objects_are_named(shoal: Command) -> None:
+    out = shoal.directory / "out"
+    with mute_port() as port:
+        urls = shoal.directory / "list"
+        urls.write_text("".join(f"http://127.0.0.1:{port}/{n}\n" for n in range(3)))
+        options: dict[str, Any] = {"timeout": 0.5, "retry_timeout": 0.5}
+        assert package.copy(package.urls(urls), out, on_error="record", **options).failed == 3
+        assert package.status(out).runs[0].completed is not None
+        with shoal.start("copy", "--urls", urls, out) as retrying:
+            while package.status(out).runs[0].deferred < 3:
+                time.sleep(0.02)
+            retrying.send_signal(signal.SIGKILL)
+
+    (run,) = package.status(out).runs
+    assert (run.completed, run.deferred, run.total.unfinished, run.total.failed) == (None, 3, 3, 0)
+    assert not shoal.last_json(shoal.run("status", "out", "--json"))["ok"]
+    assert "not complete" in shoal.run("status", "out").stdout
+    rows = list(csv.DictReader(shoal.run("status", "out", "--csv").stdout.splitlines()))
+    assert sorted((row["state"], row["name"]) for row in rows) == [("deferred", str(n)) for n in range(3)]
+    assert all("no complete answer" in row["reason"] for row in rows)
 
 
 def test_all_failures_are_printed_when_asked_for(shoal: Command, service: Service) -> None:

@@ -305,6 +305,31 @@ def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_no
         assert report.seconds < 40
 
 
+@pytest.mark.parametrize("per_host", [1, 6])
+def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_up(
+    tmp_path: Path, per_host: int
+) -> None:
+    first: dict[str, float] = {}
+
+    class Starting(UrlServer):
+        def answer(self, path: str) -> Answer:
+            is_starting = time.monotonic() - first.setdefault(path.split("/")[1], time.monotonic()) < 1.5
+            return Answer(path.encode(), cut=0, held=never) if is_starting else Answer(path.encode())
+
+    with contextlib.ExitStack() as stack:
+        never = threading.Event()
+        hosts = stack.enter_context(Starting("0.0.0.0"))
+        stack.callback(never.set)
+        other = stack.enter_context(UrlServer("127.0.0.1", delay=0.02))
+        port = hosts.authority.rpartition(":")[2]
+        lines = [f"h{h}/{n}\thttp://127.1.0.{h}:{port}/h{h}/{n}" for h in range(1, 9) for n in range(100)]
+        lines += [f"o/{n}\t{other.url}/o/{n}" for n in range(1_000)]
+        random.Random(0).shuffle(lines)
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
+        report = package.copy(source, tmp_path / "out", timeout=4, retry_timeout=2, on_error="record")
+        assert (report.written, report.failed, report.total.unfinished) == (1_800, 0, 0)
+
+
 def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up(tmp_path: Path) -> None:
     async def pausing(exchange: Exchange) -> None:
         await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}))
@@ -346,6 +371,7 @@ def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> No
         options: dict[str, Any] = {"timeout": 1, "connect_timeout": 1, "retry_timeout": 2, "on_error": "record"}
         report = package.copy(source, tmp_path / "out", **options)
         assert (report.written, report.failed, report.total.unfinished) == (520, 20, 0)
+        assert all("127.0.0.3" in why and why.endswith(" where a redirect leads") for why in reasons(tmp_path / "out"))
         assert report.seconds < 12, "an object is given up once its target has been silent for 2 s"
         assert all((tmp_path / "out" / "short" / str(n)).read_text() == f"/{n}" for n in range(1, 40, 2))
 
@@ -392,6 +418,19 @@ def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -
         for h, n in itertools.product(range(1, 41), range(20)):
             assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"h{h}-{n}"
         assert report.seconds < 30
+
+
+def test_objects_of_hosts_that_stay_away_fail_again_when_only_they_are_left(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        others = stack.enter_context(UrlServer("127.0.0.1"))
+        port = stack.enter_context(bound_socket(address="0.0.0.0")).getsockname()[1]
+        lines = [*lines_of("absent", port, 3, 5), *(f"o/{n}\t{others.url}/{n}" for n in range(100))]
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        for resume in ("auto", "auto", "failed"):
+            report = package.copy(source, tmp_path / "out", retry_timeout=1, on_error="record", resume=resume)
+            total = report.total
+            assert (total.listed, total.written, total.failed, total.unfinished) == (115, 100, 15, 0)
+            assert all("connection refused" in reason for reason in reasons(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("options", [{"memory": 64 << 10}, {"workers": 1}], ids=str)

@@ -300,7 +300,7 @@ class RunStatus(Value):
         options: The options that change the result.
         started: When it was first started.
         sessions: How often it was started or resumed.
-        completed: When it was completed, or None.
+        completed: When it was completed, or None: not complete, or failed objects are to be retried.
         total: What is committed; `unfinished` counts the objects that wait for a retry.
         skipped_by: The skipped objects, counted by reason: those of `Skipped`, and filtered (`include`, `exclude`),
             directory (created, or implied by its files).

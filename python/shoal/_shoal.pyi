@@ -68,7 +68,7 @@ def save(
 def status(path: Path, shown: int, skipped: int) -> Status:
     """Reads a journal, with the first `shown` failures and `skipped` skipped names of each run."""
 
-def each_failure(path: Path, run: int, function: Callable[[tuple[Failure, ...]], object]) -> None:
+def each_failure(path: Path, run: int, deferred: bool, function: Callable[[tuple[Failure, ...]], object]) -> None:
     """Calls a function with the failures of a run, some hundred at a time, so that memory use does not grow."""
 
 def verify_dataset(

@@ -224,6 +224,13 @@ impl Error {
         self
     }
 
+    /// The same, with this behind why it happened.
+    #[must_use]
+    pub(crate) fn suffix(mut self, what: &str) -> Error {
+        self.0.why.push_str(what);
+        self
+    }
+
     /// Adds what the user can do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {

@@ -105,14 +105,22 @@ fn owner_value<'py>(py: Python<'py>, owner: Option<&Owner>) -> PyResult<Option<B
     value(py, "Owner", of).map(Some)
 }
 
-/// Calls a function with the failures of a run, a list of some hundred at a time. Signals are looked at in between.
+/// Calls a function with the failures of a run, or with those that wait for a retry, a list of some hundred at a time.
+/// Signals are looked at in between.
 #[pyfunction]
-pub fn each_failure(py: Python<'_>, path: PathBuf, run: usize, function: Bound<'_, PyAny>) -> PyResult<()> {
+pub fn each_failure(
+    py: Python<'_>,
+    path: PathBuf,
+    run: usize,
+    deferred: bool,
+    function: Bound<'_, PyAny>,
+) -> PyResult<()> {
     let raised = |error: Error| run_error(py, &error);
     let journals = Journals::read(&path).map_err(raised)?;
     let found = journals.runs().nth(run);
     let (status, of) = found.ok_or_else(|| PyIndexError::new_err("the journal has no such run"))?;
-    let mut all = status.failures(of, Fate::Failed, usize::MAX);
+    let fate = if deferred { Fate::Deferred } else { Fate::Failed };
+    let mut all = status.failures(of, fate, usize::MAX);
     loop {
         let batch: Vec<Failure> = all.by_ref().take(BATCH).collect::<Result<_, _>>().map_err(raised)?;
         if batch.is_empty() {

@@ -104,10 +104,10 @@ def _part_fields(status: Status) -> dict[str, Any]:
     return {"complete": status.complete, "parts": parts, "total": sum_of_runs(status)}
 
 
-def failures_as_csv(failures: Iterable[Failure], source: str) -> None:
+def failures_as_csv(failures: Iterable[Failure], source: str, state: str = "failed") -> None:
     """Prints failures as rows of CSV."""
     rows = failure_fields(failures)
-    out_csv(("failed", one["name"], one["kind"], one["reason"], one["tries"], source) for one in rows)
+    out_csv((state, one["name"], one["kind"], one["reason"], one["tries"], source) for one in rows)
 
 
 def skipped_as_csv(run: RunStatus) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -43,7 +44,10 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     help="Number of names shown of skipped links, pipes and duplicates.",
 )
 @click.option(
-    "--csv", "as_csv", is_flag=True, help="Print failures as CSV: all of them, or as many as --failures says."
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print failures as CSV: all of them and those that wait for a retry, or as many as --failures says.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 @click.pass_context
@@ -92,7 +96,10 @@ def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool
         elif skipped is None:
             _status.skipped_as_json(run)
         if failures is None:
-            _shoal.each_failure(path, index, _printer(run.source, as_csv=as_csv, as_json=as_json))
+            _shoal.each_failure(path, index, False, _printer(run.source, as_csv=as_csv, as_json=as_json))
+            if as_csv and run.deferred:
+                waiting = partial(_status.failures_as_csv, source=run.source, state="deferred")
+                _shoal.each_failure(path, index, True, waiting)
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
     elif not status.runs and not status.parts and not as_csv:

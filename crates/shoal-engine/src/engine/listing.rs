@@ -62,7 +62,7 @@ pub(crate) fn run(shared: &Arc<Shared>, known: Known) {
     let body = std::panic::AssertUnwindSafe(|| list(shared, known));
     match std::panic::catch_unwind(body) {
         Ok(Ok(())) if shared.cancel.is_raised() => {}
-        Ok(Ok(())) => shared.queue.listed_all(),
+        Ok(Ok(())) => shared.listed_all(),
         Ok(Err(error)) => shared.cancel.fail(error),
         Err(panic) => shared.cancel.fail(panicked("the listing", panic.as_ref())),
     }
@@ -216,7 +216,7 @@ impl Pages<'_> {
             };
             match next {
                 Ok(partition) => {
-                    self.shared.retry.answered();
+                    self.shared.retry.listed();
                     return Ok(partition);
                 }
                 Err(error) if error.class() == Class::Retry => {

@@ -86,6 +86,12 @@ impl Shared {
         ignore_poison(self.frontier.lock())
     }
 
+    /// The listing has ended.
+    pub fn listed_all(&self) {
+        self.queue.listed_all();
+        self.retry.listed_all();
+    }
+
     pub fn note(&self, text: &str) {
         ignore_poison(self.notes.lock()).push(text.to_owned());
     }

@@ -59,7 +59,7 @@ impl Threads {
         }
         threads.grow(shared);
         if listed || shared.options.resume == Resume::Failed {
-            shared.queue.listed_all();
+            shared.listed_all();
             return Ok(threads);
         }
         let compare = shared.options.resume == Resume::Relist || shared.source.properties().behind == Behind::Names;

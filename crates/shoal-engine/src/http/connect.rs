@@ -130,10 +130,7 @@ pub(super) fn is_private(address: IpAddr) -> bool {
 }
 
 fn failed(client: &Client, kind: Kind, why: String) -> Error {
-    let shown = client.address.shown();
-    // A failure of an object names the object, so the other host must be named here.
-    let why = if client.received { format!("{why}, at \"{shown}\" where a redirect leads") } else { why };
-    Error::new(kind, why).on(&shown)
+    Error::new(kind, why).on(&client.address.shown())
 }
 
 fn kind(error: &io::Error) -> Kind {

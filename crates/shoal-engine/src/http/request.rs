@@ -88,6 +88,11 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
                 silent.map_or(Ok(()), |silent| silent.may_ask(&origin, began, takes))?;
                 let idle = connections.take_other_host(other);
                 let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
+                // A failure of an object names the object, so the other host must be named here.
+                let asked = asked.map_err(|error| match other.received {
+                    true => error.suffix(&format!(", at \"{}\" where a redirect leads", other.address.shown())),
+                    false => error,
+                });
                 let (mut open, head) = match (asked, silent) {
                     (Err(error), Some(silent)) => return Err(silent.failed(&origin, error, began, Instant::now())),
                     (asked, _) => asked?,

@@ -13,7 +13,7 @@ const FAILURES: u32 = 3;
 /// How long after a failure a silent host is asked again, by one request at a time.
 const WAIT: Duration = Duration::from_secs(2);
 /// More are not kept.
-const HOSTS_MAX: usize = 4096;
+const HOSTS_MAX: usize = 100_000;
 
 /// What is known of hosts to which redirects lead, by their origins.
 #[derive(Debug, Default)]
@@ -84,7 +84,10 @@ impl SilentHosts {
 
 fn make_room(hosts: &mut HashMap<String, Known>, origin: &str) {
     if hosts.len() >= HOSTS_MAX && !hosts.contains_key(origin) {
-        hosts.clear();
+        hosts.retain(|_, known| matches!(known, Known::HasAnswered));
+        if hosts.len() > HOSTS_MAX / 2 {
+            hosts.clear();
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub struct RunStatus {
     pub started: u64,
     /// How often it was started or resumed.
     pub sessions: u64,
-    /// Unix seconds at which it was complete, if it is.
+    /// Unix seconds at which it was complete, if it is: not while failed objects are to be retried.
     pub completed_at: Option<u64>,
     /// Which pass over the source the listing belongs to.
     pub pass: Pass,
@@ -160,7 +160,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         options: header.options,
         started: header.started,
         sessions: progress.sessions,
-        completed_at: progress.completed,
+        completed_at: progress.completed.filter(|_| deferred == 0),
         pass: progress.pass,
         totals: sums.counts(failed, deferred),
         skips: sums.skips,

@@ -190,7 +190,7 @@ impl LaneState {
                 } else if probe && self.shared.retry.state(error.host_id()) == HostState::Away {
                     // Given back, it might be the next probe, and the next, and never fail.
                     self.give_up(job, self.shared.retry.away(error.host_id()), None);
-                } else {
+                } else if !probe || !self.defer_hung(&job, &error) {
                     self.requeue(job);
                 }
             }

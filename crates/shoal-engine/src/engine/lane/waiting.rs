@@ -8,7 +8,7 @@ use super::super::in_flight_partition::Origin;
 use super::super::retry::{Gate, HostState};
 use super::LaneState;
 use super::take::Asking;
-use crate::error::HostId;
+use crate::error::{Error, HostId};
 use crate::source::Job;
 
 /// Objects given back that are looked at, to find one of a host that takes a request.
@@ -105,6 +105,26 @@ impl LaneState {
         if waits {
             self.close_if_settled(number);
         }
+        true
+    }
+
+    /// An object that has asked a paused host in vain leaves its partition, if that has objects of other hosts, too. Given
+    /// back, it would be the next one that asks, and it may be the only one that the host does not answer. Returns whether
+    /// it did.
+    pub(super) fn defer_hung(&self, job: &Job, error: &Error) -> bool {
+        let retry = &self.shared.retry;
+        let Some(wait) = retry.wait_of_others(error.host_id()) else { return false };
+        let tried = match self.slots.borrow_mut()[job.slot as usize].as_mut() {
+            Some(slot) if slot.open.host.is_none() && matches!(slot.open.origin, Origin::Listed) => {
+                slot.tried_so_far(job.index, retry.paused(error.host_id()))
+            }
+            _ => return false,
+        };
+        if self.shared.reads_once {
+            return false;
+        }
+        self.skip_in_sink(job.slot, job.index);
+        self.settle(job, |slot| slot.failed(job.index, error, Some(tried), Some(wait)));
         true
     }
 

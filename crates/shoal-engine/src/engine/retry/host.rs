@@ -38,6 +38,12 @@ pub(super) struct Host {
     pub is_slow: bool,
     /// How many of these have failed meanwhile: as many others may ask it.
     pub may_ask: u32,
+    /// In this pause, a request has failed.
+    pub has_failed: bool,
+    /// It began with requests that hang.
+    pub has_hung: bool,
+    /// When it was first asked after that.
+    pub asked_again: Option<Instant>,
     pub probing: bool,
     pub next_probe: Instant,
     /// When the last one was sent.
@@ -61,6 +67,9 @@ impl Host {
             stuck_since: None,
             is_slow: false,
             may_ask: 0,
+            has_failed: false,
+            has_hung: false,
+            asked_again: None,
             probing: false,
             next_probe: now,
             asked_at: now,
@@ -79,6 +88,22 @@ impl Host {
         self.may_ask = self.may_ask.saturating_sub(1);
         self.probing = self.may_ask == 0;
         self.asked_at = now;
+        if self.has_failed {
+            self.asked_again.get_or_insert(now);
+        }
+    }
+
+    /// A pause begins. `has_failed`: because requests have failed, not because they hang.
+    pub fn pause(&mut self, now: Instant, has_failed: bool) {
+        (self.paused_since, self.stuck_since) = (Some(now), has_failed.then_some(now));
+        (self.has_failed, self.has_hung, self.asked_again) = (has_failed, !has_failed, None);
+    }
+
+    /// Whether a request has come to nothing that was sent after another one had failed. Which one has failed is not known
+    /// where several have hung.
+    pub fn is_silent_again(&self, now: Instant) -> bool {
+        let waits = |asked| now.duration_since(asked) > PROBE_MAX;
+        self.asked_again.is_some_and(|asked| waits(asked) || !self.has_hung && self.failed_at >= asked)
     }
 
     pub fn is_gated(&self) -> bool {

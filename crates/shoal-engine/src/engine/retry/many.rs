@@ -66,16 +66,32 @@ impl Retry {
         let never = !heard.has(id);
         let patience = if never { self.timeout.min(FIRST_ANSWER) } else { self.timeout };
         let is_too_long = |wait: Duration| wait > patience;
-        // A probe has failed after all that time: perhaps none was sent meanwhile, and it is back.
+        // A probe has failed after all that time: perhaps none was sent meanwhile, and it is back. It may also be back since
+        // those were sent that hung for so long.
         let paused = host.paused_since.map(|since| host.failed_at.duration_since(since));
         host.cool_until.is_some_and(|until| is_too_long(until.saturating_duration_since(now)))
-            || self.is_to_blame(id, host) && paused.is_some_and(is_too_long)
+            || self.is_to_blame(id, host) && paused.is_some_and(is_too_long) && host.is_silent_again(now)
     }
 
     /// Whether a paused host is to blame for that, and not the network.
     pub(super) fn is_to_blame(&self, id: HostId, host: &Host) -> bool {
         let (Some(heard), Some(since)) = (&self.heard, host.paused_since) else { return false };
         !heard.has(id) && self.answered.load(Relaxed) || heard.since(since + PROBE_MAX)
+    }
+
+    /// The listing has answered. With many hosts, it is none of them.
+    pub fn listed(&self) {
+        if !self.is_of_many() {
+            self.answered();
+        }
+    }
+
+    /// Nothing more will be listed. A host that has never answered is to blame now, though none has: a stop would only leave
+    /// the last objects without an end each time. While more is listed, it keeps all of them from failing.
+    pub fn listed_all(&self) {
+        if self.is_of_many() {
+            self.answered();
+        }
     }
 
     /// A good answer of this host has begun.
@@ -116,7 +132,8 @@ impl Retry {
                 self.gated.add(host);
             }
             // Nothing has failed yet: it does not stay away so far.
-            (state.paused_since, state.stuck_since, state.is_slow) = (Some(now), None, self.has_answered(host));
+            state.pause(now, false);
+            state.is_slow = self.has_answered(host);
             (state.last_kind, state.failed_at) = (Kind::Timeout, now);
             "no answer yet".clone_into(&mut state.last_error);
         }
@@ -160,10 +177,7 @@ impl Retry {
         let cools = state.cool_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let wait = match state.paused_since.map(|since| now.duration_since(since)) {
             Some(paused) if paused < HOLD_MAX => cools,
-            Some(paused) if std::mem::replace(&mut state.is_asked_later, true) => {
-                let patience = self.timeout.min(FIRST_ANSWER);
-                cools.max(patience.saturating_sub(paused)).max(PROBE_MAX)
-            }
+            Some(paused) if std::mem::replace(&mut state.is_asked_later, true) => cools.max(self.left(paused)),
             Some(_) => cools.max(PROBE_MAX),
             None => cools,
         };
@@ -171,7 +185,18 @@ impl Retry {
         (wait > HOLD_MAX).then(|| (error(), wait))
     }
 
-    /// The same for an object of a host that has never been asked, because as many others hang as may.
+    /// When an object that has asked a paused host in vain is tried again: with those that did not come back soon.
+    pub fn wait_of_others(&self, host: HostId) -> Option<Duration> {
+        let since = self.hosts().get(&host)?.paused_since.filter(|_| self.is_of_many())?;
+        Some(self.left(since.elapsed()))
+    }
+
+    /// How long a host that is paused for so long has left until it counts as one that stays away.
+    fn left(&self, paused: Duration) -> Duration {
+        self.timeout.min(FIRST_ANSWER).saturating_sub(paused).max(PROBE_MAX)
+    }
+
+    /// The same as `deferral`, for an object of a host that has never been asked, because as many others hang as may.
     pub fn turn(&self, host: HostId) -> (Error, Duration) {
         let why = "its host has not been asked so far: too many others have not answered";
         (Error::new(Kind::Timeout, why).host(host), FIRST_ANSWER)
@@ -333,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_connection_is_paused_while_it_hangs_and_stays_away_only_once_a_request_has_failed() {
+    fn a_host_that_hangs_stays_away_only_once_a_request_has_failed_and_another_one_hangs() {
         let retry = Retry::new("the server", 10, Duration::from_secs(1)).of_many();
         let host = HostId(1);
         retry.succeeded(HostId(2), false);
@@ -343,7 +368,14 @@ mod tests {
         assert_eq!(retry.gate(host, Instant::now()), Gate::Closed, "nothing else asks it");
         assert_eq!(retry.state(host), HostState::Closed, "it may still answer");
         assert_eq!(retry.failed(&silence(host), 1, Duration::ZERO, true), Verdict::Uncharged);
+        assert_eq!(retry.gate(host, Instant::now() + PROBE_MAX), Gate::Probe);
+        assert_eq!(retry.failed(&silence(host), 1, Duration::ZERO, true), Verdict::Uncharged, "one of those before");
+        assert_eq!(retry.state(host), HostState::Closed, "it may have come back meanwhile");
+        std::thread::sleep(2 * PROBE_MAX);
+        assert_eq!(retry.gate(host, Instant::now()), Gate::Probe);
         assert_eq!(retry.state(host), HostState::Away);
+        retry.succeeded(host, true);
+        assert_eq!(retry.state(host), HostState::Open);
     }
 
     #[test]

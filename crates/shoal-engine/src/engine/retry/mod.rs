@@ -142,7 +142,7 @@ impl Retry {
     }
 
     /// Some host has answered, well or badly: the address is right.
-    pub fn answered(&self) {
+    pub(super) fn answered(&self) {
         if !self.answered.load(Relaxed) {
             self.answered.store(true, Relaxed);
         }
@@ -211,6 +211,7 @@ impl Retry {
             host.cool_until = Some(host.cool_until.map_or(until, |earlier| earlier.max(until)));
         }
         if host.paused_since.is_some() {
+            host.has_failed = true;
             if host.is_slow && probe && silent {
                 self.hung(host, error, now);
             }
@@ -233,8 +234,7 @@ impl Retry {
             if !host.is_gated() {
                 self.gated.add(error.host_id());
             }
-            host.paused_since = Some(now);
-            host.stuck_since = Some(now);
+            host.pause(now, true);
             host.probing = false;
             host.next_probe = now + host.probe_wait;
         }
@@ -324,7 +324,7 @@ impl Retry {
     /// `None`: it gives up.
     pub fn listing_wait(&self, error: &Error, tries: u32, since: Duration) -> Option<Duration> {
         if !is_silent(error.kind()) {
-            self.answered();
+            self.listed();
         }
         if since > self.patience() || error.wait_asked().is_some_and(|wait| wait > self.patience()) {
             return None;
