@@ -2,11 +2,26 @@
 
 use std::time::{Duration, Instant};
 
+use super::FIRST_ANSWER;
 use crate::error::Kind;
 
 /// First wait between two probes of a paused host; doubles up to `PROBE_MAX`, so recovery is seen within seconds.
 pub(crate) const PROBE_MIN: Duration = Duration::from_millis(250);
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(2);
+
+/// How many requests a host leaves without an answer, after one has failed, before it counts as one that stays away.
+const ASKED_AGAIN: u32 = 3;
+
+/// Why a host was paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PausedFor {
+    /// Too many requests have failed.
+    Failures,
+    /// Its first connection is not made.
+    NoConnection,
+    /// A request has no answer so far.
+    NoAnswer,
+}
 
 /// Whether a host may be asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +53,11 @@ pub(super) struct Host {
     pub is_slow: bool,
     /// How many of these have failed meanwhile: as many others may ask it.
     pub may_ask: u32,
+    pub paused_for: PausedFor,
     /// In this pause, a request has failed.
     pub has_failed: bool,
-    /// It began with requests that hang.
-    pub has_hung: bool,
-    /// When it was first asked after that.
-    pub asked_again: Option<Instant>,
+    /// When it was first asked after that, and how often it was.
+    pub asked_again: Option<(Instant, u32)>,
     pub probing: bool,
     pub next_probe: Instant,
     /// When the last one was sent.
@@ -67,8 +81,8 @@ impl Host {
             stuck_since: None,
             is_slow: false,
             may_ask: 0,
+            paused_for: PausedFor::Failures,
             has_failed: false,
-            has_hung: false,
             asked_again: None,
             probing: false,
             next_probe: now,
@@ -89,21 +103,30 @@ impl Host {
         self.probing = self.may_ask == 0;
         self.asked_at = now;
         if self.has_failed {
-            self.asked_again.get_or_insert(now);
+            let (first, times) = self.asked_again.unwrap_or((now, 0));
+            self.asked_again = Some((first, times + 1));
         }
     }
 
-    /// A pause begins. `has_failed`: because requests have failed, not because they hang.
-    pub fn pause(&mut self, now: Instant, has_failed: bool) {
+    /// A pause begins.
+    pub fn pause(&mut self, now: Instant, why: PausedFor) {
+        let has_failed = why == PausedFor::Failures;
         (self.paused_since, self.stuck_since) = (Some(now), has_failed.then_some(now));
-        (self.has_failed, self.has_hung, self.asked_again) = (has_failed, !has_failed, None);
+        (self.paused_for, self.has_failed, self.asked_again) = (why, has_failed, None);
     }
 
-    /// Whether a request has come to nothing that was sent after another one had failed. Which one has failed is not known
-    /// where several have hung.
+    /// Whether requests have come to nothing that were sent after another one had failed. Where several have hung, it is not
+    /// known which one has failed. If the host can be connected to, it may be a matter of the object, so some more ask.
     pub fn is_silent_again(&self, now: Instant) -> bool {
-        let waits = |asked| now.duration_since(asked) > PROBE_MAX;
-        self.asked_again.is_some_and(|asked| waits(asked) || !self.has_hung && self.failed_at >= asked)
+        let Some((first, times)) = self.asked_again else { return false };
+        let for_long = |since, long| now.duration_since(since) > long;
+        match self.paused_for {
+            PausedFor::Failures => self.failed_at >= first || for_long(first, PROBE_MAX),
+            PausedFor::NoConnection => for_long(first, PROBE_MAX),
+            PausedFor::NoAnswer => {
+                times >= ASKED_AGAIN && for_long(self.asked_at, PROBE_MAX) || for_long(first, FIRST_ANSWER)
+            }
+        }
     }
 
     pub fn is_gated(&self) -> bool {

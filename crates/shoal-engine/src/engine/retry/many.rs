@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::buckets::Buckets;
 use super::heard::Heard;
-use super::host::{Host, HostState, PROBE_MAX};
+use super::host::{Host, HostState, PROBE_MAX, PausedFor};
 use super::host_filter::{HostFilter, PLACES_OF_MANY};
 use super::{COST, FIRST_ANSWER, HOLD_MAX, HOSTS_MAX, Retry, THROTTLE_COST, UNHEARD_COST, lock};
 use crate::error::{Error, HostId, Kind};
@@ -132,7 +132,7 @@ impl Retry {
                 self.gated.add(host);
             }
             // Nothing has failed yet: it does not stay away so far.
-            state.pause(now, false);
+            state.pause(now, if is_connected { PausedFor::NoAnswer } else { PausedFor::NoConnection });
             state.is_slow = self.has_answered(host);
             (state.last_kind, state.failed_at) = (Kind::Timeout, now);
             "no answer yet".clone_into(&mut state.last_error);

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use buckets::Buckets;
 use heard::Heard;
 pub(crate) use host::{Gate, HostState, PROBE_MIN};
-use host::{Host, PROBE_MAX};
+use host::{Host, PROBE_MAX, PausedFor};
 use host_filter::HostFilter;
 
 use crate::error::{Error, HostId, Kind};
@@ -234,7 +234,7 @@ impl Retry {
             if !host.is_gated() {
                 self.gated.add(error.host_id());
             }
-            host.pause(now, true);
+            host.pause(now, PausedFor::Failures);
             host.probing = false;
             host.next_probe = now + host.probe_wait;
         }
