@@ -283,7 +283,7 @@ def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_
         assert (report.written, report.failed, report.total.unfinished) == (46_000, 0, 0)
         assert all((tmp_path / "out" / name).read_bytes() == body for name, body in objects.items())
         assert silent.depth > 1, "nothing was sent ahead"
-        assert took[0] < 20, "a request takes 30 s"
+        assert took[0] < 25, "a request takes 30 s"
 
 
 @pytest.mark.parametrize("per_host", [1, 6])
