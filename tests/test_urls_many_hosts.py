@@ -305,29 +305,49 @@ def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_no
         assert report.seconds < 40
 
 
+class Starting(UrlServer):
+    """A server of many hosts, of which each answers no request that comes in its first 1.5 seconds."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        super().__init__("0.0.0.0")
+        self.first: dict[str, float] = {}
+        self.never = threading.Event()
+        stack.enter_context(self)
+        stack.callback(self.never.set)
+
+    def answer(self, path: str) -> Answer:
+        is_starting = time.monotonic() - self.first.setdefault(path.split("/")[1], time.monotonic()) < 1.5
+        return Answer(path.encode(), cut=0, held=self.never) if is_starting else Answer(path.encode())
+
+    def url_of(self, host: int, number: int) -> str:
+        return f"http://127.1.0.{host}:{self.authority.rpartition(':')[2]}/h{host}/{number}"
+
+
 @pytest.mark.parametrize("per_host", [1, 6])
 def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_up(
     tmp_path: Path, per_host: int
 ) -> None:
-    first: dict[str, float] = {}
-
-    class Starting(UrlServer):
-        def answer(self, path: str) -> Answer:
-            is_starting = time.monotonic() - first.setdefault(path.split("/")[1], time.monotonic()) < 1.5
-            return Answer(path.encode(), cut=0, held=never) if is_starting else Answer(path.encode())
-
     with contextlib.ExitStack() as stack:
-        never = threading.Event()
-        hosts = stack.enter_context(Starting("0.0.0.0"))
-        stack.callback(never.set)
+        hosts = Starting(stack)
         other = stack.enter_context(UrlServer("127.0.0.1", delay=0.02))
-        port = hosts.authority.rpartition(":")[2]
-        lines = [f"h{h}/{n}\thttp://127.1.0.{h}:{port}/h{h}/{n}" for h in range(1, 9) for n in range(100)]
+        lines = [f"h{h}/{n}\t{hosts.url_of(h, n)}" for h in range(1, 9) for n in range(100)]
         lines += [f"o/{n}\t{other.url}/o/{n}" for n in range(1_000)]
         random.Random(0).shuffle(lines)
         source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
         report = package.copy(source, tmp_path / "out", timeout=4, retry_timeout=2, on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (1_800, 0, 0)
+
+
+def test_a_redirect_to_a_host_whose_first_requests_hang_is_followed_again(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        target = Starting(stack)
+        shortener = stack.enter_context(UrlServer("127.0.0.1"))
+        for n in range(300):
+            shortener.answers[f"/{n}"] = Answer(status=302, headers={"Location": target.url_of(1, n)})
+        lines = [f"{shortener.url}/{n}" for n in range(300)]
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        report = package.copy(source, tmp_path / "out", timeout=4, retry_timeout=2, on_error="record")
+        assert (report.written, report.failed, report.total.unfinished) == (300, 0, 0)
 
 
 def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up(tmp_path: Path) -> None:

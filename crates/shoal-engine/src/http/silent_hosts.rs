@@ -24,8 +24,11 @@ enum Known {
     HasAnswered,
     Silent {
         failures: u32,
-        /// When the first of these requests was sent.
+        /// When the first of these requests was sent, and when it had failed.
         since: Instant,
+        failed_at: Instant,
+        /// A request has failed that was sent after that. Before, the host may be back.
+        is_certain: bool,
         /// Of the last failure.
         kind: Kind,
         why: String,
@@ -41,9 +44,10 @@ impl SilentHosts {
     /// That of the last request, if the host is silent and was asked a moment ago, or is being asked.
     pub fn may_ask(&self, origin: &str, now: Instant, takes: Duration) -> Result<()> {
         match ignore_poison(self.0.lock()).get_mut(origin) {
-            Some(Known::Silent { failures: FAILURES.., since, kind, why, next }) => {
+            Some(Known::Silent { failures: FAILURES.., since, is_certain, kind, why, next, .. }) => {
                 if now < *next {
-                    return Err(Error::new(*kind, why.clone()).silent_behind_host(now.duration_since(*since)));
+                    let error = Error::new(*kind, why.clone());
+                    return Err(if *is_certain { error.silent_behind_host(now.duration_since(*since)) } else { error });
                 }
                 *next = now + takes;
                 Ok(())
@@ -66,19 +70,22 @@ impl SilentHosts {
     pub fn failed(&self, origin: &str, error: Error, asked: Instant, now: Instant) -> Error {
         let is_silent = matches!(error.kind(), Kind::Connect | Kind::Timeout);
         let mut hosts = ignore_poison(self.0.lock());
-        let (failures, since) = match hosts.get_mut(origin) {
+        let (failures, since, failed_at, was_certain) = match hosts.get_mut(origin) {
             Some(Known::Silent { next, .. }) if !is_silent => {
                 *next = now + WAIT;
                 return error;
             }
-            Some(Known::Silent { failures, since, .. }) => (*failures + 1, *since),
-            None if is_silent => (1, asked),
+            Some(Known::Silent { failures, since, failed_at, is_certain, .. }) => {
+                (*failures + 1, *since, *failed_at, *is_certain)
+            }
+            None if is_silent => (1, asked, now, false),
             Some(Known::HasAnswered) | None => return error,
         };
         make_room(&mut hosts, origin);
         let (kind, why, next) = (error.kind(), error.why().to_owned(), now + WAIT);
-        hosts.insert(origin.to_owned(), Known::Silent { failures, since, kind, why, next });
-        if failures < FAILURES { error } else { error.silent_behind_host(now.duration_since(since)) }
+        let is_certain = was_certain || asked >= failed_at;
+        hosts.insert(origin.to_owned(), Known::Silent { failures, since, failed_at, is_certain, kind, why, next });
+        if is_certain { error.silent_behind_host(now.duration_since(since)) } else { error }
     }
 }
 
@@ -101,9 +108,9 @@ mod tests {
         let takes = 5 * WAIT;
         let asks = |now| hosts.may_ask(host, now, takes).map_err(|error| error.why().to_owned());
         let fails = |kind, now| hosts.failed(host, Error::new(kind, "no connection"), now - WAIT, now).silence_behind();
-        let silences: Vec<_> = (0..FAILURES).map(|_| asks(now).ok().and_then(|()| fails(Kind::Connect, now))).collect();
-        assert_eq!(silences, [None, None, Some(WAIT)]);
+        assert!((0..FAILURES).all(|_| asks(now).is_ok() && fails(Kind::Connect, now).is_none()));
         assert_eq!(asks(now), Err("no connection".to_owned()));
+        assert!(hosts.may_ask(host, now, takes).is_err_and(|error| error.silence_behind().is_none()), "it may be back");
         assert!(hosts.may_ask("http://other", now, takes).is_ok());
         let later = now + WAIT;
         assert!(asks(later).is_ok(), "one asks whether it is there again");
@@ -111,6 +118,7 @@ mod tests {
         assert_eq!(fails(Kind::OutOfFiles, later + WAIT), None);
         assert!(asks(later + 2 * WAIT).is_ok(), "that was no request");
         assert_eq!(fails(Kind::Timeout, later + WAIT), Some(3 * WAIT));
+        assert!(hosts.may_ask(host, later, takes).is_err_and(|error| error.silence_behind() == Some(2 * WAIT)));
         assert!(asks(later + WAIT).is_err() && asks(later + 2 * WAIT).is_ok());
         assert!(asks(later + 2 * WAIT + takes).is_ok(), "the last one has never ended");
         hosts.answered(host);
