@@ -72,7 +72,7 @@ pub(crate) struct Retry {
     throttled: AtomicU64,
     /// First requests for an object that had no answer.
     silent: AtomicU64,
-    /// Some host has answered something since the start.
+    /// Some host has answered something since the start. Of many hosts: or all objects are listed.
     answered: AtomicBool,
     /// With many hosts: which of them have answered.
     heard: Option<Heard>,
