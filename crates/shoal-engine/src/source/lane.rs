@@ -61,17 +61,19 @@ pub struct JobId {
     pub(crate) index: u32,
 }
 
-/// Of what nothing has arrived.
+/// Why others do not wait for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// Of the host, which counts as paused until something does. If it is connected but has never answered, other objects
-    /// ask it as well: it may be slow only with this one.
-    Host {
+pub enum Hangs {
+    /// Nothing arrives from its host, which counts as paused until something does. If it is connected but has never answered,
+    /// other objects ask it as well: it may be slow only with this one.
+    Silent {
         /// Whether a connection to it was ever made.
         is_connected: bool,
     },
-    /// Of another host, to which this one has redirected the request.
+    /// Nothing arrives from another host, to which its host has redirected the request.
     Behind,
+    /// It arrives, but very slowly.
+    Slow,
 }
 
 /// An object that was written. If the source finds out later that its bytes are wrong, it withdraws the object
@@ -124,6 +126,8 @@ pub struct Limits {
     pub in_flight: usize,
     /// Requests that may be unanswered on one connection.
     pub depth: usize,
+    /// Half of what may be in flight is: what takes long may take the place of others.
+    pub is_crowded: bool,
     /// Less is left than may be in flight: it is too late to try anything.
     pub is_ending: bool,
 }
@@ -181,12 +185,11 @@ pub trait Lane {
     fn withdraw(&self, written: Written, error: Error);
     /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
-    /// Nothing has arrived for a job for a while, so it does not take the place of another one. It is answered like the
-    /// others.
-    fn hangs(&self, job: JobId, silence: Silence) {
-        let _ = (job, silence);
+    /// A job takes long, so it does not take the place of another one. It is answered like the others.
+    fn hangs(&self, job: JobId, why: Hangs) {
+        let _ = (job, why);
     }
-    /// Something of the answer to a job that hangs has arrived: its host is there.
+    /// Something of the answer to a job that hangs in silence has arrived: its host is there.
     fn arrives(&self, job: JobId) {
         let _ = job;
     }

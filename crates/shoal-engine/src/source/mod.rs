@@ -51,7 +51,7 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
 pub use self::in_pieces::in_pieces;
-pub use self::lane::{Body, Job, JobId, Lane, Limits, Silence, Take, Written};
+pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
 pub(crate) use self::lane::{BodyClock, Later, Was};
 pub use self::pages::Pages;
 pub use self::turn::Turn;

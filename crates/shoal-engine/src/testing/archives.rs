@@ -238,7 +238,7 @@ impl Lane for Desk {
     }
 
     fn limits(&self) -> Limits {
-        Limits { in_flight: 1, depth: 1, is_ending: false }
+        Limits { in_flight: 1, depth: 1, is_crowded: false, is_ending: false }
     }
 
     fn whole(&self, _: Job, meta: &ObjectMeta, mut payload: Payload<'_>) -> Option<Written> {

@@ -37,7 +37,7 @@ use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
-use crate::source::{Body, BodyClock, Fetcher, Job, JobId, Lane, Limits, LocalFuture, Silence, Take, Written};
+use crate::source::{Body, BodyClock, Fetcher, Hangs, Job, JobId, Lane, Limits, LocalFuture, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
 const TICK: Duration = Duration::from_millis(20);
@@ -350,7 +350,8 @@ impl Lane for Handle {
         // One waits even where none may be in flight, to learn of the end.
         let in_flight = self.0.limit().max(1);
         let is_ending = (self.0.untaken() as usize) < in_flight && self.0.shared.queue.is_empty();
-        Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1), is_ending }
+        let is_crowded = self.0.in_flight.get() * 2 >= in_flight;
+        Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1), is_crowded, is_ending }
     }
 
     fn whole_in_place(&self, job: Job, read: &mut dyn FnMut(&Job, &mut Vec<u8>) -> bool) -> Option<Job> {
@@ -456,8 +457,8 @@ impl Lane for Handle {
         self.0.fail(job, error, probe);
     }
 
-    fn hangs(&self, job: JobId, silence: Silence) {
-        self.0.hangs(job, silence);
+    fn hangs(&self, job: JobId, why: Hangs) {
+        self.0.hangs(job, why);
     }
 
     fn arrives(&self, job: JobId) {

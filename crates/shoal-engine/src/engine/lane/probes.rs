@@ -1,4 +1,4 @@
-//! The objects with which a lane asks hosts that are paused or have never answered. Some of these hang. Not here: when a
+//! The objects with which a lane asks hosts that are paused or have never answered, and those that hang. Not here: when a
 //! host is asked (`retry/`).
 
 use std::cell::{Cell, RefCell};
@@ -7,13 +7,18 @@ use std::collections::HashMap;
 use super::super::progress::{add, sub};
 use super::LaneState;
 use crate::error::HostId;
-use crate::source::{Job, JobId, Silence};
+use crate::source::{Hangs, Job, JobId};
+
+/// Objects that arrive slowly and take no place, for each that takes one. It may be the line that is slow.
+const SLOW_FOR_EACH: usize = 3;
 
 #[derive(Default)]
 pub(super) struct Probes {
     asked: RefCell<HashMap<JobId, Asked>>,
     /// How many of them hang.
     hanging: Cell<usize>,
+    /// How many of these arrive slowly.
+    slow: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -22,6 +27,8 @@ struct Asked {
     is_probe: bool,
     /// It does not count as in flight.
     hangs: bool,
+    /// Because it arrives slowly.
+    is_slow: bool,
 }
 
 impl LaneState {
@@ -45,6 +52,7 @@ impl LaneState {
         let Some(asked) = asked.remove(&job) else { return false };
         if asked.hangs {
             self.probes.hanging.set(self.probes.hanging.get() - 1);
+            self.probes.slow.set(self.probes.slow.get() - usize::from(asked.is_slow));
             self.in_flight.set(self.in_flight.get() + 1);
             add(&self.counters().in_flight, 1);
         }
@@ -52,16 +60,19 @@ impl LaneState {
     }
 
     /// See `Lane::hangs`.
-    pub(super) fn hangs(&self, job: JobId, silence: Silence) {
+    pub(super) fn hangs(&self, job: JobId, why: Hangs) {
         let Some(host) = self.host(job.slot, job.index) else { return };
         let mut asked = self.probes.asked.borrow_mut();
         let asked = asked.entry(job).or_default();
-        if let Silence::Host { is_connected } = silence {
+        if let Hangs::Silent { is_connected } = why {
             self.shared.retry.hangs(host, is_connected);
             asked.is_probe = true;
         }
-        if !asked.hangs && self.probes.hanging.get() < self.shared.hanging_max {
-            asked.hangs = true;
+        let is_slow = why == Hangs::Slow;
+        let may_hang = !is_slow || self.probes.slow.get() < SLOW_FOR_EACH * self.share();
+        if !asked.hangs && may_hang && self.probes.hanging.get() < self.shared.hanging_max {
+            (asked.hangs, asked.is_slow) = (true, is_slow);
+            self.probes.slow.set(self.probes.slow.get() + usize::from(is_slow));
             self.probes.hanging.set(self.probes.hanging.get() + 1);
             self.in_flight.set(self.in_flight.get() - 1);
             sub(&self.counters().in_flight, 1);

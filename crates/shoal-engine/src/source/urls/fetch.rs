@@ -68,7 +68,9 @@ impl Fetcher for Fetch {
                 pools.waits.set(false);
                 pools.look();
                 pools.looks_again.set(false);
-                while !pools.stopped.get() && pools.take(None) {}
+                while !pools.stopped.get() && pools.take(None) {
+                    pools.look_again_in_time();
+                }
                 pools.start_wanting();
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
@@ -113,13 +115,12 @@ struct Jobs<'a> {
 
 impl Jobs<'_> {
     fn answered(&self, job: &Job) {
-        self.asked.answered(job);
-        self.pool.host.answered();
+        self.pool.host.answered(self.asked.answered(job));
     }
 
-    fn arrives(&self) {
+    fn arrives(&self, bytes: usize) {
         self.pool.host.arrived.set(true);
-        self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
+        self.asked.arrives(bytes).into_iter().for_each(|job| self.pools.lane.arrives(job));
     }
 
     fn set_idle(&self, is_idle: bool) {
@@ -201,7 +202,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn redirected(&self) {
-        self.arrives();
+        self.arrives(0);
         self.pool.host.site.answers();
         if let Some(job) = self.asked.redirected() {
             self.pools.lane.arrives(job);
@@ -209,7 +210,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
-        self.arrives();
+        self.arrives(0);
         self.pool.host.site.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
@@ -233,7 +234,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
-        self.arrives();
+        self.arrives(piece.len());
         body.write(piece)
     }
 
@@ -250,15 +251,14 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn unchanged(&self, job: Job) {
-        self.asked.answered(&job);
+        self.answered(&job);
         if let Some((job, error)) = http_objects::unchanged(&*self.pools.lane, job) {
-            return self.failed(job, error);
+            self.pool.failed(self.pools, job, error, self.asked.is_redirected());
         }
-        self.pool.host.answered();
     }
 
     fn failed(&self, job: Job, error: Error) {
-        self.asked.answered(&job);
+        self.answered(&job);
         if error.kind() == Kind::OutOfFiles {
             self.pools.shared.hosts.lacks_files();
         }
@@ -266,7 +266,8 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn requeued(&self, job: Job) {
-        self.answered(&job);
+        self.asked.answered(&job);
+        self.pool.host.answered(false);
         self.pools.lane.requeued(job);
     }
 

@@ -167,6 +167,8 @@ pub(super) struct Site {
     reached: AtomicBool,
     /// A request was answered.
     answered: AtomicBool,
+    /// Its last object was there soon, or arrives fast.
+    quick: AtomicBool,
     /// When something last arrived, about.
     heard: Mutex<Option<Instant>>,
     /// Lanes that have work for it and no connection.
@@ -190,6 +192,7 @@ impl Site {
             connections: AtomicUsize::new(0),
             reached: AtomicBool::new(false),
             answered: AtomicBool::new(false),
+            quick: AtomicBool::new(false),
             heard: Mutex::default(),
             wanting: AtomicUsize::new(0),
             wanted: Notify::new(),
@@ -234,6 +237,18 @@ impl Site {
     /// Whether it has answered a request.
     pub fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
+    }
+
+    /// Whether its last object took no longer than others. Until that is known, it did.
+    pub fn is_quick(&self) -> bool {
+        self.quick.load(Relaxed)
+    }
+
+    /// What `is_quick` says from now on.
+    pub fn set_quick(&self, is_quick: bool) {
+        if self.is_quick() != is_quick {
+            self.quick.store(is_quick, Relaxed);
+        }
     }
 
     /// Something has arrived from it.

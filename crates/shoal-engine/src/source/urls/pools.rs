@@ -18,12 +18,12 @@ use super::address::{Url, target_at};
 use super::by_host::ByHost;
 use super::hosts::{Hosts, Site};
 use super::refusal::of_object;
-use super::silence::Asked;
+use super::silence::{Asked, Pace};
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
-use crate::source::{Job, JobId, Lane, Limits, Silence, Take};
+use crate::source::{Hangs, Job, JobId, Lane, Limits, Take};
 
 /// Objects after which the lane is asked again how much it may do.
 const LOOK_EACH: u32 = 16;
@@ -158,7 +158,11 @@ impl Pools {
     fn has_room(&self, id: HostId) -> bool {
         let hosts = self.hosts.borrow();
         let Some(host) = hosts.get(&id) else { return !self.shared.hosts.is_tried(id) };
-        let has_room = host.jobs.get() < host.room(self.limits.get(), &self.shared);
+        let limits = self.limits.get();
+        if limits.is_crowded && host.jobs.get() > 0 && !host.site.is_quick() {
+            return false; // what it has may take long
+        }
+        let has_room = host.jobs.get() < host.room(limits, &self.shared);
         if has_room && !host.site.is_due() {
             self.look_again();
             return false;
@@ -272,15 +276,20 @@ impl Pools {
         }
     }
 
-    /// Tells the lane which requests hang.
+    /// Tells the lane which requests hang, and gives back what waits for connections that are silent.
     pub fn tell_what_hangs(&self) {
         // While the lane writes, it receives nothing.
         let now = self.began.elapsed().saturating_sub(self.lane.stalled());
-        let hosts = self.hosts.borrow();
-        let hanging: Vec<(JobId, Silence)> =
-            hosts.values().flat_map(|host| host.hanging(now, &self.shared.hosts)).collect();
-        drop(hosts);
-        hanging.into_iter().for_each(|(job, silence)| self.lane.hangs(job, silence));
+        let (mut hanging, mut waiting) = (Vec::new(), Vec::new());
+        for host in self.hosts.borrow().values() {
+            let hangs = host.hanging(now, &self.shared.hosts);
+            if hangs.iter().any(|(_, why)| matches!(why, Hangs::Silent { .. })) {
+                waiting.extend(host.take_waiting());
+            }
+            hanging.extend(hangs);
+        }
+        hanging.into_iter().for_each(|(job, why)| self.lane.hangs(job, why));
+        waiting.into_iter().for_each(|job| self.lane.requeued(job));
     }
 
     /// Gives back what was not requested.
@@ -295,34 +304,57 @@ impl Pools {
 }
 
 impl Host {
-    /// An object was answered.
-    pub fn answered(&self) {
+    /// An object was answered. `quick`: it took no longer than others.
+    pub fn answered(&self, quick: bool) {
+        if quick {
+            self.site.set_quick(true);
+        }
         self.jobs.set(self.jobs.get().saturating_sub(1));
     }
 
     /// Its requests that hang and have not been told yet.
-    fn hanging(&self, now: Duration, hosts: &Hosts) -> Vec<(JobId, Silence)> {
+    fn hanging(&self, now: Duration, hosts: &Hosts) -> Vec<(JobId, Hangs)> {
         if self.arrived.replace(false) {
             self.site.hears();
         }
         let mut hanging = Vec::new();
         for asked in self.pools.borrow().iter().flat_map(|pool| pool.asked.borrow().clone()) {
-            let Some(time) = asked.silent_for(now) else { continue };
-            let (patience, silence) = match asked.is_redirected() {
-                true => (hosts.patience(false), Silence::Behind),
-                false => {
-                    let patience = hosts.patience(self.site.has_answered());
-                    if self.site.heard_within(patience) {
-                        continue; // a host that answers other requests is well
-                    }
-                    (patience, Silence::Host { is_connected: self.site.is_reached() })
-                }
-            };
-            if time >= patience {
-                hanging.extend(asked.tell().into_iter().map(|job| (job, silence)));
+            let pace = asked.pace(now);
+            if pace == Pace::Quick {
+                self.site.set_quick(true);
             }
+            let why = match self.silence(&asked, now, hosts) {
+                // If its host has gone silent, this will be known soon; until then, others of it must not take the place.
+                None if pace == Pace::Slow && self.site.heard_within(hosts.patience(true) / 2) => Hangs::Slow,
+                None => continue,
+                Some(silence) => silence,
+            };
+            let jobs = asked.tell(why == Hangs::Slow);
+            if !jobs.is_empty() {
+                self.site.set_quick(false);
+            }
+            hanging.extend(jobs.into_iter().map(|job| (job, why)));
         }
         hanging
+    }
+
+    /// The objects that no connection has requested yet.
+    fn take_waiting(&self) -> Vec<Job> {
+        let waiting: Vec<Job> = self.pools.borrow().iter().flat_map(|pool| pool.queue.take()).collect();
+        waiting.iter().for_each(|_| self.answered(false));
+        waiting
+    }
+
+    /// Whether nothing has arrived for the requests of a connection for too long.
+    fn silence(&self, asked: &Asked, now: Duration, hosts: &Hosts) -> Option<Hangs> {
+        let time = asked.silent_for(now)?;
+        if asked.is_redirected() {
+            return (time >= hosts.patience(false)).then_some(Hangs::Behind);
+        }
+        let patience = hosts.patience(self.site.has_answered());
+        let is_well = self.site.heard_within(patience); // it answers other requests
+        let silent = Hangs::Silent { is_connected: self.site.is_reached() };
+        (time >= patience && !is_well).then_some(silent)
     }
 
     /// Whether another pool, of another user, has work and no connection.
@@ -374,7 +406,6 @@ impl Pool {
 
     /// An object was answered with an error. `behind`: of a host to which this one has redirected.
     pub fn failed(&self, pools: &Pools, job: Job, error: Error, behind: bool) {
-        self.host.answered();
         if error.class() == crate::error::Class::Retry {
             pools.shared.keep(job.entry().locator, job.request());
         }
