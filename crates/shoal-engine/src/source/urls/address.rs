@@ -60,16 +60,14 @@ impl Parser {
         let whole = text;
         let text = without_fragment(text);
         let last = &self.known[self.last].begin;
-        let at = match !last.is_empty() && target_at(text.as_bytes(), last).is_some() {
-            true => last.len(),
-            false => target_begin(text),
-        };
-        let (begin, target) = text.split_at(at);
-        if begin != last {
+        let is_last = !last.is_empty() && target_at(text.as_bytes(), last).is_some();
+        let (begin, target) = text.split_at(if is_last { last.len() } else { target_begin(text) });
+        if !is_last {
             self.last = xxh3_64(begin.as_bytes()) as usize % KNOWN;
         }
         let known = &mut self.known[self.last];
-        if known.begin == begin && !begin.is_empty() && !has_control(&whole[begin.len()..]) {
+        let is_known = is_last || known.begin == begin && !begin.is_empty();
+        if is_known && !has_control(&whole[begin.len()..]) {
             let (user, authority) =
                 (known.user.map(|from| &begin[from..known.authority - 1]), &begin[known.authority..]);
             return Ok((Url { text, secure: known.secure, user, authority, target }, known.host));

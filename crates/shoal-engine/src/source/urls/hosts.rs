@@ -239,7 +239,7 @@ impl Site {
         self.answered.load(Relaxed)
     }
 
-    /// Whether its last object took no longer than others. Until that is known, it did.
+    /// Whether its last object took no longer than others. False until that is known.
     pub fn is_quick(&self) -> bool {
         self.quick.load(Relaxed)
     }

@@ -105,6 +105,8 @@ pub(super) struct UrlListing {
     shared: Arc<Shared>,
     records: Box<dyn Records>,
     record: Record,
+    /// See `Record::hash`.
+    space: Vec<u8>,
     /// A record has been read that is not in a window yet.
     is_read: bool,
     ended: bool,
@@ -129,6 +131,7 @@ impl UrlListing {
             shared,
             records,
             record: Record::default(),
+            space: Vec::new(),
             is_read: false,
             ended: false,
             pages: Pages::new(begin.seq, begin.cursor()),
@@ -161,7 +164,7 @@ impl UrlListing {
 
     /// Counts the record that is read.
     fn pass(&mut self) -> [u8; HASH] {
-        let hash = self.record.hash(&self.shared.key);
+        let hash = self.record.hash(&self.shared.key, &mut self.space);
         self.chain.update(&hash);
         self.count += 1;
         self.is_read = false;

@@ -117,7 +117,7 @@ impl Shared {
             return Ok(());
         }
         self.list.find(position, into)?;
-        if into.hash(&self.key) == *hash { Ok(()) } else { Err(changed()) }
+        if into.hash(&self.key, &mut Vec::new()) == *hash { Ok(()) } else { Err(changed()) }
     }
 
     /// Keeps the URL of an object that may be tried again. Of a file it is read again.

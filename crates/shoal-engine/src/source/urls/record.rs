@@ -1,9 +1,7 @@
 //! `UrlList` and `Records`: what a list of URLs is to the source, whatever its format. Not here: any format.
 
-use std::hash::Hasher;
-
 use ring::digest::{SHA256, digest};
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 use crate::error::{Error, Result};
 
@@ -87,7 +85,10 @@ impl Record {
         }
         self.bad = false;
         url.clone_into(&mut self.url);
-        self.name = name.map(str::to_owned);
+        match (name, &mut self.name) {
+            (Some(name), Some(own)) => name.clone_into(own),
+            _ => self.name = name.map(str::to_owned),
+        }
     }
 
     /// The key of the hashes of a list with this first record.
@@ -97,14 +98,15 @@ impl Record {
         key
     }
 
-    /// A hash that tells nothing of the record to those without the list, as they do not have its key.
-    pub(super) fn hash(&self, key: &[u8; HASH]) -> [u8; HASH] {
-        let mut hasher = SipHasher13::new_with_key(key);
-        hasher.write(&[u8::from(self.bad), u8::from(self.name.is_some())]);
-        hasher.write(&(self.url.len() as u64).to_le_bytes());
-        hasher.write(self.url.as_bytes());
-        hasher.write(self.name.as_deref().unwrap_or_default().as_bytes());
-        hasher.finish128().as_bytes()
+    /// A hash that tells nothing of the record to those without the list, as they do not have its key. `space`: to be
+    /// used again.
+    pub(super) fn hash(&self, key: &[u8; HASH], space: &mut Vec<u8>) -> [u8; HASH] {
+        space.clear();
+        space.extend_from_slice(&[u8::from(self.bad), u8::from(self.name.is_some())]);
+        space.extend_from_slice(&(self.url.len() as u64).to_le_bytes());
+        space.extend_from_slice(self.url.as_bytes());
+        space.extend_from_slice(self.name.as_deref().unwrap_or_default().as_bytes());
+        SipHasher13::new_with_key(key).hash(space).as_bytes()
     }
 }
 
