@@ -116,3 +116,38 @@ pub fn changed() -> Error {
     Error::new(crate::error::Kind::Changed, why)
         .hint("`resume=\"relist\"` reads the list from its start and skips what is done")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::Hasher;
+
+    use siphasher::sip128::Hasher128;
+
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_record_is_the_one_that_journals_have() {
+        let key = [7; HASH];
+        let mut space = b"of another record".to_vec();
+        for name in [None, Some("")] {
+            let mut record = Record::default();
+            record.set(name, "http://h/x");
+            let mut wanted = SipHasher13::new_with_key(&key);
+            wanted.write(&[0, u8::from(name.is_some())]);
+            wanted.write(&10_u64.to_le_bytes());
+            wanted.write(b"http://h/x");
+            assert_eq!(record.hash(&key, &mut space), wanted.finish128().as_bytes());
+            record.set(Some("a longer name"), "http://h/x");
+            assert_ne!(record.hash(&key, &mut space), wanted.finish128().as_bytes());
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_record_stays_in_the_next_one() {
+        let mut record = Record::default();
+        for name in [Some("long name"), Some("x"), None, Some(""), Some("longer name")] {
+            record.set(name, "http://h/x");
+            assert_eq!(record.name.as_deref(), name);
+        }
+    }
+}
