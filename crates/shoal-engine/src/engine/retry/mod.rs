@@ -1,7 +1,8 @@
 //! What happens after a failed try: again soon, again later, never, or the whole host pauses. Pure rules and one small
 //! state per host; classes of errors are in `error.rs`, the waiting itself in `lane.rs` and `commit.rs`.
 //!
-//! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s.
+//! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s, and no longer than the object has
+//!   left: its last try comes when its time ends.
 //! - A bucket of 500 tokens per host: a failed try takes 14 (5 when throttled), a success gives 2 back. Empty: the host
 //!   pauses. One probe at a time asks it again, with an object not yet tried if there is one; a probe without an answer is
 //!   charged no try. A probe that succeeds ends the pause.
@@ -243,7 +244,8 @@ impl Retry {
             return Verdict::GiveUp;
         }
         let asked = error.wait_asked().is_some();
-        Verdict::Again(if asked { Duration::ZERO } else { backoff(tries, throttle) })
+        let left = self.timeout.saturating_sub(trying);
+        Verdict::Again(if asked { Duration::ZERO } else { backoff(tries, throttle).min(left) })
     }
 
     /// A probe came to nothing through no fault of the host (given back, or the object itself failed).
@@ -454,6 +456,19 @@ mod tests {
         assert!(matches!(failed(10, 1), Verdict::Again(_)));
         assert_eq!(failed(11, 1), Verdict::GiveUp);
         assert_eq!(failed(2, 181), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_time_an_object_has_left() {
+        let retry = Retry::new("the server", 40, Duration::from_secs(10));
+        let wait = |millis| match retry.failed(&error(Kind::ServerError), 12, Duration::from_millis(millis), false) {
+            Verdict::Again(wait) => wait,
+            verdict => panic!("{verdict:?}"),
+        };
+        // Up to 20 s without a limit.
+        assert!((0..100).all(|_| wait(9_500) <= Duration::from_millis(500)));
+        assert!((0..100).any(|_| wait(500) > Duration::from_secs(5)));
+        assert_eq!(wait(10_000), Duration::ZERO);
     }
 
     #[test]
