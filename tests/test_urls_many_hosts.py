@@ -66,6 +66,20 @@ def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal:
         assert beside <= alone + 2
 
 
+def test_hosts_that_pipeline_and_others_do_not_have_the_search_for_workers_begin_anew_each_time(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        pipelining = stack.enter_context(package.serve(synthetic="10000:100", host="127.0.0.1"))
+        other = stack.enter_context(UrlServer("127.0.0.2"))
+        lines = [f"p/{number}\t{pipelining.url}/get/object-{number:09}" for number in range(10_000)]
+        lines += [f"o/{number}\t{other.url}/{number}" for number in range(5_000)]
+        random.Random(0).shuffle(lines)
+        report = package.copy(package.urls(write(tmp_path / "list", iter(lines))), tmp_path / "out")
+        assert report.written == 15_000
+        steps = [step.workers for step in report.concurrency]
+        jumps = sum(max(a, b) >= 8 * min(a, b) for a, b in itertools.pairwise(steps))
+        assert jumps < 10, steps  # between few, and hundreds where requests are sent ahead
+
+
 @pytest.mark.timing
 @pytest.mark.parametrize(("absent", "each"), [(500, 100), (3_000, 5)])
 def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(

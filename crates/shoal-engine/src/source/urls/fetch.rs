@@ -153,7 +153,6 @@ impl RequestHandler for Jobs<'_> {
 
     fn next(&self) -> Next<Job> {
         self.pools.look_again_in_time();
-        self.pools.findings.report_depth(self.pool.client.pipelining.proven_depth(usize::MAX));
         if self.is_one_too_many() {
             return Next::Stop;
         }
@@ -161,6 +160,7 @@ impl RequestHandler for Jobs<'_> {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
                 self.asked.asks(&job);
+                self.pools.asks(&self.pool.client);
                 return Next::Job(job);
             }
             if !self.pools.take(Some(self.pool)) {

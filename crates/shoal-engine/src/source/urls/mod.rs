@@ -2,8 +2,8 @@
 //!
 //! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` and `fields.rs` the formats; `address.rs` takes a
 //! URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
-//! has what all lanes know of a host, `pools.rs` the connections of one lane, `fetch.rs` what each answer means. Not here:
-//! the client (`http/`), pauses and retries of hosts (the engine).
+//! has what all lanes know of a host, `pools.rs` the connections of one lane, `fetch.rs` what each answer means, `silence.rs`
+//! which requests hang. Not here: the client (`http/`), pauses and retries of hosts (the engine).
 //!
 //! No URL is in the journal, because it may have credentials. An object that failed is found again by its place in the list
 //! and a hash of its record, which is keyed by the first record of the list.
@@ -21,6 +21,7 @@ mod pools;
 mod record;
 mod refusal;
 mod silence;
+mod usual_depth;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

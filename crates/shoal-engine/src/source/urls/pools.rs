@@ -19,6 +19,7 @@ use super::by_host::ByHost;
 use super::hosts::{Hosts, Site};
 use super::refusal::of_object;
 use super::silence::{Asked, Pace};
+use super::usual_depth::UsualDepth;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
@@ -49,6 +50,7 @@ pub(super) struct Pools {
     pub looks_again: Cell<bool>,
     /// The lane waits for `changed`.
     pub waits: Cell<bool>,
+    usual_depth: UsualDepth,
     began: Instant,
 }
 
@@ -95,6 +97,7 @@ impl Pools {
             idle: Cell::new(0),
             looks_again: Cell::new(false),
             waits: Cell::new(false),
+            usual_depth: UsualDepth::default(),
             began: Instant::now(),
         }
     }
@@ -115,6 +118,13 @@ impl Pools {
         match self.looks_in.get() {
             0 => self.look(),
             left => self.looks_in.set(left - 1),
+        }
+    }
+
+    /// A request is sent by a client. Reports how many objects one connection may have in flight, if that has changed.
+    pub fn asks(&self, client: &Client) {
+        if let Some(depth) = self.usual_depth.asks(client.pipelining.proven_depth(usize::MAX)) {
+            self.findings.report_depth(depth);
         }
     }
 
