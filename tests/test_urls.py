@@ -426,3 +426,13 @@ def test_an_empty_list_is_no_error_and_a_large_object_streams(server: UrlServer,
     server.answers["/large"] = Answer(large)
     copy(package.urls([f"{server.url}/large"]), tmp_path / "out")
     assert tree(tmp_path / "out") == {"large": large}
+
+
+def test_an_object_is_given_up_when_its_retry_timeout_ends_however_many_retries_are_left(tmp_path: Path) -> None:
+    with UrlServer(status=503) as server:
+        list_file = tmp_path / "list"
+        list_file.write_text(f"{server.url}/a\n")
+        source = package.urls(list_file)
+        report = package.copy(source, tmp_path / "out", retry_timeout=3, max_retries=1_000, on_error="record")
+    assert report.failed == 1
+    assert 3 <= report.seconds < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 import shoal as package
 from many_hosts import Mixed, write
 from servers.fault_server import Exchange, FaultServer
+from servers.url_server import UrlServer
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -64,3 +66,30 @@ def test_every_object_of_slow_hosts_arrives(tmp_path: Path, destination: str) ->
         rows = pq.read_table(tmp_path / "out", columns=["name", "data"]).to_pylist()
         assert {row["name"]: row["data"] for row in rows} == expected
         assert len(rows) == len(expected)
+
+
+def test_a_slow_object_takes_no_place_any_more_once_others_that_took_none_have_arrived(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    async def very_slowly(exchange: Exchange) -> None:
+        await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}))
+        for at in range(0, len(exchange.body), 1_000):
+            await exchange.pause(0 if done.is_set() else 0.25)
+            await exchange.send(exchange.body[at : at + 1_000])
+
+    def progress(now: package.Progress) -> None:
+        if now.run.written >= 53 or now.seconds > 60:
+            done.set()
+
+    objects = {"slow": bytes(115_000), "very slow": bytes(800_000)}
+    with FaultServer(objects, address="0.0.0.0") as slow, UrlServer("127.0.0.1") as other:
+        slow.on_object("slow", slowly)
+        slow.on_object("very slow", very_slowly)
+        # One has a place, and three take none: the last has to wait for the end of one of them, after 23 s.
+        lines = [f"slow/{h}\thttp://127.1.0.{h}:{slow.port}/get/slow" for h in range(1, 4)]
+        lines += [f"slow/4\thttp://127.1.0.4:{slow.port}/get/very%20slow"]
+        lines += [f"other/{number}\t{other.url}/{number}" for number in range(50)]
+        source = package.urls(write(tmp_path / "list", iter(lines)))
+        report = package.copy(source, tmp_path / "out", workers=1, progress=progress)
+        assert (report.written, report.failed, report.total.unfinished) == (54, 0, 0)
+        assert report.seconds < 45

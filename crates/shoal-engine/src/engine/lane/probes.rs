@@ -19,6 +19,8 @@ pub(super) struct Probes {
     hanging: Cell<usize>,
     /// How many of these arrive slowly.
     slow: Cell<usize>,
+    /// How many arrive slowly and take a place, because enough others take none.
+    slow_in_place: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -27,7 +29,7 @@ struct Asked {
     is_probe: bool,
     /// It does not count as in flight.
     hangs: bool,
-    /// Because it arrives slowly.
+    /// It arrives slowly.
     is_slow: bool,
 }
 
@@ -49,14 +51,24 @@ impl LaneState {
         if asked.is_empty() {
             return false;
         }
-        let Some(asked) = asked.remove(&job) else { return false };
-        if asked.hangs {
+        let Some(answered) = asked.remove(&job) else { return false };
+        if answered.hangs {
             self.probes.hanging.set(self.probes.hanging.get() - 1);
-            self.probes.slow.set(self.probes.slow.get() - usize::from(asked.is_slow));
+            self.probes.slow.set(self.probes.slow.get() - usize::from(answered.is_slow));
             self.in_flight.set(self.in_flight.get() + 1);
             add(&self.counters().in_flight, 1);
+        } else if answered.is_slow {
+            self.probes.slow_in_place.set(self.probes.slow_in_place.get() - 1);
         }
-        asked.is_probe
+        if self.probes.slow_in_place.get() > 0
+            && self.may_hang(true)
+            && let Some(next) = asked.values_mut().find(|asked| asked.is_slow && !asked.hangs)
+        {
+            self.probes.slow_in_place.set(self.probes.slow_in_place.get() - 1);
+            self.let_hang(next);
+            self.jobs.notify_waiters();
+        }
+        answered.is_probe
     }
 
     /// See `Lane::hangs`.
@@ -68,16 +80,31 @@ impl LaneState {
             self.shared.retry.hangs(host, is_connected);
             asked.is_probe = true;
         }
-        let is_slow = why == Hangs::Slow;
-        let may_hang = !is_slow || self.probes.slow.get() < SLOW_FOR_EACH * self.share();
-        if !asked.hangs && may_hang && self.probes.hanging.get() < self.shared.hanging_max {
-            (asked.hangs, asked.is_slow) = (true, is_slow);
-            self.probes.slow.set(self.probes.slow.get() + usize::from(is_slow));
-            self.probes.hanging.set(self.probes.hanging.get() + 1);
-            self.in_flight.set(self.in_flight.get() - 1);
-            sub(&self.counters().in_flight, 1);
+        if !asked.hangs {
+            let was_slow = std::mem::replace(&mut asked.is_slow, why == Hangs::Slow);
+            let may_hang = self.may_hang(asked.is_slow);
+            if may_hang {
+                self.let_hang(asked);
+            }
+            let in_place = self.probes.slow_in_place.get() + usize::from(asked.is_slow && !may_hang);
+            self.probes.slow_in_place.set(in_place - usize::from(was_slow));
         }
         self.jobs.notify_waiters();
+    }
+
+    /// Whether another object may take no place.
+    fn may_hang(&self, is_slow: bool) -> bool {
+        self.probes.hanging.get() < self.shared.hanging_max
+            && (!is_slow || self.probes.slow.get() < SLOW_FOR_EACH * self.share())
+    }
+
+    /// An object takes no place any more.
+    fn let_hang(&self, asked: &mut Asked) {
+        asked.hangs = true;
+        self.probes.hanging.set(self.probes.hanging.get() + 1);
+        self.probes.slow.set(self.probes.slow.get() + usize::from(asked.is_slow));
+        self.in_flight.set(self.in_flight.get() - 1);
+        sub(&self.counters().in_flight, 1);
     }
 
     /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
@@ -101,10 +128,7 @@ impl LaneState {
     /// most half of the places: the next ones would hang too.
     pub(super) fn is_full(&self) -> bool {
         let surplus = match self.probes.hanging.get() >= self.shared.hanging_max {
-            true => {
-                let waiting = self.probes.asked.borrow().len() - self.probes.hanging.get();
-                waiting.saturating_sub(self.places_of_unheard())
-            }
+            true => (self.unanswered() - self.probes.hanging.get()).saturating_sub(self.places_of_unheard()),
             false => 0,
         };
         self.in_flight.get().saturating_sub(surplus) >= self.limit()
@@ -112,7 +136,12 @@ impl LaneState {
 
     /// How many objects this lane may request now from hosts that have never answered.
     pub(super) fn room_for_unheard(&self) -> usize {
-        (self.shared.hanging_max + self.places_of_unheard()).saturating_sub(self.probes.asked.borrow().len())
+        (self.shared.hanging_max + self.places_of_unheard()).saturating_sub(self.unanswered())
+    }
+
+    /// Objects that hang, or whose hosts have not answered.
+    fn unanswered(&self) -> usize {
+        self.probes.asked.borrow().len() - self.probes.slow_in_place.get()
     }
 
     /// Whether an object has to wait because its host has never answered.

@@ -27,7 +27,7 @@ pub(super) enum PausedFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
-    /// It is paused; this request finds out whether it is back. Report with `probed`.
+    /// It is paused; this request finds out whether it is back.
     Probe,
     Closed,
 }

@@ -34,6 +34,7 @@ pub use self::lines::{Format, Lines};
 use self::name::NameTemplate;
 use self::record::HASH;
 pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed};
+use self::usual_depth::UsualDepth;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::fs::random::random;
@@ -101,6 +102,7 @@ struct Shared {
     template: NameTemplate,
     expect_type: Option<globset::GlobMatcher>,
     hosts: Hosts,
+    usual_depth: UsualDepth,
     /// Of the hashes of records.
     key: [u8; HASH],
     /// Records of a stream that may be tried again, which cannot be read again.
@@ -162,7 +164,8 @@ impl Urls {
             }
         };
         let (template, hosts) = (NameTemplate::parse(&options.name)?, Hosts::new(&options)?);
-        Ok(Urls(Arc::new(Shared { list, options, template, expect_type, hosts, key, kept: Mutex::default() })))
+        let (usual_depth, kept) = Default::default();
+        Ok(Urls(Arc::new(Shared { list, options, template, expect_type, hosts, usual_depth, key, kept })))
     }
 }
 

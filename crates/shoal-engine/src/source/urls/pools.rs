@@ -19,7 +19,7 @@ use super::by_host::ByHost;
 use super::hosts::{Hosts, Site};
 use super::refusal::of_object;
 use super::silence::{Asked, Pace};
-use super::usual_depth::UsualDepth;
+use super::usual_depth::Untold;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::http::Client;
@@ -50,7 +50,8 @@ pub(super) struct Pools {
     pub looks_again: Cell<bool>,
     /// The lane waits for `changed`.
     pub waits: Cell<bool>,
-    usual_depth: UsualDepth,
+    /// Requests whose depth all lanes will know.
+    untold: Cell<Untold>,
     began: Instant,
 }
 
@@ -97,7 +98,7 @@ impl Pools {
             idle: Cell::new(0),
             looks_again: Cell::new(false),
             waits: Cell::new(false),
-            usual_depth: UsualDepth::default(),
+            untold: Cell::default(),
             began: Instant::now(),
         }
     }
@@ -121,11 +122,10 @@ impl Pools {
         }
     }
 
-    /// A request is sent by a client. Reports how many objects one connection may have in flight, if that has changed.
+    /// A request is sent by a client.
     pub fn asks(&self, client: &Client) {
-        if let Some(depth) = self.usual_depth.asks(client.pipelining.proven_depth(usize::MAX)) {
-            self.findings.report_depth(depth);
-        }
+        let depth = client.pipelining.proven_depth(usize::MAX);
+        self.untold.set(self.shared.usual_depth.asks(self.untold.get(), depth, &self.findings));
     }
 
     /// Has the lane look again soon. It may be asleep, as connections take objects too.
@@ -352,6 +352,7 @@ impl Host {
     fn take_waiting(&self) -> Vec<Job> {
         let waiting: Vec<Job> = self.pools.borrow().iter().flat_map(|pool| pool.queue.take()).collect();
         waiting.iter().for_each(|_| self.answered(false));
+        self.set_wanting(false);
         waiting
     }
 
