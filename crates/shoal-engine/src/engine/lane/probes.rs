@@ -139,7 +139,7 @@ impl LaneState {
         (self.shared.hanging_max + self.places_of_unheard()).saturating_sub(self.unanswered())
     }
 
-    /// Objects that hang, or whose hosts have not answered.
+    /// Objects that hang, and those of hosts that have not answered.
     fn unanswered(&self) -> usize {
         self.probes.asked.borrow().len() - self.probes.slow_in_place.get()
     }

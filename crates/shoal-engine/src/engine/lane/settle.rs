@@ -202,7 +202,8 @@ impl LaneState {
                     self.hold(job, wait);
                 } else {
                     self.skip_in_sink(job.slot, job.index);
-                    // The wait counts as time of trying; a part of a millisecond more, or the last try might not be the last.
+                    // The wait counts as time of trying. The journal keeps whole milliseconds: with one more, no time is left
+                    // after the last try.
                     let (tries, trying) = (tried.0, tried.1 + wait + Duration::from_millis(1));
                     self.settle(&job, |slot| slot.failed(job.index, &error, Some((tries, trying)), Some(wait)));
                 }

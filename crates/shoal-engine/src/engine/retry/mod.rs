@@ -1,5 +1,5 @@
 //! What happens after a failed try: again soon, again later, never, or the whole host pauses. Pure rules and one small
-//! state per host; classes of errors are in `error.rs`, the waiting itself in `lane.rs` and `commit.rs`.
+//! state per host; classes of errors are in `error.rs`, the waiting itself in `lane/` and `commit.rs`.
 //!
 //! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s, and no longer than the object has
 //!   left: its last try comes when its time ends.
@@ -10,6 +10,7 @@
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
 //!   always says something about the host. So a few stubborn objects never pause a healthy host, an outage does.
 
+mod backoff;
 mod buckets;
 mod heard;
 mod host;
@@ -21,6 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use backoff::backoff;
 use buckets::Buckets;
 use heard::Heard;
 pub(crate) use host::{Gate, HostState, PROBE_MIN};
@@ -30,9 +32,6 @@ use host_filter::HostFilter;
 use crate::error::{Error, HostId, Kind};
 use crate::poison::ignore_poison;
 
-const BASE: Duration = Duration::from_millis(100);
-const THROTTLE_BASE: Duration = Duration::from_secs(1);
-const CAP: Duration = Duration::from_secs(20);
 /// Tokens for an error and for a throttled answer, as in AWS SDKs.
 const COST: i64 = 14;
 const THROTTLE_COST: i64 = 5;
@@ -353,13 +352,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     ignore_poison(mutex.lock())
 }
 
-/// Full jitter (AWS architecture blog, 2015): anything between nothing and the doubled base.
-fn backoff(tries: u32, throttle: bool) -> Duration {
-    let base = if throttle { THROTTLE_BASE } else { BASE };
-    let most = base.saturating_mul(1 << (tries.saturating_sub(1)).min(16)).min(CAP);
-    most.mul_f64(fastrand::f64())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -493,13 +485,6 @@ mod tests {
         let throttled = error(Kind::Throttled).retry_after(asked);
         assert_eq!(retry.listing_wait(&throttled, 1, Duration::ZERO), asked);
         assert!(retry.listing_wait(&error(Kind::Timeout), 2, Duration::from_secs(11)).is_some());
-    }
-
-    #[test]
-    fn backoff_is_jittered_and_capped() {
-        for tries in 1..40 {
-            assert!(backoff(tries, false) <= CAP.min(BASE * (1 << (tries - 1).min(16))));
-        }
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl Urls {
             }
         };
         let (template, hosts) = (NameTemplate::parse(&options.name)?, Hosts::new(&options)?);
-        let (usual_depth, kept) = Default::default();
+        let (usual_depth, kept) = (UsualDepth::default(), Mutex::default());
         Ok(Urls(Arc::new(Shared { list, options, template, expect_type, hosts, usual_depth, key, kept })))
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Pools {
     pub looks_again: Cell<bool>,
     /// The lane waits for `changed`.
     pub waits: Cell<bool>,
-    /// Requests whose depth all lanes will know.
+    /// Requests of this lane that do not count for `Shared::usual_depth` yet.
     untold: Cell<Untold>,
     began: Instant,
 }

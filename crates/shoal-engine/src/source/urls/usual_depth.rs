@@ -8,7 +8,8 @@ use crate::poison::ignore_poison;
 /// So many more requests must go to hosts with another depth before the number changes: the search for the number of
 /// workers then begins anew.
 const CHANGE: u32 = 1024;
-/// Requests of one lane, in a row and with the same depth, that are told together: lanes should not wait for each other.
+/// Most requests of one lane, in a row and with the same depth, that are counted at once: lanes should not wait for each
+/// other.
 const TOGETHER: u32 = 16;
 
 /// The depth of most requests of late, on all lanes.
@@ -23,7 +24,7 @@ struct Usual {
     lead: u32,
 }
 
-/// Requests of one lane that were not told so far.
+/// The last requests of one lane, all with one depth, that do not count yet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Untold {
     depth: usize,
@@ -31,7 +32,7 @@ pub(super) struct Untold {
 }
 
 impl UsualDepth {
-    /// A lane sends a request to a host with this depth. Reports the usual depth now and then.
+    /// A lane sends a request to a host with this depth. Returns what does not count yet. Reports the usual depth now and then.
     pub fn asks(&self, untold: Untold, depth: usize, findings: &Findings) -> Untold {
         if untold.depth == depth && untold.count < TOGETHER {
             return Untold { depth, count: untold.count + 1 };
