@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import gc
 import hashlib
 import json
 import socket
@@ -298,6 +299,7 @@ class FaultServer:
 
     def start(self) -> Self:
         """Starts listening; returns when a connection will be answered (or, if away from the start, refused)."""
+        gc.freeze()  # to look through all that earlier tests have left stops this server for up to a second
         self._thread.start()
         if not self._listening.wait(JOIN_LIMIT):
             raise RuntimeError("the fault server did not start")
@@ -308,6 +310,7 @@ class FaultServer:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(JOIN_LIMIT)
+        gc.unfreeze()
         self._guard.close()
         if self._thread.is_alive():
             raise RuntimeError("the fault server did not stop")

@@ -8,7 +8,7 @@
 //! or three answers that were not for their requests, end pipelining for this host.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::check_objects::{CheckObject, CheckObjects, Enough};
@@ -85,6 +85,8 @@ pub(crate) struct PipelinePolicy {
     echoes: AtomicBool,
     /// Some connection is probing whether pipelining helps.
     probing: AtomicBool,
+    /// Shortest time in which the first answer on a connection came, in nanoseconds.
+    shortest: AtomicU64,
     strikes: Mutex<Strikes>,
     objects: Mutex<CheckObjects>,
     pub(super) samples: Samples,
@@ -105,6 +107,7 @@ impl PipelinePolicy {
             known: AtomicBool::new(false),
             echoes: AtomicBool::new(false),
             probing: AtomicBool::new(false),
+            shortest: AtomicU64::new(u64::MAX),
             strikes: Mutex::default(),
             objects: Mutex::default(),
             samples: Samples::default(),
@@ -141,6 +144,9 @@ impl PipelinePolicy {
     /// A single request was answered after `took`, with or without its id. `close`: the connection ends after it.
     pub fn single_answered(&self, echo: Echo, close: bool, took: Option<Duration>) {
         let echoes = echo == Echo::Right;
+        if let Some(took) = took {
+            self.shortest.fetch_min(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        }
         if echoes && !self.echoes.load(Relaxed) {
             self.echoes.store(true, Relaxed);
         }
@@ -168,7 +174,8 @@ impl PipelinePolicy {
 
     /// A probe, unless another connection is probing.
     pub(super) fn probe(&self) -> Option<Probe<'_>> {
-        (!self.probing.swap(true, Relaxed)).then(|| Probe::new(&self.probing))
+        let shortest = Duration::from_nanos(self.shortest.load(Relaxed));
+        (!self.probing.swap(true, Relaxed)).then(|| Probe::new(&self.probing, shortest))
     }
 
     /// A probe has ended with this result.

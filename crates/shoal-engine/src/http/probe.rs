@@ -1,19 +1,29 @@
 //! Measures whether pipelining helps, for a service that echoes ids. Two requests are sent at once; what counts is how
 //! long after the first answer the second arrives. A service that handles the requests of a connection one after the
 //! other takes as long again: more connections are better. Only one connection at a time probes.
+//!
+//! A service that pauses before its first answer, or a machine that reads late, can make it look as if answers came
+//! together. So the time of the first answer counts for no more than the shortest one that was ever seen, and a gain must
+//! be seen twice in a row.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Requests that are sent at once.
 pub(super) const REQUESTS: usize = 2;
+/// Gains in a row that prove it.
+const GAINS: u32 = 2;
 /// A second answer within this time costs the connection nothing, however long the first one took.
 const SOON: Duration = Duration::from_millis(1);
 
 /// The probe of one connection. No other connection probes until it is dropped.
 pub(super) struct Probe<'a> {
     probing: &'a AtomicBool,
+    /// The shortest time in which the service has answered a request that was sent alone.
+    shortest: Duration,
     stage: Stage,
+    /// Gains so far, and the answers until the last of them.
+    gains: (u32, usize),
 }
 
 enum Stage {
@@ -35,11 +45,11 @@ pub(super) enum ProbeResult {
 
 impl<'a> Probe<'a> {
     /// `probing` is true until the probe is dropped.
-    pub fn new(probing: &'a AtomicBool) -> Probe<'a> {
-        Probe { probing, stage: Stage::Unsent }
+    pub fn new(probing: &'a AtomicBool, shortest: Duration) -> Probe<'a> {
+        Probe { probing, shortest, stage: Stage::Unsent, gains: (0, 0) }
     }
 
-    /// Whether the requests are still to be sent.
+    /// Whether requests are to be sent.
     pub fn is_unsent(&self) -> bool {
         matches!(self.stage, Stage::Unsent)
     }
@@ -53,20 +63,26 @@ impl<'a> Probe<'a> {
 
     /// So many answers have been read in all. Returns the result once it is known.
     pub fn answered(&mut self, answers: usize) -> Option<ProbeResult> {
-        match (&self.stage, answers) {
+        match (&self.stage, answers - self.gains.1) {
             (Stage::Unsent, _) | (_, 0) => None,
             (Stage::Sent(_, 1), _) => Some(ProbeResult::Nothing),
             (Stage::Sent(at, _), 1) => {
                 self.stage = Stage::First(at.elapsed(), Instant::now());
                 None
             }
-            (Stage::Sent(..), _) => Some(ProbeResult::Gain),
+            (Stage::Sent(..), _) => self.gain(answers),
             (Stage::First(..), 1) => None,
             (Stage::First(took, at), _) => {
-                let gain = at.elapsed() < SOON.max(*took / 2);
-                Some(if gain { ProbeResult::Gain } else { ProbeResult::NoGain })
+                let gain = at.elapsed() < SOON.max((*took).min(self.shortest) / 2);
+                if gain { self.gain(answers) } else { Some(ProbeResult::NoGain) }
             }
         }
+    }
+
+    fn gain(&mut self, answers: usize) -> Option<ProbeResult> {
+        self.gains = (self.gains.0 + 1, answers);
+        self.stage = Stage::Unsent;
+        (self.gains.0 == GAINS).then_some(ProbeResult::Gain)
     }
 }
 
@@ -82,30 +98,51 @@ mod tests {
 
     use super::*;
 
+    const SHORTEST: Duration = Duration::from_millis(5);
+
+    fn sent(probing: &AtomicBool, requests: usize) -> Probe<'_> {
+        let mut probe = Probe::new(probing, SHORTEST);
+        probe.sent(requests);
+        probe
+    }
+
     #[test]
     fn a_second_answer_that_takes_as_long_as_the_first_is_no_gain() {
         let probing = AtomicBool::new(true);
-        let probe = || Probe::new(&probing);
-        let mut serial = probe();
-        serial.sent(2);
+        let mut serial = sent(&probing, 2);
         assert_eq!(serial.answered(0), None);
-        sleep(Duration::from_millis(5));
+        sleep(SHORTEST);
         assert_eq!(serial.answered(1), None);
-        sleep(Duration::from_millis(400)); // not much shorter than the first wait, also on a busy machine
+        sleep(SHORTEST);
         assert_eq!(serial.answered(2), Some(ProbeResult::NoGain));
+    }
 
-        let mut both = probe();
-        both.sent(2);
-        assert_eq!(both.answered(2), Some(ProbeResult::Gain), "in one reading");
+    #[test]
+    fn a_pause_before_the_first_answer_is_no_gain() {
+        let probing = AtomicBool::new(true);
+        let mut paused = sent(&probing, 2);
+        sleep(SHORTEST * 20);
+        assert_eq!(paused.answered(1), None);
+        sleep(SHORTEST);
+        assert_eq!(paused.answered(2), Some(ProbeResult::NoGain));
+    }
 
-        let mut ahead = probe();
-        ahead.sent(2);
-        sleep(Duration::from_millis(400)); // longer than a busy machine stops us in between
-        assert_eq!(ahead.answered(1), None);
-        assert_eq!(ahead.answered(2), Some(ProbeResult::Gain));
+    #[test]
+    fn a_gain_is_seen_twice_in_a_row() {
+        let probing = AtomicBool::new(true);
+        let mut together = sent(&probing, 2);
+        assert_eq!((together.answered(2), together.is_unsent()), (None, true), "in one reading");
+        together.sent(2);
+        assert_eq!(together.answered(2), None, "those of before");
+        assert_eq!(together.answered(4), Some(ProbeResult::Gain));
 
-        let mut single = probe();
-        single.sent(1);
-        assert_eq!(single.answered(1), Some(ProbeResult::Nothing));
+        let mut lucky = sent(&probing, 2);
+        assert_eq!(lucky.answered(2), None);
+        lucky.sent(2);
+        assert_eq!(lucky.answered(3), None);
+        sleep(SHORTEST);
+        assert_eq!(lucky.answered(4), Some(ProbeResult::NoGain));
+
+        assert_eq!(sent(&probing, 1).answered(1), Some(ProbeResult::Nothing));
     }
 }

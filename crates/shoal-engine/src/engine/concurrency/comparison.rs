@@ -17,7 +17,9 @@ const PRIOR: f64 = 2.0;
 /// When a comparison ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Pairs of windows at the most, and whether the mean decides after them.
+    /// Pairs of windows without which the larger number is not given up.
+    pub least: u32,
+    /// Pairs at the most, and whether the mean decides after them.
     pub pairs: u32,
     pub decides: bool,
     /// Standard errors that make it clear that the larger number brings more, and that it does not.
@@ -128,7 +130,7 @@ impl Comparison {
         let error = (spread / self.pairs).sqrt();
         if self.mean - self.rules.more * error > CLEAR.0 {
             Some(Verdict::High)
-        } else if self.mean + self.rules.no_more * error < CLEAR.1 {
+        } else if self.pairs >= f64::from(self.rules.least) && self.mean + self.rules.no_more * error < CLEAR.1 {
             Some(Verdict::Low)
         } else if self.pairs < f64::from(self.pairs_max) {
             None

@@ -234,7 +234,7 @@ impl Concurrency {
             // What is measured now says something about the host, not about the number. Whatever is answered after the pause
             // belongs to the number in force.
             (self.meter, self.lowered) = (None, false);
-            self.stall.pause(sample.now);
+            self.stall.pause(&sample);
             return;
         }
         // Bad answers may still belong to a larger number before.
@@ -255,6 +255,7 @@ impl Concurrency {
                 match self.trouble.look(&sample, number, settled) {
                     Some(Consequence::Reduce) => self.set(if best < number { best } else { number / 2 }, &sample),
                     Some(Consequence::Restore(number)) => self.set(number, &sample),
+                    None if self.stall.spoils_windows() => self.meter = None,
                     None => self.measure(sample, cpu),
                 }
             }

@@ -34,13 +34,13 @@ const UP_EVERY: f64 = 10.0;
 const DOWN_EVERY: (f64, f64) = (16.0, 150.0);
 const DOWN_RARER: f64 = 1.5;
 /// While climbing, four pairs must do: a number that takes long to judge may bring much less, because a small server with too
-/// many connections works in bursts.
-const CLIMB: Rules = Rules { pairs: 4, decides: true, more: 2.0, no_more: 2.0 };
+/// many connections works in bursts. One pair is not enough to end a climb: the medium may have paused.
+const CLIMB: Rules = Rules { least: 2, pairs: 4, decides: true, more: 2.0, no_more: 2.0 };
 /// While trimming, it is for the larger number to prove its worth.
-const TRIM: Rules = Rules { pairs: 8, decides: true, more: 2.0, no_more: 1.0 };
+const TRIM: Rules = Rules { least: 1, pairs: 8, decides: true, more: 2.0, no_more: 1.0 };
 /// At rest nothing moves before it is clear; the next probe goes on where this one has ended. Probes are made again and
 /// again, and chance must not add one step to the other.
-const PROBE: Rules = Rules { pairs: 4, decides: false, more: 3.0, no_more: 2.0 };
+const PROBE: Rules = Rules { least: 1, pairs: 4, decides: false, more: 3.0, no_more: 2.0 };
 /// Part of all cores' time below which lanes mostly wait for the medium. So early, and where a lane costs so little, twice
 /// as many are taken unless they clearly bring less: a search that waits for proof would last longer than a short run.
 const IDLE: f64 = 0.5;
