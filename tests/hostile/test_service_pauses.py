@@ -36,6 +36,6 @@ def test_a_pause_in_the_search_for_the_number_of_workers_does_not_leave_the_run_
 
     server.on_objects(works)
     server.start()
-    outcome = Shoal(tmp_path).copy(server, "--workers", "auto")
+    outcome = Shoal(tmp_path).copy(server, "--workers", "auto", "--timeout", "10")
     assert_arrived(outcome, objects)
     assert float(outcome.report["seconds"]) < LIMIT, outcome.report["concurrency"]

@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn, Self
+from typing import ClassVar, Literal, NoReturn, Self
 
 from servers.conversation import ID_HEADER, Conversation, Request
 from servers.ports import bound_socket, reset_on_close
@@ -191,6 +191,8 @@ class FaultServer:
         idle: Seconds without a request after which a connection is closed; None keeps them all.
     """
 
+    _running: ClassVar[int] = 0  # servers in this process
+
     objects: dict[str, bytes] = field(default_factory=dict)
     names: list[str] | None = None
     page_size: int = 1000
@@ -300,6 +302,7 @@ class FaultServer:
     def start(self) -> Self:
         """Starts listening; returns when a connection will be answered (or, if away from the start, refused)."""
         gc.freeze()  # to look through all that earlier tests have left stops this server for up to a second
+        FaultServer._running += 1
         self._thread.start()
         if not self._listening.wait(JOIN_LIMIT):
             raise RuntimeError("the fault server did not start")
@@ -310,7 +313,9 @@ class FaultServer:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(JOIN_LIMIT)
-        gc.unfreeze()
+            FaultServer._running -= 1
+            if not FaultServer._running:
+                gc.unfreeze()
         self._guard.close()
         if self._thread.is_alive():
             raise RuntimeError("the fault server did not stop")

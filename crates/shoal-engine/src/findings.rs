@@ -8,11 +8,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 pub struct Findings {
     depth: AtomicUsize,
     late: AtomicU64,
+    slow: AtomicUsize,
+}
+
+/// A connection that is being made for longer than is usual.
+#[derive(Debug)]
+pub struct SlowConnection<'a>(&'a AtomicUsize);
+
+impl Drop for SlowConnection<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Default for Findings {
     fn default() -> Findings {
-        Findings { depth: AtomicUsize::new(1), late: AtomicU64::new(0) }
+        Findings { depth: AtomicUsize::new(1), late: AtomicU64::new(0), slow: AtomicUsize::new(0) }
     }
 }
 
@@ -28,6 +39,17 @@ impl Findings {
     /// once for each, when it becomes late, which may be long before it is made or fails.
     pub fn report_late_connection(&self) {
         self.late.fetch_add(1, Relaxed);
+    }
+
+    /// Reports that a connection takes long, well before it is late. It counts until what is returned is dropped.
+    pub fn slow_connection(&self) -> SlowConnection<'_> {
+        self.slow.fetch_add(1, Relaxed);
+        SlowConnection(&self.slow)
+    }
+
+    /// How many connections take long now.
+    pub fn slow_connections(&self) -> usize {
+        self.slow.load(Relaxed)
     }
 
     /// How many objects one connection may have in flight.

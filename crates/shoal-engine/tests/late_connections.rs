@@ -162,10 +162,11 @@ fn a_late_connection_is_counted_once_and_before_it_is_made() {
     source.source = Arc::new(OfPart::new(source.source, shoal_engine::Part::new(0, 1).unwrap()));
     let listing = full.keep_waiting(&source);
     wait_until(|| source.late_connections() == 1);
+    assert_eq!(source.findings.slow_connections(), 1, "before it was late");
     assert!(full.unanswered() > 0 && !listing.is_finished());
     wait_until(|| full.unanswered() == 4); // the most there are
     full.accept(listing).unwrap();
-    assert_eq!(source.late_connections(), 1);
+    assert_eq!((source.late_connections(), source.findings.slow_connections()), (1, 0));
 }
 
 #[test]

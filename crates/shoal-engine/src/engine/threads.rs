@@ -138,6 +138,7 @@ impl Threads {
                 in_flight: sums.in_flight as usize,
                 throttled: throttled + shared.sink_retry.throttled(),
                 late: silent + shared.sink_retry.silent(),
+                slow: if shared.retry.is_of_many() { 0 } else { shared.findings.slow_connections() },
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.findings.depth(),
                 paused: is_paused(shared),

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-/// Most attempts for one connection. Each costs a file descriptor while it lasts.
-const ATTEMPTS: u32 = 4;
 /// Least wait before the next attempt: longer than the round trip to most services, a quarter of the kernel's wait.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 /// The wait is so many times the shortest time of a connection: a distant service does not get two attempts at once.
 const WAIT_TIMES: u64 = 4;
+/// The same after which a connection is slow: no further attempt is due, but the SYN may have been dropped.
+const SLOW_MIN: Duration = Duration::from_millis(50);
+const SLOW_TIMES: u64 = 2;
 
 /// How connections to one service are attempted, and what was learnt from that.
 #[derive(Debug)]
@@ -35,27 +36,39 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Makes a connection with the first attempt that succeeds. The caller limits the time. Calls `late` once a second
-    /// attempt is due, whether or not a connection is made in the end.
+    /// Makes a connection with the first attempt that succeeds. The caller limits the time. Calls `slow` when that takes
+    /// long, and keeps what it returns until the end. Calls `late` once a second attempt is due, whether or not a connection
+    /// is made in the end.
     ///
     /// # Errors
     /// The error of the last attempt, once all have failed. So a refused first attempt is an error at once, and an
     /// attempt without a file descriptor does not end those before it.
-    pub(super) async fn connect(&self, address: SocketAddr, late: impl Fn()) -> io::Result<TcpStream> {
-        let mut wait = self.wait();
+    pub(super) async fn connect<S>(
+        &self,
+        address: SocketAddr,
+        slow: impl Fn() -> S,
+        late: impl Fn(),
+    ) -> io::Result<TcpStream> {
+        let (slow_after, wait) = (self.wait(SLOW_MIN, SLOW_TIMES), self.wait(WAIT_MIN, WAIT_TIMES));
         let mut under_way = vec![Box::pin(self.attempt(address))];
-        for number in 1..ATTEMPTS {
+        let mut is_slow = None;
+        for (number, wait) in [slow_after, wait - slow_after, wait * 2, wait * 4].into_iter().enumerate() {
             tokio::select! {
                 biased; // a connection that is ready now is not late, even if this lane was busy
                 ended = poll_fn(|context| first(&mut under_way, context)) => return ended,
                 () = tokio::time::sleep(wait) => {}
             }
-            if number == 1 {
-                late();
+            match number {
+                0 => {
+                    is_slow = Some(slow());
+                    continue;
+                }
+                1 => late(),
+                _ => {}
             }
             under_way.push(Box::pin(self.attempt(address)));
-            wait *= 2;
         }
+        let _slow = is_slow;
         poll_fn(|context| first(&mut under_way, context)).await
     }
 
@@ -72,11 +85,11 @@ impl Attempts {
         Ok(stream)
     }
 
-    /// How long to wait for the first attempt.
-    fn wait(&self) -> Duration {
+    /// How long to wait for the first attempt: so many times the shortest time, and at least so long.
+    fn wait(&self, least: Duration, times: u64) -> Duration {
         match self.shortest.load(Relaxed) {
-            u64::MAX => WAIT_MIN,
-            shortest => WAIT_MIN.max(Duration::from_nanos(shortest.saturating_mul(WAIT_TIMES))),
+            u64::MAX => least,
+            shortest => least.max(Duration::from_nanos(shortest.saturating_mul(times))),
         }
     }
 }
@@ -109,10 +122,11 @@ mod tests {
     #[test]
     fn a_distant_service_is_waited_for_longer() {
         let attempts = Attempts::default();
-        assert_eq!(attempts.wait(), WAIT_MIN, "nothing is known");
-        for (shortest, wait) in [(300, 1200), (90, 360), (1, 250)] {
+        let waits = || [attempts.wait(SLOW_MIN, SLOW_TIMES), attempts.wait(WAIT_MIN, WAIT_TIMES)];
+        assert_eq!(waits(), [SLOW_MIN, WAIT_MIN], "nothing is known");
+        for (shortest, slow, wait) in [(300, 600, 1200), (90, 180, 360), (1, 50, 250)] {
             attempts.shortest.store(shortest * 1_000_000, Relaxed);
-            assert_eq!(attempts.wait(), Duration::from_millis(wait));
+            assert_eq!(waits(), [slow, wait].map(Duration::from_millis));
         }
     }
 }

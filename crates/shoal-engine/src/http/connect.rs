@@ -67,12 +67,13 @@ pub(super) async fn connect(client: &Client, findings: &Findings) -> Result<Stre
 }
 
 async fn connect_to(client: &Client, address: SocketAddr, findings: &Findings) -> Result<Stream> {
+    let slow = || (!client.is_other_host).then(|| findings.slow_connection());
     let late = || {
         if !client.is_other_host {
             findings.report_late_connection();
         }
     };
-    let made = client.attempts.connect(address, late).await;
+    let made = client.attempts.connect(address, slow, late).await;
     let stream = made.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
     // Small requests must not wait for earlier answers (Nagle's algorithm).
     let _ = stream.set_nodelay(true);

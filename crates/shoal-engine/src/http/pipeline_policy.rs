@@ -144,7 +144,7 @@ impl PipelinePolicy {
     /// A single request was answered after `took`, with or without its id. `close`: the connection ends after it.
     pub fn single_answered(&self, echo: Echo, close: bool, took: Option<Duration>) {
         let echoes = echo == Echo::Right;
-        if let Some(took) = took {
+        if let Some(took) = took.filter(|_| echoes) {
             self.shortest.fetch_min(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         }
         if echoes && !self.echoes.load(Relaxed) {
@@ -353,9 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_at_a_time_probes() {
+    fn one_connection_at_a_time_probes_and_knows_the_shortest_time_of_an_answer() {
         let auto = PipelinePolicy::new(Pipeline::Auto);
+        for took in [30, 10, 20] {
+            auto.single_answered(Echo::Right, false, Some(Duration::from_millis(took)));
+        }
+        auto.single_answered(Echo::Missing, false, Some(Duration::from_millis(1)));
         let probe = auto.probe();
+        assert_eq!(probe.as_ref().map(|probe| probe.shortest), Some(Duration::from_millis(10)));
         assert!(probe.is_some() && auto.probe().is_none());
         drop(probe);
         assert!(auto.probe().is_some());

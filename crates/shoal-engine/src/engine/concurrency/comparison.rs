@@ -17,7 +17,7 @@ const PRIOR: f64 = 2.0;
 /// When a comparison ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Pairs of windows without which the larger number is not given up.
+    /// The larger number is not given up after fewer pairs of windows.
     pub least: u32,
     /// Pairs at the most, and whether the mean decides after them.
     pub pairs: u32,

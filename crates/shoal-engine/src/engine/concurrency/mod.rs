@@ -4,9 +4,9 @@
 //! number of lanes; for a network, the objects in flight over all lanes (`Shared::busy_lanes` divides it).
 //!
 //! It maximises goodput, the objects and bytes that the sink takes, with as few in flight as reach it (`search.rs`). Answers
-//! that ask to slow down, late connections and missing file descriptors reduce the number at once (`trouble.rs`), and so does a stall (`stall.rs`). The models
-//! of media that prove it, in virtual time, are in `models.rs`. Bytes a second and pauses of a host are elsewhere (`rate.rs`,
-//! `retry/`).
+//! that ask to slow down, late connections and missing file descriptors reduce the number at once (`trouble.rs`), and so does
+//! a stall while connections take long (`stall.rs`). The models of media that prove it, in virtual time, are in `models.rs`. Bytes
+//! a second and pauses of a host are elsewhere (`rate.rs`, `retry/`).
 
 mod comparison;
 #[cfg(test)]
@@ -246,14 +246,17 @@ impl Concurrency {
                     return self.set_depth(&sample);
                 }
                 let (number, best) = (self.target(), self.search.best());
+                let largest = self.search.largest();
                 if self.reach == Reach::Network
-                    && let Some(before) = self.stall.look(&sample, number)
+                    && let Some(before) = self.stall.look(&sample, number, largest)
                 {
-                    self.trouble.bar(sample.now, number, Sign::Stalled);
+                    self.trouble.bar(sample.now, largest, Sign::Stalled);
                     return self.set(before, &sample);
                 }
-                match self.trouble.look(&sample, number, settled) {
-                    Some(Consequence::Reduce) => self.set(if best < number { best } else { number / 2 }, &sample),
+                // What is late may have been begun while the larger number was in force. With one, nothing else is the cause.
+                let blamed = if number == 1 { 1 } else { largest };
+                match self.trouble.look(&sample, blamed, settled) {
+                    Some(Consequence::Reduce) => self.set(if best < blamed { best } else { blamed / 2 }, &sample),
                     Some(Consequence::Restore(number)) => self.set(number, &sample),
                     None if self.stall.spoils_windows() => self.meter = None,
                     None => self.measure(sample, cpu),

@@ -152,6 +152,11 @@ impl Search {
         self.comparison.as_ref().map_or(self.best, |(_, comparison)| comparison.target())
     }
 
+    /// The largest number that is in force now and then.
+    pub fn largest(&self) -> usize {
+        self.comparison.as_ref().map_or(self.best, |(_, comparison)| comparison.high)
+    }
+
     /// The best number so far.
     pub fn best(&self) -> usize {
         self.best

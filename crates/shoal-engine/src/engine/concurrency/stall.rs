@@ -1,9 +1,11 @@
-//! A stall of a service: nothing comes any more since there are more in flight.
+//! A stall: nothing comes any more.
 //!
-//! The queue of a small server is full then. The kernel drops what asks for a connection, everything waits until it is sent
-//! again, comes at once, and fills the queue anew. So a number that has not yet proved itself is given up when nothing comes
-//! and connections are late. A service may also just have paused: without late connections the first stall of a number is
-//! forgiven, and its second is not, because a kernel may also drop the first request on a connection that seems to be made.
+//! There may be more in flight than the queue of a small server takes. The kernel drops what asks for a connection, everything
+//! waits until it is sent again, comes at once, and fills the queue anew. So a number that has not yet proved itself is given
+//! up when nothing comes while connections take long to be made.
+//!
+//! Where all connections are made, the service has paused, whatever the number is. A window with such a pause measures
+//! nothing, and is dropped. If a number causes it all the same, it does so again, and the windows tell.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +19,14 @@ const BEATS: u64 = 2;
 const PROVED: Duration = Duration::from_millis(300);
 /// What is left of the best rate with each window.
 const FADING: f64 = 0.9;
+/// Windows are dropped at most so often.
+const SPOILS_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) struct Stall {
     /// Settled objects and bytes so far.
     done: (u64, u64),
-    /// When the last of them came, with the beats and the late connections until then.
-    came: (Instant, u64, u64),
+    /// When the last of them came, and the beats until then.
+    came: (Instant, u64),
     silence: Silence,
     /// The last look.
     looked: Instant,
@@ -32,8 +36,8 @@ pub(super) struct Stall {
     proved: usize,
     /// A larger one, and for how long it was in force.
     trial: (usize, Duration),
-    /// The largest number whose first stall was forgiven.
-    forgiven: usize,
+    /// When windows were dropped last.
+    spoiled: Option<Instant>,
 }
 
 /// Whether something arrives, and what follows if not.
@@ -41,8 +45,8 @@ pub(super) struct Stall {
 enum Silence {
     /// Something arrives.
     None,
-    /// Nothing, while no connection is late: what follows is decided when something comes.
-    Stalled,
+    /// Nothing, and no window that this is part of counts.
+    Spoils,
     /// Nothing, and the number was given up. A smaller one can change nothing before something comes.
     GivenUp,
 }
@@ -51,19 +55,19 @@ impl Stall {
     pub fn new(began: Instant) -> Stall {
         Stall {
             done: (0, 0),
-            came: (began, 0, 0),
+            came: (began, 0),
             silence: Silence::None,
             looked: began,
             rate: 0.0,
             proved: 0,
             trial: (0, Duration::ZERO),
-            forgiven: 0,
+            spoiled: None,
         }
     }
 
     /// Nothing can come now, or nothing that tells.
     pub fn pause(&mut self, sample: &Sample) {
-        (self.came, self.looked) = ((sample.now, sample.beats, sample.late), sample.now);
+        (self.came, self.looked) = ((sample.now, sample.beats), sample.now);
         self.silence = Silence::None;
     }
 
@@ -77,38 +81,41 @@ impl Stall {
         self.rate = (window.objects / window.seconds).max(self.rate * FADING);
     }
 
-    /// Whether nothing comes, and that is not held against the number: a window of now measures nothing.
+    /// Whether a window of now measures nothing.
     pub fn spoils_windows(&self) -> bool {
-        self.silence == Silence::Stalled
+        self.silence == Silence::Spoils
     }
 
-    /// Looks while `number` is in force; the number to go back to, if it has stalled.
-    pub fn look(&mut self, sample: &Sample, number: usize) -> Option<usize> {
+    /// Looks while `number` is in force. `largest`: of it and the one that it is compared with, whose connections may be those
+    /// that take long. Returns the number to go back to, if that one is too much.
+    pub fn look(&mut self, sample: &Sample, number: usize, largest: usize) -> Option<usize> {
         let passed = sample.now.saturating_duration_since(std::mem::replace(&mut self.looked, sample.now));
         let done = (sample.settled, sample.bytes);
-        let comes = std::mem::replace(&mut self.done, done) != done || sample.in_flight == 0;
-        let before = self.silence;
-        if comes {
-            (self.came, self.silence) = ((sample.now, sample.beats, sample.late), Silence::None);
+        if std::mem::replace(&mut self.done, done) != done || sample.in_flight == 0 {
+            (self.came, self.silence) = ((sample.now, sample.beats), Silence::None);
         }
-        if number <= self.proved.max(1) || before == Silence::GivenUp {
+        if self.silence == Silence::GivenUp {
             return None;
-        }
-        if comes && before == Silence::Stalled {
-            self.trial = (number, Duration::ZERO);
-            let is_first = number > self.forgiven;
-            self.forgiven = self.forgiven.max(number);
-            return (!is_first).then(|| self.smaller(number));
         }
         // A distant server answers in waves, of as many as are in flight; the first after a change may be twice as late.
         let wave = Duration::try_from_secs_f64(3.0 * number as f64 / self.rate).unwrap_or(Duration::MAX);
-        let (came, beats, late) = self.came;
+        let (came, beats) = self.came;
         // Lanes that are blocked in the sink would not see what comes.
         let awake = sample.beats >= beats + BEATS;
+        let proved = self.proved.max(1);
         if awake && sample.now.saturating_duration_since(came) >= STALLED.max(wave) {
-            let is_late = sample.late > late;
-            self.silence = if is_late { Silence::GivenUp } else { Silence::Stalled };
-            return is_late.then(|| self.smaller(number));
+            self.trial = (number, Duration::ZERO);
+            if sample.slow > 0 && largest > proved {
+                self.silence = Silence::GivenUp;
+                return Some(if self.proved > 0 { self.proved } else { largest / 2 });
+            }
+            if self.spoiled.is_none_or(|spoiled| sample.now - spoiled >= SPOILS_EVERY) {
+                (self.silence, self.spoiled) = (Silence::Spoils, Some(sample.now));
+            }
+            return None;
+        }
+        if number <= proved {
+            return None;
         }
         if self.trial.0 != number {
             self.trial = (number, Duration::ZERO);
@@ -118,11 +125,6 @@ impl Stall {
             self.proved = number;
         }
         None
-    }
-
-    /// The number to go back to from this one.
-    fn smaller(&self, number: usize) -> usize {
-        if self.proved > 0 { self.proved } else { number / 2 }
     }
 }
 
@@ -137,7 +139,7 @@ mod tests {
             sample.settled += objects;
             sample.beats += 1;
             sample.in_flight = number;
-            stall.look(sample, number)
+            stall.look(sample, number, number)
         })
     }
 
@@ -157,35 +159,46 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stalls_with_late_connections_before_it_has_proved_itself_is_given_up() {
+    fn a_number_that_stalls_while_connections_take_long_is_given_up_unless_it_has_proved_itself() {
         let (mut stall, mut sample) = climbed();
         assert_eq!(look(&mut stall, &mut sample, 16, 50, 0), None);
-        sample.late += 1;
+        sample.slow = 3;
         assert_eq!(look(&mut stall, &mut sample, 16, 100, 0), Some(4));
-        sample.late += 10;
         assert_eq!(look(&mut stall, &mut sample, 8, 900, 0), None, "nothing can be said before something comes");
         assert_eq!(look(&mut stall, &mut sample, 8, 400, 25), None);
-        sample.late += 1;
         assert_eq!(look(&mut stall, &mut sample, 8, 400, 0), None, "8 has proved itself: it has another cause");
         assert_eq!(look(&mut stall, &mut sample, 8, 10, 25), None);
         for _ in 0..40 {
             sample.now += Duration::from_millis(10);
-            sample.late += 1;
-            assert_eq!(stall.look(&sample, 16), None, "the lanes are blocked in the sink");
+            assert_eq!(stall.look(&sample, 16, 16), None, "the lanes are blocked in the sink");
+        }
+        sample.beats += 40;
+        assert_eq!(stall.look(&sample, 8, 32), Some(16), "the connections are those of 32");
+    }
+
+    #[test]
+    fn a_pause_drops_a_window_and_leaves_the_number() {
+        let (mut stall, mut sample) = climbed();
+        for number in [16, 16, 4] {
+            assert_eq!(look(&mut stall, &mut sample, number, 50, 0), None);
+            assert!(!stall.spoils_windows());
+            assert_eq!(look(&mut stall, &mut sample, number, 2000, 0), None);
+            assert!(stall.spoils_windows(), "{number}");
+            assert_eq!(look(&mut stall, &mut sample, number, 100, 25), None);
+            assert!(!stall.spoils_windows(), "{number}");
         }
     }
 
     #[test]
-    fn the_first_stall_of_a_number_without_late_connections_is_forgiven() {
+    fn pauses_that_come_again_and_again_are_measured() {
         let (mut stall, mut sample) = climbed();
-        assert_eq!(look(&mut stall, &mut sample, 16, 500, 0), None);
-        assert_eq!(look(&mut stall, &mut sample, 16, 200, 25), None);
-        assert_eq!(look(&mut stall, &mut sample, 16, 500, 0), None);
-        assert_eq!(look(&mut stall, &mut sample, 16, 10, 25), Some(4), "its second stall");
-        assert_eq!(look(&mut stall, &mut sample, 32, 200, 0), None, "the first of 32");
-        assert_eq!(look(&mut stall, &mut sample, 32, 400, 25), None);
-        assert_eq!(look(&mut stall, &mut sample, 32, 500, 0), None, "32 has proved itself");
-        assert_eq!(look(&mut stall, &mut sample, 32, 10, 25), None);
+        let mut spoiled = 0;
+        for _ in 0..100 {
+            assert_eq!(look(&mut stall, &mut sample, 16, 100, 0), None);
+            spoiled += u32::from(stall.spoils_windows());
+            assert_eq!(look(&mut stall, &mut sample, 16, 100, 25), None);
+        }
+        assert_eq!(spoiled, 10, "once in two seconds, in twenty");
     }
 
     #[test]

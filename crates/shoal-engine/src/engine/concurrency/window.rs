@@ -23,6 +23,8 @@ pub(crate) struct Sample {
     pub throttled: u64,
     /// Connections so far that were late, refused, reset or without an answer.
     pub late: u64,
+    /// Connections that take long to be made now.
+    pub slow: usize,
     /// Times that a file descriptor was missing.
     pub out_of_files: u64,
     /// Objects that one connection may have in flight.
@@ -46,6 +48,7 @@ impl Sample {
             in_flight: 0,
             throttled: 0,
             late: 0,
+            slow: 0,
             out_of_files: 0,
             depth: 1,
             paused: false,
