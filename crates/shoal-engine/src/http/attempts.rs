@@ -52,7 +52,8 @@ impl Attempts {
         let (slow_after, wait) = (self.wait(SLOW_MIN, SLOW_TIMES), self.wait(WAIT_MIN, WAIT_TIMES));
         let mut under_way = vec![Box::pin(self.attempt(address))];
         let mut is_slow = None;
-        for (number, wait) in [slow_after, wait - slow_after, wait * 2, wait * 4].into_iter().enumerate() {
+        for (number, wait) in [slow_after, wait.saturating_sub(slow_after), wait * 2, wait * 4].into_iter().enumerate()
+        {
             tokio::select! {
                 biased; // a connection that is ready now is not late, even if this lane was busy
                 ended = poll_fn(|context| first(&mut under_way, context)) => return ended,
