@@ -189,6 +189,7 @@ impl PipelinePolicy {
                     self.cap.store(1, Relaxed);
                 }
             }
+            ProbeResult::Unclear => {}
             ProbeResult::Nothing => return,
         }
         self.known.store(true, Relaxed);
@@ -332,6 +333,8 @@ mod tests {
         let slow = new();
         slow.single_answered(Echo::Right, false, Some(Duration::from_millis(30)));
         assert!(!slow.is_unknown() && slow.proven_depth(64) == 1, "more connections are not waited with");
+        (0..PROBES).for_each(|_| slow.probed(&ProbeResult::Unclear));
+        assert_eq!(slow.depth(64), 64);
         (0..PROBES).for_each(|_| slow.probed(&ProbeResult::NoGain));
         assert_eq!(slow.depth(64), 1);
 

@@ -38,7 +38,9 @@ enum Stage {
 pub(super) enum ProbeResult {
     Gain,
     NoGain,
-    /// There was only one request to send, or a gain was not seen again.
+    /// A gain was not seen again.
+    Unclear,
+    /// There was only one request to send.
     Nothing,
 }
 
@@ -75,7 +77,7 @@ impl<'a> Probe<'a> {
                 if at.elapsed() < SOON.max((*took).min(self.shortest) / 2) {
                     return self.gain(answers);
                 }
-                Some(if self.gains.0 == 0 { ProbeResult::NoGain } else { ProbeResult::Nothing })
+                Some(if self.gains.0 == 0 { ProbeResult::NoGain } else { ProbeResult::Unclear })
             }
         }
     }
@@ -143,7 +145,7 @@ mod tests {
         once.sent(2);
         assert_eq!(once.answered(3), None);
         sleep(SHORTEST);
-        assert_eq!(once.answered(4), Some(ProbeResult::Nothing));
+        assert_eq!(once.answered(4), Some(ProbeResult::Unclear));
 
         let mut soon = sent(&probing, Duration::from_secs(1), 2);
         sleep(Duration::from_millis(400)); // longer than a busy machine stops us between the next two

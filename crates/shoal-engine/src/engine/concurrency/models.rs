@@ -346,6 +346,17 @@ fn pauses_of_the_service_that_come_again_and_again_do_not_reduce_the_number() {
 }
 
 #[test]
+fn a_slow_service_that_has_throttled_for_a_while_is_used_again() {
+    for (delay, seed) in [0.15, 0.2, 0.3].into_iter().flat_map(|delay| (1..=5).map(move |seed| (delay, seed))) {
+        let medium = Medium::network("a service that throttles for six seconds", delay, |_| 4_000.0);
+        let bad = move |n: f64, t: f64| (if (1.0..7.0).contains(&t) { 0.3 * n / delay } else { 0.0 }, 0.0);
+        let outcome = run(&Medium { bad: Box::new(bad), ..medium }, 120.0, 0.2, seed);
+        let part = outcome.part_of_best(60.0, 120.0);
+        assert!(part >= 0.5, "{part:.3} with answers after {delay} s, seed {seed}");
+    }
+}
+
+#[test]
 fn while_others_suffer_the_number_does_not_grow() {
     let medium = Medium {
         others_suffer: Box::new(|t| t < 50.0),

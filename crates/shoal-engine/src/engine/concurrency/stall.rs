@@ -19,7 +19,7 @@ const BEATS: u64 = 2;
 const PROVED: Duration = Duration::from_millis(300);
 /// What is left of the best rate with each window.
 const FADING: f64 = 0.9;
-/// Windows are dropped at most so often.
+/// Windows are dropped at most so often, and never two in a row: the search must not stand still.
 const SPOILS_EVERY: Duration = Duration::from_secs(2);
 
 pub(super) struct Stall {
@@ -36,8 +36,9 @@ pub(super) struct Stall {
     proved: usize,
     /// A larger one, and for how long it was in force.
     trial: (usize, Duration),
-    /// When windows were dropped last.
+    /// When windows were dropped last, and whether one was measured since then.
     spoiled: Option<Instant>,
+    has_measured: bool,
 }
 
 /// Whether something arrives, and what follows if not.
@@ -62,6 +63,7 @@ impl Stall {
             proved: 0,
             trial: (0, Duration::ZERO),
             spoiled: None,
+            has_measured: false,
         }
     }
 
@@ -79,6 +81,7 @@ impl Stall {
     /// What a window has brought.
     pub fn measured(&mut self, window: &Window) {
         self.rate = (window.objects / window.seconds).max(self.rate * FADING);
+        self.has_measured = true;
     }
 
     /// Whether a window of now measures nothing.
@@ -109,8 +112,9 @@ impl Stall {
                 self.silence = Silence::GivenUp;
                 return Some(if self.proved > 0 { self.proved } else { largest / 2 });
             }
-            if self.spoiled.is_none_or(|spoiled| sample.now - spoiled >= SPOILS_EVERY) {
-                (self.silence, self.spoiled) = (Silence::Spoils, Some(sample.now));
+            if self.has_measured && self.spoiled.is_none_or(|spoiled| sample.now - spoiled >= SPOILS_EVERY) {
+                (self.silence, self.spoiled, self.has_measured) = (Silence::Spoils, Some(sample.now), false);
+                self.rate /= 2.0; // or the service answers more slowly now: the next windows tell
             }
             return None;
         }
@@ -186,19 +190,34 @@ mod tests {
             assert!(stall.spoils_windows(), "{number}");
             assert_eq!(look(&mut stall, &mut sample, number, 100, 25), None);
             assert!(!stall.spoils_windows(), "{number}");
+            stall.measured(&Window { objects: 100.0, bytes: 0.0, seconds: 0.04, filled: 1.0, cores: 0.0 });
         }
     }
 
     #[test]
     fn pauses_that_come_again_and_again_are_measured() {
         let (mut stall, mut sample) = climbed();
+        let window = Window { objects: 100.0, bytes: 0.0, seconds: 0.04, filled: 1.0, cores: 0.0 };
         let mut spoiled = 0;
         for _ in 0..100 {
             assert_eq!(look(&mut stall, &mut sample, 16, 100, 0), None);
             spoiled += u32::from(stall.spoils_windows());
             assert_eq!(look(&mut stall, &mut sample, 16, 100, 25), None);
+            stall.measured(&window);
         }
         assert_eq!(spoiled, 10, "once in two seconds, in twenty");
+    }
+
+    #[test]
+    fn a_window_is_measured_between_two_that_are_dropped() {
+        let (mut stall, mut sample) = climbed();
+        let mut spoiled = 0;
+        for _ in 0..100 {
+            assert_eq!(look(&mut stall, &mut sample, 1, 190, 0), None);
+            spoiled += u32::from(stall.spoils_windows());
+            assert_eq!(look(&mut stall, &mut sample, 1, 10, 1), None);
+        }
+        assert_eq!(spoiled, 1, "one object in flight, and each takes longer than before");
     }
 
     #[test]
