@@ -14,7 +14,7 @@ from servers.fixtures import MakeServer
 WORK = 0.03  # seconds for an answer
 PAUSE = 0.6
 OBJECTS = 3000
-LIMIT = 5.0  # seconds: it takes two, and took 10 to 20 when such a pause left it with a few workers
+LIMIT = 5.0  # seconds: it takes two, and took some 25 when such a pause left it with a few workers
 
 
 @pytest.mark.parametrize("begins", [0.25, 0.35, 0.45], ids=["early", "middle", "late"])

@@ -52,6 +52,7 @@ impl Attempts {
         let (slow_after, wait) = (self.wait(SLOW_MIN, SLOW_TIMES), self.wait(WAIT_MIN, WAIT_TIMES));
         let mut under_way = vec![Box::pin(self.attempt(address))];
         let mut is_slow = None;
+        // At most four attempts: each costs a file descriptor while it lasts.
         for (number, wait) in [slow_after, wait.saturating_sub(slow_after), wait * 2, wait * 4].into_iter().enumerate()
         {
             tokio::select! {

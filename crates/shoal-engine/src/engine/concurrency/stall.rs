@@ -89,8 +89,8 @@ impl Stall {
         self.silence == Silence::Spoils
     }
 
-    /// Looks while `number` is in force. `largest`: of it and the one that it is compared with, whose connections may be those
-    /// that take long. Returns the number to go back to, if that one is too much.
+    /// Looks while `number` is in force. `largest` is the larger number of a comparison: the connections that take long may
+    /// have been asked for under it. Returns the number to go back to, if `largest` is too much.
     pub fn look(&mut self, sample: &Sample, number: usize, largest: usize) -> Option<usize> {
         let passed = sample.now.saturating_duration_since(std::mem::replace(&mut self.looked, sample.now));
         let done = (sample.settled, sample.bytes);
