@@ -1,0 +1,103 @@
+"""What the journal calls a source and the options of a run: texts recorded once, which must stay.
+
+With another text, a run that an earlier version has begun would not be resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal as package
+
+arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+SERVICE = "http://127.0.0.1:1"  # nothing answers there, and nothing has to
+URL = f"{SERVICE}/x"
+PLAIN = {"include": "[]", "exclude": "[]", "layout": "names"}
+OTHER = {"names_field": "N", "next_field": "none", "marker_param": "m", "headers": {"A": "b"}, "encode_slash": True}
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "files:HERE/tree": lambda here: here / "tree",
+    "files:HERE/tree follow_links": lambda here: package.files(here / "tree", follow_links=True),
+    "files:HERE/tree file=b\\ c": lambda here: here / "tree/b c",
+    "files:HERE/tree glob=*": lambda here: f"{here}/tree/*",
+    "zip:HERE glob=*.zip": lambda here: f"zip:{here}/*.zip",
+    "tar:HERE glob=*.tar": lambda here: f"tar:{here}/*.tar",
+    "unzip:HERE/z.zip into_subdirectories": lambda here: package.archives(here / "z.zip", into_subdirectories=True),
+    SERVICE: lambda _: f"{SERVICE}/",
+    f"{SERVICE}/pre list_path=/l get_path=/g/{{name}} names_field=N next_field=none name=x/{{name}} marker_param=m": (
+        lambda _: package.list_get(
+            f"{SERVICE}/pre", list_path="/l", get_path="/g/{name}", name="x/{name}", expect_type="image/*", **OTHER
+        )
+    ),
+    "urls:HERE/a list": lambda here: package.urls(here / "a list"),
+    "urls:HERE/a list name={host}/{path}\\ x": lambda here: package.urls(here / "a list", name="{host}/{path} x"),
+    "urls:HERE/list.csv url_field=my\\ link name_field=file": (
+        lambda here: package.urls(here / "list.csv", url_field="my link", name_field="file")
+    ),
+    "urls:HERE/list.tsv url_field=url": lambda here: package.urls(here / "list.tsv"),
+    "urls:HERE/list.jsonl url_field=url name_field=file": (
+        lambda here: package.urls(here / "list.jsonl", name_field="file")
+    ),
+    "urls:HERE/list.parquet url_field=url name_field=file": (
+        lambda here: package.urls(here / "list.parquet", name_field="file")
+    ),
+    "urls:items#4fdf5c324f0cb9d76165143a28fa9160": (
+        lambda _: package.urls([URL, ("näme", URL), ("#2", URL), (" lead", URL)])
+    ),
+    "urls:items#e3b0c44298fc1c149afbf4c8996fb924": lambda _: package.urls([]),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/b c").write_text("b")
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("x", "1")
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        tar.add(tmp_path / "tree/b c", "x")
+    (tmp_path / "a list").write_text(f"{URL}\n")
+    (tmp_path / "list.csv").write_text(f"my link,file\n{URL},n\n")
+    (tmp_path / "list.tsv").write_text(f"url\tfile\n{URL}\tn\n")
+    (tmp_path / "list.jsonl").write_text(f'{{"url": "{URL}", "file": "n"}}\n')
+    parquet.write_table(arrow.table({"url": [URL], "file": ["n"]}), tmp_path / "list.parquet")
+    return tmp_path
+
+
+def recorded(source: Any, out: Path | str, at: Path, **options: Any) -> tuple[str, dict[str, str]]:
+    """What the journal of a run calls its source, and its options."""
+    with contextlib.suppress(package.RunError):  # a service that does not answer
+        package.copy(source, out, on_error="record", max_retries=0, retry_timeout=0.1, **options)
+    run = package.status(at).runs[-1]
+    return run.source, dict(run.options)
+
+
+@pytest.mark.parametrize("wanted", SOURCES)
+def test_a_journal_calls_a_source_what_it_has_always_called_it(wanted: str, here: Path) -> None:
+    found = recorded(SOURCES[wanted](here), here / "out", here / "out")
+    assert found == (wanted.replace("HERE", str(here)), PLAIN)
+
+
+def test_a_journal_calls_options_what_it_has_always_called_them(here: Path) -> None:
+    out = here / "out"
+    filters = {"include": '["*"]', "exclude": '["x*"]', "layout": "partition"}
+    _, options = recorded(here / "tree", out, out, include=["*"], exclude=["x*"], layout="partition")
+    assert list(options.items()) == list(filters.items())
+    _, options = recorded(here / "tree", f"parquet:{here}/rows", here / "rows")
+    assert options == PLAIN | {"form": "parquet"}
+    _, options = recorded(here / "tree", "null:", here / "journal", journal=here / "journal")
+    assert options == PLAIN | {"destination": "null:"}
+    package.copy(here / "tree", here / "parts", part=(1, 2))
+    assert package.status(here / "parts").runs[-1].options == PLAIN | {"part": "1/2"}
+    package.save([("a", b"1")], here / "saved", source_id="v1")
+    (run,) = package.status(here / "saved").runs
+    assert (run.source, run.options) == ("items:v1", {"header": "true", "final_newline": "true"} | PLAIN)
