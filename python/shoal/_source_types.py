@@ -12,7 +12,7 @@ from shoal._options import Backslashes, Path, Pipeline
 from shoal._spooled import Spooled
 from shoal._value import Value
 
-UrlFormat = Literal["lines", "csv", "tsv", "jsonl", "parquet"]
+UrlFormat = Literal["lines", "items", "csv", "tsv", "jsonl", "parquet"]
 
 
 class FilesOptions(TypedDict):
@@ -188,7 +188,7 @@ class Urls(Value):
         own = {field: getattr(self, field) for field in Urls.__annotations__}
         own["list"] = None if path == "-" else path
         own["identity"] = self.list.identity if isinstance(self.list, Spooled) else None
-        own["format"] = "lines" if own["identity"] else url_format(path)
+        own["format"] = "items" if own["identity"] else url_format(path)
         return cast("UrlsOptions", own)
 
 

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
@@ -14,7 +15,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use shoal_engine::display::escape;
-use shoal_engine::source::urls::{Fields, Record, Records, Step, UrlList, changed};
+use shoal_engine::source::urls::{Fields, Record, Records, Step, UrlList, changed, changed_while_read};
 use shoal_engine::{Error, Kind, Result};
 
 use crate::read::fault::{Fault, guarded};
@@ -22,12 +23,23 @@ use crate::read::fault::{Fault, guarded};
 /// Rows that are decoded at once.
 const ROWS: usize = 4096;
 
+/// What a file is: device, inode, size, and the times of its contents and of any change.
+type Facts = ([u64; 3], [i64; 4]);
+
+fn facts(path: &Path) -> std::io::Result<Facts> {
+    let found = std::fs::metadata(path)?;
+    let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+    Ok(([found.dev(), found.ino(), found.size()], times))
+}
+
 /// A Parquet file with a column of URLs.
 #[derive(Clone)]
 pub struct ParquetUrls {
     path: PathBuf,
     shown: String,
     fields: Fields,
+    /// What the file was when it was opened.
+    opened: Option<Facts>,
 }
 
 impl ParquetUrls {
@@ -38,7 +50,7 @@ impl ParquetUrls {
     pub fn open(path: &Path, fields: &Fields) -> Result<ParquetUrls> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let shown = escape(path.file_name().unwrap_or(path.as_os_str()).as_bytes());
-        let list = ParquetUrls { path, shown, fields: fields.clone() };
+        let list = ParquetUrls { opened: facts(&path).ok(), path, shown, fields: fields.clone() };
         let full = escape(list.path.as_os_str().as_bytes());
         let config = |fault: Fault| Error::new(Kind::Config, fault.why).errno(fault.errno).on(&full);
         let builder = list.builder().map_err(config)?;
@@ -78,7 +90,7 @@ impl ParquetUrls {
             })
         });
         let reader = reader.map_err(|fault| self.failed(fault))?;
-        Ok(Rows { list: self.clone(), reader, batch: None, at: 0, row })
+        Ok(Rows { list: self.clone(), is_whole: limit.is_none(), reader, batch: None, at: 0, row })
     }
 
     fn failed(&self, fault: Fault) -> Error {
@@ -89,10 +101,8 @@ impl ParquetUrls {
 
 impl UrlList for ParquetUrls {
     fn identity(&self) -> String {
-        let quoted = |text: &str| text.escape_default().to_string().replace(' ', "\\ ");
-        let name = self.fields.name.as_deref().map_or_else(String::new, |name| format!(" name_field={}", quoted(name)));
         // All bytes: shortened for display, two long paths could be equal.
-        format!("{} url_field={}{name}", self.path.as_os_str().as_bytes().escape_ascii(), quoted(&self.fields.url))
+        format!("{}{}", self.path.as_os_str().as_bytes().escape_ascii(), self.fields.identity())
     }
 
     fn shown(&self) -> &str {
@@ -114,6 +124,8 @@ impl UrlList for ParquetUrls {
 /// The rows of a file, in their order.
 struct Rows {
     list: ParquetUrls,
+    /// All rows are read.
+    is_whole: bool,
     reader: ParquetRecordBatchReader,
     batch: Option<(ArrayRef, Option<ArrayRef>)>,
     /// The next row of the batch, and its number in the file.
@@ -140,10 +152,7 @@ impl Records for Rows {
             {
                 (into.position, into.number) = (self.row, self.row + 1);
                 match text(urls, self.at) {
-                    Some(url) => {
-                        let name = names.as_ref().and_then(|names| text(names, self.at));
-                        into.set(name.filter(|name| !name.is_empty()), url.trim());
-                    }
+                    Some(url) => into.set(names.as_ref().and_then(|names| text(names, self.at)), url),
                     None => into.set_bad("the row has no URL"),
                 }
                 (self.at, self.row) = (self.at + 1, self.row + 1);
@@ -152,6 +161,9 @@ impl Records for Rows {
             let next =
                 guarded(|| self.reader.next().transpose().map_err(|error| Fault::from(ParquetError::from(error))));
             match next.map_err(|fault| self.list.failed(fault))? {
+                None if self.is_whole && facts(&self.list.path).ok() != self.list.opened => {
+                    return Err(changed_while_read());
+                }
                 None => return Ok(Step::End),
                 Some(batch) => {
                     let damaged = || self.list.failed(Fault::new(Kind::Listing, "a column is missing"));

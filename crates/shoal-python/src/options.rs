@@ -116,6 +116,7 @@ impl UrlList {
             "csv" => Format::Csv(b',', fields),
             "tsv" => Format::Csv(b'\t', fields),
             "jsonl" => Format::Json(fields),
+            "items" => Format::Items,
             "parquet" => return Ok(Box::new(ParquetUrls::open(&path, &fields)?)),
             _ => Format::Plain,
         };

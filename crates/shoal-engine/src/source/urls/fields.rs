@@ -1,21 +1,16 @@
-//! Lists with named fields: CSV, and JSON lines. A record is a row or a line; other fields are ignored.
+//! The fields that a list has for URL and name, and lines of JSON, which have them in objects.
 //!
-//! Not here: plain lists and reading of lines (`lines.rs`), Parquet (a crate of its own).
+//! Not here: rows (`rows.rs`), Parquet (a crate of its own).
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::fmt;
 
-use csv_core::{ReadRecordResult, ReaderBuilder};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
-use super::lines::Shape;
 use super::record::Record;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-
-/// Longest row or line: they may have descriptions and vectors beside the URL.
-const LINE_MAX: usize = 4 << 20;
-/// Most columns of a row.
-const COLUMNS_MAX: usize = 4096;
 
 /// The fields that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,158 +22,199 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The error for a list that does not have a field.
-    ///
-    /// `found`: those that it has.
-    pub fn missing(&self, field: &str, found: &[&str]) -> Error {
-        let option = if field == self.url { "url_field" } else { "name_field" };
-        let found: Vec<String> = found.iter().take(20).map(|name| format!("\"{}\"", escape(name.as_bytes()))).collect();
-        Error::new(Kind::Config, format!("the list has no field \"{}\" (`{option}`)", escape(field.as_bytes())))
-            .hint(format!("it has {}", found.join(", ")))
+    /// What identifies them, behind that of the list.
+    pub fn identity(&self) -> String {
+        let quoted = |text: &str| text.escape_default().to_string().replace(' ', "\\ ");
+        let name = self.name.as_deref().map_or_else(String::new, |name| format!(" name_field={}", quoted(name)));
+        format!(" url_field={}{name}", quoted(&self.url))
     }
 
     /// Where the fields are among `columns`.
     ///
     /// # Errors
-    /// [`Kind::Config`] if one is missing.
+    /// [`Kind::Config`] if one is missing, or is there twice.
     pub fn places(&self, columns: &[&str]) -> Result<(usize, Option<usize>)> {
         let place = |field: &str| {
-            columns.iter().position(|column| *column == field).ok_or_else(|| self.missing(field, columns))
+            let mut found = columns.iter().enumerate().filter(|(_, column)| **column == field).map(|(at, _)| at);
+            let option = if field == self.url { "url_field" } else { "name_field" };
+            let wrong = |why: &str, hint: String| {
+                let field = escape(field.as_bytes());
+                Err(Error::new(Kind::Config, format!("the list has {why} \"{field}\" (`{option}`)")).hint(hint))
+            };
+            match (found.next(), found.next()) {
+                (Some(at), None) => Ok(at),
+                (Some(_), Some(_)) => wrong("several fields", "give the one that is meant another name".to_owned()),
+                (None, _) => {
+                    let names = columns.iter().take(20).map(|name| format!("\"{}\"", escape(name.as_bytes())));
+                    wrong("no field", format!("it has {}", names.collect::<Vec<_>>().join(", ")))
+                }
+            }
         };
         Ok((place(&self.url)?, self.name.as_deref().map(place).transpose()?))
     }
 }
 
-/// How rows are read that are separated by `delimiter`.
-pub(super) fn csv(delimiter: u8, (url, name): (usize, Option<usize>)) -> Shape {
-    let parse = move |line: &[u8], into: &mut Record| {
-        if line.trim_ascii().is_empty() {
-            return false;
-        }
-        match split(line, delimiter) {
-            None => into.set_bad(&format!("the row has more than {COLUMNS_MAX} columns")),
-            Some(cells) => {
-                let cell = |at: usize| cells.get(at).map(|cell| std::str::from_utf8(cell));
-                match (cell(url), name.map(cell)) {
-                    (None, _) | (_, Some(None)) => into.set_bad("the row has too few columns"),
-                    (Some(Err(_)), _) | (_, Some(Some(Err(_)))) => into.set_bad("the row is not UTF-8"),
-                    (Some(Ok(url)), name) => {
-                        let name = name.flatten().and_then(std::result::Result::ok).filter(|name| !name.is_empty());
-                        into.set(name, url.trim());
-                    }
+/// Reads a line that is a JSON object.
+pub(super) fn read_json(line: &[u8], fields: &Fields, into: &mut Record) {
+    let mut reader = serde_json::Deserializer::from_slice(line);
+    let found = Wanted(fields).deserialize(&mut reader).and_then(|found| reader.end().map(|()| found));
+    let why = match found {
+        // Not its text: it may show what is in the line.
+        Err(error) => format!("the line is not a JSON object (column {})", error.column()),
+        Ok([Value::Text(url) | Value::Number(url), name]) => match name {
+            Value::Text(name) | Value::Number(name) => return into.set(Some(&name), &url),
+            Value::Missing => return into.set(None, &url),
+            Value::Other => wrong("neither text nor a number is", fields.name.as_deref().unwrap_or_default()),
+            Value::Twice => wrong("there are two values", fields.name.as_deref().unwrap_or_default()),
+        },
+        Ok([Value::Twice, _]) => wrong("there are two values", &fields.url),
+        Ok(_) => wrong("it has no text", &fields.url),
+    };
+    into.set_bad(&why);
+}
+
+fn wrong(why: &str, field: &str) -> String {
+    format!("{why} in its field \"{}\"", escape(field.as_bytes()))
+}
+
+/// What an object has in a field.
+enum Value<'a> {
+    /// Nothing, or null.
+    Missing,
+    Text(Cow<'a, str>),
+    /// As it is written: a long one keeps all its digits.
+    Number(Cow<'a, str>),
+    Other,
+    Twice,
+}
+
+impl<'a> Value<'a> {
+    fn of(value: &'a RawValue) -> serde_json::Result<Value<'a>> {
+        let text = value.get();
+        Ok(match text.as_bytes().first() {
+            Some(b'"') if !text.contains('\\') => Value::Text(Cow::Borrowed(text.trim_matches('"'))),
+            Some(b'"') => Value::Text(Cow::Owned(serde_json::from_str(text)?)),
+            Some(b'-' | b'0'..=b'9') => Value::Number(Cow::Borrowed(text)),
+            Some(b'n') => Value::Missing,
+            _ => Value::Other,
+        })
+    }
+}
+
+/// Reads an object: the values of the URL and of the name.
+struct Wanted<'f>(&'f Fields);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = [Value<'de>; 2];
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = [Value<'de>; 2];
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+        let mut found: [Option<Value<'de>>; 2] = [None, None];
+        while let Some(Key(is_url, is_name)) = map.next_key_seed(KeyOf(self.0))? {
+            if !is_url && !is_name {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let raw = map.next_value::<&RawValue>()?;
+            for (wanted, own) in [is_url, is_name].into_iter().zip(&mut found) {
+                if wanted {
+                    let is_second = own.is_some();
+                    let value = Value::of(raw).map_err(A::Error::custom)?;
+                    *own = Some(if is_second { Value::Twice } else { value });
                 }
             }
         }
-        true
-    };
-    Shape { line_max: LINE_MAX, quoted: true, parse: Arc::new(parse) }
-}
-
-/// How the row with the names of the columns is read: as a record that has it.
-pub(super) fn header() -> Shape {
-    let parse = |line: &[u8], into: &mut Record| {
-        into.url = String::from_utf8_lossy(line).into_owned();
-        true
-    };
-    Shape { line_max: LINE_MAX, quoted: true, parse: Arc::new(parse) }
-}
-
-/// The cells of a row; `None` if there are too many.
-pub(super) fn split(line: &[u8], delimiter: u8) -> Option<Vec<Vec<u8>>> {
-    let mut reader = ReaderBuilder::new().delimiter(delimiter).build();
-    let (mut output, mut ends) = (vec![0; line.len() + 1], vec![0; 64]);
-    let (mut input, mut written, mut ended) = (line, 0, 0);
-    loop {
-        let (result, read, wrote, found) = reader.read_record(input, &mut output[written..], &mut ends[ended..]);
-        (input, written, ended) = (&input[read..], written + wrote, ended + found);
-        match result {
-            ReadRecordResult::InputEmpty => {} // an empty input says that this was all
-            ReadRecordResult::OutputFull => output.resize(2 * output.len(), 0),
-            ReadRecordResult::OutputEndsFull if ends.len() >= COLUMNS_MAX => return None,
-            ReadRecordResult::OutputEndsFull => ends.resize(2 * ends.len(), 0),
-            ReadRecordResult::Record | ReadRecordResult::End => break,
-        }
+        Ok(found.map(|value| value.unwrap_or(Value::Missing)))
     }
-    let mut start = 0;
-    let cells = ends[..ended].iter().map(|&end| output[std::mem::replace(&mut start, end)..end].to_vec());
-    Some(cells.collect())
 }
 
-/// How lines are read that are JSON objects.
-pub(super) fn json(fields: Fields) -> Shape {
-    let parse = move |line: &[u8], into: &mut Record| {
-        if line.trim_ascii().is_empty() {
-            return false;
-        }
-        let object: serde_json::Map<String, serde_json::Value> = match serde_json::from_slice(line) {
-            Ok(object) => object,
-            Err(error) => {
-                // Not its text: it may show what is in the line.
-                into.set_bad(&format!("the line is not a JSON object (column {})", error.column()));
-                return true;
-            }
-        };
-        let text = |field: &str| match object.get(field) {
-            Some(serde_json::Value::String(text)) => Some(Cow::Borrowed(text.as_str())),
-            Some(serde_json::Value::Number(number)) => Some(Cow::Owned(number.to_string())),
-            _ => None,
-        };
-        match text(&fields.url) {
-            None => into.set_bad(&format!("it has no text in its field \"{}\"", escape(fields.url.as_bytes()))),
-            Some(url) => {
-                let name = fields.name.as_deref().and_then(text);
-                into.set(name.as_deref().filter(|name| !name.is_empty()), url.trim());
-            }
-        }
-        true
-    };
-    Shape { line_max: LINE_MAX, quoted: false, parse: Arc::new(parse) }
+/// Whether a key is the field of the URL, and that of the name.
+struct Key(bool, bool);
+
+struct KeyOf<'f>(&'f Fields);
+
+impl<'de> DeserializeSeed<'de> for KeyOf<'_> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Key, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeyOf<'_> {
+    type Value = Key;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> std::result::Result<Key, E> {
+        Ok(Key(*key == self.0.url, self.0.name.as_deref() == Some(key)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(shape: &Shape, line: &str) -> String {
-        let mut record = Record::default();
-        match (shape.parse)(line.as_bytes(), &mut record) {
-            false => "nothing".to_owned(),
-            true if record.bad => format!("bad: {}", record.url),
-            true => format!("{:?} {}", record.name, record.url),
-        }
+    fn fields() -> Fields {
+        Fields { url: "u".to_owned(), name: Some("id".to_owned()) }
     }
 
-    #[test]
-    fn rows_have_cells_in_quotes_or_not() {
-        let shape = csv(b',', (1, Some(2)));
-        assert_eq!(read(&shape, "7,http://h/a,b.jpg\r"), "Some(\"b.jpg\") http://h/a");
-        assert_eq!(read(&shape, "\"a \"\"b\"\"\nc\",\"http://h/a,b\",\"x,y\""), "Some(\"x,y\") http://h/a,b");
-        assert_eq!(read(&shape, "7, http://h/a ,"), "None http://h/a");
-        assert_eq!(read(&shape, "7"), "bad: the row has too few columns");
-        assert_eq!(read(&shape, " "), "nothing");
-        let wide = vec!["http://h/x"; 100].join(",");
-        assert_eq!(read(&shape, &wide), "Some(\"http://h/x\") http://h/x");
-        assert!(read(&shape, &"x,".repeat(10_000)).contains("more than 4096 columns"));
-        assert_eq!(read(&csv(b'\t', (0, None)), "http://h/a\tb"), "None http://h/a");
+    fn read(line: &str) -> String {
+        let mut record = Record::default();
+        read_json(line.as_bytes(), &fields(), &mut record);
+        if record.bad { format!("bad: {}", record.url) } else { format!("{:?} {}", record.name, record.url) }
     }
 
     #[test]
     fn lines_are_objects_with_other_fields() {
-        let shape = json(Fields { url: "u".to_owned(), name: Some("id".to_owned()) });
-        assert_eq!(read(&shape, r#"{"x": [1, {}], "u": "http://h/\u0061", "id": 17}"#), "Some(\"17\") http://h/a");
-        assert_eq!(read(&shape, r#"{"u": "http://h/a"}"#), "None http://h/a");
-        assert!(read(&shape, r#"{"u": null}"#).contains("no text in its field"));
-        for line in ["[]", "{", "hunter2", r#"{"u": "hunter2"#, r#"{"u": "x"} hunter2"#] {
-            let bad = read(&shape, line);
+        assert_eq!(read(r#"{"x": [1, {}], "u": "http://h/\u0061", "id": 17}"#), "Some(\"17\") http://h/a");
+        assert_eq!(read(r#"{"x": "\ud83d", "\u0075": "http://h/a", "x": 1}"#), "None http://h/a");
+        assert_eq!(read(r#"{"u": "\"", "id": ""}"#), "None \"");
+        assert!(read(r#"{"u": null}"#).contains("no text in its field"));
+        for line in ["[]", "{", "hunter2", r#"{"u": "hunter2"#, r#"{"u": "x"} hunter2"#, r#"{"u": "hunter2\ud83d"}"#] {
+            let bad = read(line);
             assert!(bad.starts_with("bad: the line is not a JSON object") && !bad.contains("hunter2"), "{bad}");
         }
     }
 
     #[test]
-    fn a_missing_field_is_named_with_those_that_there_are() {
-        let fields = Fields { url: "url".to_owned(), name: Some("file".to_owned()) };
-        assert_eq!(fields.places(&["id", "file", "url"]).unwrap(), (2, Some(1)));
-        let error = fields.places(&["id", "url"]).unwrap_err().to_string();
-        assert!(error.contains("\"file\"") && error.contains("`name_field`") && error.contains("\"id\""), "{error}");
+    fn a_name_is_text_or_a_number_as_it_is_written() {
+        for number in ["12345678901234567890123", "-0", "1.50", "1e999"] {
+            assert_eq!(read(&format!(r#"{{"u": "x", "id": {number}}}"#)), format!("Some(\"{number}\") x"));
+        }
+        assert_eq!(read(r#"{"u": "x", "id": null}"#), "None x");
+        for other in ["true", "[]", r#"{"id": 1}"#] {
+            let bad = read(&format!(r#"{{"u": "x", "id": {other}}}"#));
+            assert_eq!(bad, "bad: neither text nor a number is in its field \"id\"");
+        }
+    }
+
+    #[test]
+    fn two_values_of_a_field_are_none() {
+        assert_eq!(read(r#"{"u": "x", "id": 1, "\u0075": "x"}"#), "bad: there are two values in its field \"u\"");
+        assert_eq!(read(r#"{"u": "x", "id": 1, "id": null}"#), "bad: there are two values in its field \"id\"");
+    }
+
+    #[test]
+    fn a_missing_field_is_named_with_those_that_there_are_and_none_may_be_there_twice() {
+        assert_eq!(fields().places(&["x", "x", "id", "u"]).unwrap(), (3, Some(2)));
+        let error = fields().places(&["x", "u"]).unwrap_err().to_string();
+        assert!(error.contains("no field \"id\" (`name_field`)") && error.contains("\"x\""), "{error}");
+        for columns in [["u", "id", "u"], ["id", "u", "id"]] {
+            assert!(fields().places(&columns).unwrap_err().to_string().contains("several fields"));
+        }
     }
 }

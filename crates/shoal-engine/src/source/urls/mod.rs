@@ -1,7 +1,7 @@
 //! Source: a list of URLs, on one host or on very many.
 //!
-//! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` and `fields.rs` the formats; `address.rs` takes a
-//! URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
+//! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` those in files, which `reader.rs`,
+//! `rows.rs` and `fields.rs` read; `address.rs` takes a URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
 //! has what all lanes know of a host, `pools.rs` the connections of one lane, `fetch.rs` what each answer means, `silence.rs`
 //! which requests hang. Not here: the client (`http/`), pauses and retries of hosts (the engine).
 //!
@@ -18,8 +18,10 @@ mod lines;
 mod listing;
 mod name;
 mod pools;
+mod reader;
 mod record;
 mod refusal;
+mod rows;
 mod silence;
 mod usual_depth;
 
@@ -33,7 +35,7 @@ use self::hosts::Hosts;
 pub use self::lines::{Format, Lines};
 use self::name::NameTemplate;
 use self::record::HASH;
-pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed};
+pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed, changed_while_read};
 use self::usual_depth::UsualDepth;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};

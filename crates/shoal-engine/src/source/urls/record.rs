@@ -78,8 +78,10 @@ impl Record {
         why.clone_into(&mut self.url);
     }
 
-    /// Sets the URL and the name. Both are validated later; a length beyond [`URL_MAX`] is an error here.
+    /// Sets the URL, without white space around it, and the name; an empty one is none. Both are validated later; a length
+    /// beyond [`URL_MAX`] is an error here.
     pub fn set(&mut self, name: Option<&str>, url: &str) {
+        let (name, url) = (name.filter(|name| !name.is_empty()), url.trim());
         if url.len() > URL_MAX || name.is_some_and(|name| name.len() > URL_MAX) {
             return self.set_bad(&format!("it has more than {URL_MAX} bytes, the longest that is read"));
         }
@@ -117,6 +119,12 @@ pub fn changed() -> Error {
         .hint("`resume=\"relist\"` reads the list from its start and skips what is done")
 }
 
+/// The error of a list that is not what it was when its reading began.
+pub fn changed_while_read() -> Error {
+    Error::new(crate::error::Kind::Listing, "the list has changed while it was read")
+        .hint("run the same command again when nothing writes to the list any more")
+}
+
 #[cfg(test)]
 mod tests {
     use std::hash::Hasher;
@@ -129,13 +137,14 @@ mod tests {
     fn the_hash_of_a_record_is_the_one_that_journals_have() {
         let key = [7; HASH];
         let mut space = b"of another record".to_vec();
-        for name in [None, Some("")] {
+        for name in [None, Some("x")] {
             let mut record = Record::default();
             record.set(name, "http://h/x");
             let mut wanted = SipHasher13::new_with_key(&key);
             wanted.write(&[0, u8::from(name.is_some())]);
             wanted.write(&10_u64.to_le_bytes());
             wanted.write(b"http://h/x");
+            wanted.write(name.unwrap_or_default().as_bytes());
             assert_eq!(record.hash(&key, &mut space), wanted.finish128().as_bytes());
             record.set(Some("a longer name"), "http://h/x");
             assert_ne!(record.hash(&key, &mut space), wanted.finish128().as_bytes());
@@ -147,7 +156,7 @@ mod tests {
         let mut record = Record::default();
         for name in [Some("long name"), Some("x"), None, Some(""), Some("longer name")] {
             record.set(name, "http://h/x");
-            assert_eq!(record.name.as_deref(), name);
+            assert_eq!(record.name.as_deref(), name.filter(|name| !name.is_empty()));
         }
     }
 }
