@@ -22,7 +22,13 @@ parquet = pytest.importorskip("pyarrow.parquet")
 SERVICE = "http://127.0.0.1:1"  # nothing answers there, and nothing has to
 URL = f"{SERVICE}/x"
 PLAIN = {"include": "[]", "exclude": "[]", "layout": "names"}
-OTHER = {"names_field": "N", "next_field": "none", "marker_param": "m", "headers": {"A": "b"}, "encode_slash": True}
+OTHER: dict[str, Any] = {
+    "names_field": "N",
+    "next_field": "none",
+    "marker_param": "m",
+    "headers": {"A": "b"},
+    "encode_slash": True,
+}
 
 SOURCES: dict[str, Callable[[Path], Any]] = {
     "files:HERE/tree": lambda here: here / "tree",

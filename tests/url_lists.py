@@ -50,12 +50,21 @@ LINK_LOCAL = "169.254.169.254"  # never requested
 BAD_LINES = {
     "txt": [b"http://h/\xff", b"x" * 70_000, b"http://h/\0x", b"\x01", b"http://h/x\tname"],
     "csv": [b"7", b"7,http://h/\xff,n\xff,", b"7,,,", b'7,"http://h/\n/x",n,'],
-    "tsv": [b"7", b"7\thttp://h/\xff\tn\xff\t", b"7\t\t\t"],
-    "jsonl": [b"{", b"[]", b"7", b'{"id": 7}', b'{"link": null}', b'{"link": "http://h/\xff"}', b'{"link": ""}'],
+    "tsv": [b"7", b"7\thttp://h/\xff\tn\xff\t", b"7\t\t\t", b"\t", b'7\t"http://h/x" y', b"7\thttp://h/x\t\t\t\t7"],
+    "jsonl": [
+        b"{",
+        b"[]",
+        b"7",
+        b'{"id": 7}',
+        b'{"link": null}',
+        b'{"link": "http://h/x", "link": "http://h/y"}',
+        b'{"link": "http://h/\xff"}',
+        b'{"link": ""}',
+    ],
     "parquet": [b""],  # a row without a URL
 }
 FILLERS = {
-    "txt": [b"", b"  \t", b"# a comment", b"#http://h/x"],
+    "txt": [b"", b"  \t", b"# a comment", b"#http://h/x", b"#\tx"],
     "csv": [b"", b" "],
     "tsv": [b""],
     "jsonl": [b"", b"  "],
@@ -260,7 +269,7 @@ class UrlList:
             )
             return row.getvalue().encode()
         name = "" if given is None else f"{given}\t"
-        return chance.choice(["", "", "  "]).encode() + f"{name}{record.url}".encode() + end
+        return name.encode() + chance.choice(["", "", "  "]).encode() + f"{record.url}".encode() + end
 
     def wanted(self, template: str, *, is_row: bool) -> list[Wanted]:
         """What must become of each record."""
