@@ -86,6 +86,8 @@ class Rows:
             text = "".join(line + self.chance.choice([self.end, self.end, *ENDS]) for line in lines)
         else:
             quoting: Any = self.chance.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+            if self.end == "\r":  # the module then puts no quotes around LF
+                quoting = csv.QUOTE_ALL
             file = io.StringIO()
             csv.writer(file, delimiter=self.separator, lineterminator=self.end, quoting=quoting).writerows(rows)
             text = file.getvalue()
@@ -137,8 +139,10 @@ def test_a_row_with_odd_quotes_is_fetched_or_its_line_is_a_failure(
         for line, written in enumerate(lines, 1):
             for target in re.findall(rf"{server.url}(/\d+)", written):
                 name, first, last = wanted.get(target, ("", line, line))
+                if "x,y" in written and target not in wanted:
+                    continue  # a line with a cell too many is text to the module csv, between quotes, and here
                 assert target in found or failed.keys() & {line, *range(first, last + 1)}, (text, line, failed)
-                if target in found and target in wanted:
+                if target in found and target in wanted and first == last:
                     assert found[target] == (name or target[1:]), (text, line)
         assert not failed.keys() - set(range(2, len(lines) + 1)), (text, failed)
         assert found.keys() <= {f"/{row}" for row in range(rows.count)}
@@ -192,7 +196,7 @@ def test_rows_of_parquet_are_those_that_pyarrow_reads(seed: int, server: UrlServ
         urls = [f"{server.url}/{row}" if chance.random() < 0.9 else None for row in range(1, count + 1)]
         names = [chance.choice([None, "", f"{chance.choice(BEGINS)}n{row}"]) for row in range(1, count + 1)]
         kind = chance.choice([arrow.string(), arrow.large_string()])
-        table = arrow.table({"x": range(count), "name": names, "url": arrow.array(urls, kind)})
+        table = arrow.table({"x": range(count), "name": arrow.array(names, kind), "url": arrow.array(urls, kind)})
         path = tmp_path / f"list{number}.parquet"
         parquet.write_table(table, path, row_group_size=chance.choice([1, 7, 100]))
         found, failed = read(path, tmp_path / f"out{number}", name_field="name")
