@@ -189,10 +189,15 @@ impl Transfer {
                 journal",
                 ));
         }
-        let failed = standing.completed_at.is_some() && standing.totals.failed > 0;
-        if failed && options.resume == Resume::Auto && !properties.once {
-            journal.retry_all_failed()?;
-            (standing.deferred, standing.totals) = (journal.deferred(), journal.totals());
+        let is_finished = standing.completed_at.is_some();
+        if options.resume == Resume::Auto && standing.totals.failed + standing.deferred > 0 {
+            if properties.in_turn {
+                journal.retry_in_turn()?; // in any case, because its objects are passed anyway
+                source.begin_retries(!is_finished);
+            } else if is_finished && !properties.once {
+                journal.retry_all_failed()?;
+            }
+            standing.take_up(&journal);
         }
         if standing.completed_at.is_some() && standing.deferred == 0 && options.resume == Resume::Auto {
             if !journal.is_durable() && options.durability != Durability::None {

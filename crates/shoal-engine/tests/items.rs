@@ -252,6 +252,114 @@ fn a_named_series_goes_on_where_it_was_broken_off() {
     assert!(third.report.completed_before.is_some());
 }
 
+/// Items of a series of which some failed: those that `bad` says have no bytes, and `name` says what they are called now.
+fn save_again(
+    directory: &Path,
+    (count, whole): (usize, bool),
+    (memory, workers): (u64, usize),
+    bad: impl Fn(usize) -> bool,
+    name: impl Fn(usize) -> String,
+) -> (Outcome, usize) {
+    let (source, mut pusher) = items(Some("series"), memory);
+    let options = TransferOptions { workers: Workers::Fixed(workers), ..options() };
+    let sink = sink_from_url(directory.to_str().unwrap(), &options).unwrap();
+    let run = start(Transfer::new(Arc::new(source), sink, options));
+    let watch = Arc::new(Watch::default());
+    let data = |n: usize| if bad(n) { b"broken".to_vec() } else { vec![n as u8; 1000] };
+    let mut needed = 0;
+    for n in 0..count {
+        while pusher.room() == Room::Full {
+            pusher.wait(Duration::from_millis(100));
+            drop(pusher.returned());
+        }
+        if pusher.room() == Room::Ended {
+            break;
+        }
+        if pusher.needs(name(n).as_bytes()) {
+            needed += 1;
+            pusher.push(name(n).as_bytes(), Bytes::new(data(n), &watch));
+        }
+    }
+    pusher.finish(whole);
+    let outcome = run.join().unwrap();
+    drop(pusher);
+    assert_eq!(watch.held.load(SeqCst), 0);
+    assert!(!watch.elsewhere.load(SeqCst), "an item was dropped on another thread");
+    (outcome, needed)
+}
+
+fn item_name(n: usize) -> String {
+    format!("item-{n}")
+}
+
+/// How many objects each listed, wrote and failed; in all, written and failed.
+fn counts(outcome: &Outcome) -> [u64; 5] {
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    let (run, total) = (&outcome.report.run, &outcome.report.total);
+    [run.listed, run.written, run.failed, total.written, total.failed]
+}
+
+#[test]
+fn items_that_failed_are_passed_again_in_their_turn() {
+    for (memory, workers) in [(MEMORY, 1), (MEMORY, 7), (3000, 1), (3000, 7)] {
+        let directory = tempfile::tempdir().unwrap();
+        // Every third fails, a hundred in a row, and the last.
+        let bad = |n: usize| n % 3 == 0 || (500..600).contains(&n) || n == 1999;
+        let all = (0..2000).filter(|n| bad(*n)).count() as u64;
+        let with = (memory, workers);
+        let first = save_again(directory.path(), (2000, true), with, bad, item_name);
+        assert_eq!(counts(&first.0), [2000, 2000 - all, all, 2000 - all, all]);
+        let half = |n: usize| bad(n) && n % 2 == 0;
+        let left = (0..2000).filter(|n| half(*n)).count() as u64;
+        let (second, needed) = save_again(directory.path(), (2000, true), with, half, item_name);
+        assert_eq!(counts(&second), [all, all - left, left, 2000 - left, left], "{memory} {workers}");
+        assert_eq!(needed as u64, all, "only those that failed");
+        let (third, needed) = save_again(directory.path(), (2000, true), with, |_| false, item_name);
+        assert_eq!((counts(&third), needed as u64), ([left, left, 0, 2000, 0], left));
+        assert!(third.report.complete);
+        for n in 0..2000 {
+            assert_eq!(std::fs::read(directory.path().join(item_name(n))).unwrap(), vec![n as u8; 1000]);
+        }
+    }
+}
+
+#[test]
+fn a_series_that_was_broken_off_with_failures_retries_them_and_goes_on() {
+    for (memory, workers) in [(MEMORY, 1), (MEMORY, 7), (3000, 7)] {
+        let directory = tempfile::tempdir().unwrap();
+        let bad = |n: usize| n % 5 == 0 || n == 1029;
+        let with = (memory, workers);
+        let first = save_again(directory.path(), (1030, false), with, bad, item_name);
+        assert_eq!((counts(&first.0), first.0.report.complete), ([1030, 823, 207, 823, 207], false));
+        let (second, needed) = save_again(directory.path(), (1500, true), with, |n| n == 1300, item_name);
+        // What was committed last may be listed again as a whole.
+        let again = second.report.run.listed - (207 + 470);
+        assert!(again <= 100, "{again}");
+        assert_eq!(counts(&second)[2..], [1, 1499, 1]);
+        assert_eq!(needed as u64, second.report.run.listed);
+        let (third, needed) = save_again(directory.path(), (1500, true), with, |_| false, item_name);
+        assert_eq!((counts(&third), needed), ([1, 1, 0, 1500, 0], 1));
+    }
+}
+
+#[test]
+fn an_item_that_failed_and_does_not_come_again_stays_a_failure_and_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = (MEMORY, 2);
+    save_again(directory.path(), (300, true), with, |n| n % 100 == 50, item_name);
+    let other = |n| if n == 50 { "other".to_owned() } else { item_name(n) };
+    for (whole, why) in [(true, "the items ended before it"), (false, "iterating over the items stopped before it")] {
+        let (outcome, needed) = save_again(directory.path(), (200, whole), with, |_| true, other);
+        assert_eq!(counts(&outcome)[2..], [3, 297, 3]);
+        assert_eq!(needed, 1);
+        let reasons: Vec<_> = outcome.report.failures.iter().map(|failure| failure.reason.as_str()).collect();
+        assert_eq!(reasons[0], "the item at its position is now called \"other\"");
+        assert_eq!(reasons[1..], ["cannot be written", why]);
+    }
+    let (outcome, _) = save_again(directory.path(), (300, true), with, |_| false, item_name);
+    assert_eq!(counts(&outcome), [3, 3, 0, 300, 0]);
+}
+
 #[test]
 fn a_named_series_that_is_another_one_is_refused() {
     for (count, whole) in [(2000, true), (500, true)] {

@@ -134,6 +134,9 @@ impl Saving {
     fn push(&mut self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (name, data) = data::pair(item)?;
         let (name, refused) = data::name(&name)?;
+        if !self.pusher.needs(&name) {
+            return Ok(false);
+        }
         let data = match refused {
             Some(refused) => refused,
             None => data::data(&data, &name, self.encode)?,

@@ -70,6 +70,8 @@ pub(crate) struct Committer {
     ending: Ending,
     /// When it was looked at last which deferred object is due next.
     looked_at_due: Option<Instant>,
+    /// The source waits to be told that all failures of earlier sessions were selected.
+    in_turn: bool,
     /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
     lists: bool,
 }
@@ -77,6 +79,7 @@ pub(crate) struct Committer {
 impl Committer {
     pub fn new(shared: Arc<Shared>, keeper: Arc<Keeper>, mark: u64, lists: bool) -> Committer {
         Committer {
+            in_turn: shared.source.properties().in_turn,
             shared,
             keeper,
             pending: Vec::new(),
@@ -396,23 +399,31 @@ impl Committer {
     /// Objects whose later try has come become partitions of their own.
     fn hand_out_due(&mut self) -> Result<()> {
         let many = self.shared.retry.is_of_many();
-        if self.keeper.journal().deferred() == 0 || self.shared.retry.is_gated() && !many {
+        if self.keeper.journal().deferred() == 0 {
+            self.end_retries();
+            return Ok(());
+        }
+        if self.shared.retry.is_gated() && !many {
             return Ok(());
         }
         let (ahead, most) = if many { (AGAIN_AHEAD_OF_MANY, AGAIN_MAX_OF_MANY) } else { (AGAIN_AHEAD, AGAIN_MAX) };
         while self.shared.queue.again_waiting() < ahead {
-            let due = self.keeper.journal().take_due(now_ms(), most)?;
+            let mut due = self.keeper.journal().take_due(now_ms(), most)?;
             if due.is_empty() {
+                self.end_retries();
                 break;
             }
             // What has the name of one that was a repetition is no leftover of it, but the first, which stays.
-            let (repeated, rest): (Vec<_>, _) = due
-                .into_iter()
-                .partition(|due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str()));
-            for (due, mode) in [(rest, Mode::Redo), (repeated, Mode::First)] {
+            let is_repeated =
+                |due: &Due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str());
+            if !self.shared.source.properties().in_turn {
+                due.sort_by_key(is_repeated);
+            }
+            for due in due.chunk_by(|one, other| is_repeated(one) == is_repeated(other)) {
+                let mode = if is_repeated(&due[0]) { Mode::First } else { Mode::Redo };
                 let mut by_host: BTreeMap<_, Vec<Due>> = BTreeMap::new();
                 for due in due {
-                    by_host.entry(self.shared.source.host_at(&due.locator)).or_default().push(due);
+                    by_host.entry(self.shared.source.host_at(&due.locator)).or_default().push(due.clone());
                 }
                 for mut due in by_host.into_values() {
                     while !due.is_empty() {
@@ -423,6 +434,12 @@ impl Committer {
             }
         }
         Ok(())
+    }
+
+    fn end_retries(&mut self) {
+        if std::mem::take(&mut self.in_turn) {
+            self.shared.source.end_retries();
+        }
     }
 
     /// Notes for the display when the next deferred object is due.

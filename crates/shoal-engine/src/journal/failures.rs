@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::commit::Due;
 use super::error::JournalError;
 use super::journal::Journal;
-use super::rows::Fault;
+use super::rows::{Entry, Fault};
 use crate::error::{Error, Result};
 use crate::report::Failure;
 
@@ -35,6 +35,14 @@ impl Journal {
     /// # Errors
     /// [`crate::Kind::Journal`] if they cannot be read.
     pub fn take_due(&mut self, now_ms: u64, limit: usize) -> Result<Vec<Due>> {
+        if let Some(after) = self.in_turn.take() {
+            let taken = self.next_in_turn(&after, limit).map_err(|error| self.explain(error))?;
+            if let Some(last) = taken.last() {
+                self.in_turn = Some(last.locator.clone());
+                self.handed.extend(taken.iter().map(|due| due.locator.clone()));
+                return Ok(taken);
+            }
+        }
         let taken = self.waiting(now_ms, limit).map_err(|error| self.explain(error))?;
         self.handed.extend(taken.iter().map(|(due, _)| due.locator.clone()));
         if taken.len() < limit {
@@ -67,6 +75,33 @@ impl Journal {
         self.forget_tries(Fate::Failed)
     }
 
+    /// Does the same for a source that passes its objects in turn: `take_due` first returns all of them in the order of
+    /// their locators, whenever they are due. If the listing is not finished, the partitions that it passes again and that
+    /// have failures are forgotten, because they are listed as a whole.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`]. What was changed before the error stays changed.
+    pub fn retry_in_turn(&mut self) -> Result<()> {
+        if self.progress.completed.is_none() {
+            self.forget_partitions_with_failures()?;
+        }
+        self.in_turn = Some(Box::default());
+        self.retry_all_failed()
+    }
+
+    fn forget_partitions_with_failures(&mut self) -> Result<()> {
+        let has_failures = |entry: &&Entry| entry.failures() != Some(0);
+        let forgotten: Vec<u64> = self.window.values().filter(has_failures).map(|entry| entry.seq).collect();
+        if forgotten.is_empty() {
+            return Ok(());
+        }
+        self.write(|journal, connection| {
+            let mut forget = connection.prepare("DELETE FROM done WHERE run = ?1 AND seq = ?2")?;
+            forgotten.iter().try_for_each(|seq| Ok(forget.execute([journal.run, *seq as i64]).map(drop)?))
+        })?;
+        self.load(&mut Vec::new()) // which discards what belongs to them
+    }
+
     /// Sets the attempts of deferred objects to zero: each session counts its own.
     ///
     /// # Errors
@@ -96,6 +131,25 @@ impl Journal {
         Failures::new(self.made(), (self.run, self.progress.epoch), self.of_archives, Fate::Failed, limit)
     }
 
+    /// The first `limit` deferred objects behind a locator, in the order of their locators.
+    fn next_in_turn(&self, after: &[u8], limit: usize) -> Result<Vec<Due>, JournalError> {
+        if self.deferred == 0 {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT * FROM failure INDEXED BY failure_locator \
+                   WHERE run = ?1 AND locator > ?2 AND due_ms IS NOT NULL ORDER BY locator LIMIT ?3";
+        let mut statement = self.connection()?.prepare(sql)?;
+        let mut rows = statement.query(params![self.run, after, limit as i64])?;
+        let mut found: Vec<Due> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (_, fault) =
+                Fault::read(row, self.run, self.progress.epoch).ok_or_else(JournalError::damaged_failure)?;
+            found.push(fault.due());
+        }
+        found.dedup_by(|one, other| one.locator == other.locator);
+        Ok(found)
+    }
+
     /// The first `limit` rows due by `now_ms` that `take_due` has not returned, with their times.
     fn waiting(&self, now_ms: u64, limit: usize) -> Result<Vec<(Due, u64)>, JournalError> {
         let mut found: Vec<(Due, u64)> = Vec::new();
@@ -118,9 +172,7 @@ impl Journal {
             if self.handed.contains(fault.locator) || !picked.insert(Box::<[u8]>::from(fault.locator)) {
                 continue;
             }
-            let Fault { seq, locator, kind, tries, tried_ms, .. } = fault;
-            let due = Due { locator: locator.into(), kind: kind.into(), tries, tried_ms, seq };
-            found.push((due, due_ms));
+            found.push((fault.due(), due_ms));
             if found.len() == limit {
                 break;
             }

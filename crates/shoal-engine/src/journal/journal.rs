@@ -40,6 +40,8 @@ pub struct Journal {
     pub(super) handed: HashSet<Box<[u8]>>,
     /// All that are due before this time are among them: they need not be read again. In Unix milliseconds.
     pub(super) handed_before: u64,
+    /// While `take_due` returns objects in the order of their locators: the last one that it has returned.
+    pub(super) in_turn: Option<Box<[u8]>>,
     pub(super) rate: Rate,
     pub(super) boot: Option<String>,
     /// A write failed below SQLite. Nothing is written any more, because a failed sync must not be retried.

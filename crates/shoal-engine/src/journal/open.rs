@@ -98,6 +98,7 @@ impl Journal {
             current: Default::default(),
             handed: Default::default(),
             handed_before: 0,
+            in_turn: None,
             rate: Rate::default(),
             boot: options.machine.boot_id.clone().or_else(boot_id),
             broken: false,
@@ -217,7 +218,7 @@ impl Journal {
     }
 
     /// Reads every row of the run, deletes what does not count, and checks that the counts balance.
-    fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
+    pub(super) fn load(&mut self, notes: &mut Vec<String>) -> Result<()> {
         let mut found = self.scan().map_err(|error| self.explain(error))?;
         let prefix = &self.progress;
         let expected =

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, Row, Statement};
 
 use super::columns::{Fields, Sum, fields, sealed};
-use super::commit::Failed;
+use super::commit::{Due, Failed};
 use super::error::JournalError;
 use super::options::RunKey;
 use super::stored_cursor::StoredCursor;
@@ -222,6 +222,11 @@ impl<'a> Fault<'a> {
         id: Option<i64>,
     ) -> Result<(), rusqlite::Error> {
         writer.execute(sealed([id, Some(run)], self.columns(), Sum::of("failure", &[run, epoch]))).map(drop)
+    }
+
+    pub(super) fn due(self) -> Due {
+        let Fault { seq, locator, kind, tries, tried_ms, .. } = self;
+        Due { locator: locator.into(), kind: kind.into(), tries, tried_ms, seq }
     }
 
     /// `of_archives`: the source of the run is archives.

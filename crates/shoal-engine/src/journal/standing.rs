@@ -45,6 +45,14 @@ pub struct Standing {
     pub notes: Vec<String>,
 }
 
+impl Standing {
+    /// Takes up that failures are to be retried, or their partitions.
+    pub(crate) fn take_up(&mut self, journal: &Journal) {
+        let Standing { done, totals, deferred, .. } = journal.standing(Vec::new());
+        (self.done, self.totals, self.deferred) = (done, totals, deferred);
+    }
+}
+
 impl Journal {
     /// Without earlier sessions: `lease.rs` reads them.
     pub(super) fn standing(&self, notes: Vec<String>) -> Standing {

@@ -73,8 +73,12 @@ pub enum Behind {
 pub struct SourceProperties {
     /// A fetch waits for a network (many in flight per lane), or else blocks its thread (one per lane).
     pub is_network: bool,
-    /// Its objects are passed only once, as items of an iterator: a later session cannot fetch one that has failed.
+    /// Its objects are passed only once in a session, as items of an iterator. A later session cannot fetch one that has
+    /// failed, unless it is `in_turn`.
     pub once: bool,
+    /// A later session passes its objects again, and those that failed are selected in the order of their locators
+    /// ([`Source::begin_retries`]).
+    pub in_turn: bool,
     /// How to treat an object whose name is that of a file which the same run has written.
     pub twice: Twice,
     /// Copies of its objects usually keep their times.
@@ -93,6 +97,7 @@ impl Default for SourceProperties {
         SourceProperties {
             is_network: true,
             once: false,
+            in_turn: false,
             twice: Twice::SameObject,
             has_times: false,
             behind: Behind::Trusted,
@@ -114,6 +119,13 @@ pub trait Source: Send + Sync {
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
     /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
+    /// Objects that failed in earlier sessions will be selected, in the order of their locators. `lists`: the source is
+    /// listed as well, from its cursor. Only if it is `in_turn`, and before anything else.
+    fn begin_retries(&self, lists: bool) {
+        let _ = lists;
+    }
+    /// All of them were selected.
+    fn end_retries(&self) {}
     /// The host of all objects of this partition, if it is one host, of many. Lanes take the partitions of other hosts
     /// first while this one is paused or has no room.
     fn host_of(&self, partition: &Partition) -> Option<HostId> {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use super::super::in_pieces::in_pieces;
 use super::super::locators::{Located, entry};
 use super::super::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, locators};
-use super::series::{Batch, Item, Known, PLACE, Shared};
+use super::series::{Batch, Item, Known, PLACE, Shared, position};
 use crate::display::escape;
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::object::{ObjectMeta, Payload};
 use crate::partition::Partition;
 
@@ -66,19 +66,28 @@ impl<I: Item> ItemFetcher<I> {
         Some(batch)
     }
 
+    /// An item of a batch that this lane has open.
     fn find(&self, locator: &[u8]) -> Option<(Arc<Batch<I>>, usize)> {
-        let (number, rest) = locator.split_first_chunk::<8>()?;
-        let index = u32::from_le_bytes(*rest.first_chunk::<4>()?) as usize;
-        let number = u64::from_le_bytes(*number);
+        let at = position(locator)?;
         let open = self.open.borrow();
-        let batch = open.iter().filter_map(Weak::upgrade).find(|batch| batch.number == number)?;
-        (index < batch.items.len() && batch.locator(index) == locator).then_some((batch, index))
+        open.iter().filter_map(Weak::upgrade).find_map(|batch| {
+            let index = usize::try_from(at.checked_sub(batch.number)?).ok()?;
+            (index < batch.items.len() && batch.locator(index) == locator).then_some((batch, index))
+        })
     }
 
     async fn answer(&self, lane: &dyn Lane, job: Job) {
-        let Some((batch, index)) = self.find(job.entry().locator) else {
-            return lane
-                .failed(job, Error::new(Kind::Vanished, "its data is no longer in memory").hint("save it again"));
+        let locator = job.entry().locator;
+        let found = match self.find(locator) {
+            Some(found) => Ok(found),
+            None => self.shared.retried(locator).await.map(|batch| (batch, 0)),
+        };
+        let (batch, index) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let name = escape(job.entry().name);
+                return lane.failed(job, error.on(&name));
+            }
         };
         let mut scratch = self.scratch.take();
         match batch.items[index].data(&mut scratch) {

@@ -12,7 +12,8 @@
 //!
 //! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time.
 //! Its cursor records how many items are before it, and a hash of their names, so that a resumed run skips exactly
-//! these.
+//! these. Those among them that failed are retried: the engine selects them in the order of their positions, and the
+//! pushing end keeps each as it comes, for the lane that waits for it ([`series::Retries`]).
 //!
 //! `series.rs` has what the two ends share, `push.rs` the pushing end, `fetch.rs` that of the lanes.
 
@@ -23,7 +24,7 @@ mod series;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use self::series::{At, Shared};
+use self::series::{At, Retries, Shared, position};
 use super::{BoxFuture, Fetcher, Listing, ListingEnd, Source, SourceProperties};
 use crate::error::{Error, Kind, Result};
 use crate::fs::random::random;
@@ -41,8 +42,8 @@ pub fn items<I: Item>(name: Option<&str>, memory: u64) -> (Items<I>, Pusher<I>) 
         Some(name) => format!("items:{name}"),
         None => format!("items#{:032x}", u128::from_ne_bytes(random())),
     };
-    let shared = Arc::new(Shared::new());
-    let pusher = Pusher::new(shared.clone(), name.is_some(), memory);
+    let shared = Arc::new(Shared::new(name.is_some()));
+    let pusher = Pusher::new(shared.clone(), memory);
     (Items { identity, shared }, pusher)
 }
 
@@ -67,7 +68,8 @@ impl<I: Item> Source for Items<I> {
     }
 
     fn properties(&self) -> SourceProperties {
-        SourceProperties { is_network: false, once: true, twice: Twice::Conflict, ..SourceProperties::default() }
+        let (once, in_turn) = (true, self.shared.is_named);
+        SourceProperties { is_network: false, once, in_turn, twice: Twice::Conflict, ..SourceProperties::default() }
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
@@ -88,8 +90,31 @@ impl<I: Item> Source for Items<I> {
         Ok(Box::new(Batches(self.shared.clone())))
     }
 
+    fn begin_retries(&self, lists: bool) {
+        self.shared.state().retries = Some(Retries::new(lists));
+    }
+
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        if let Some(retries) = &mut self.shared.state().retries {
+            for locator in locators {
+                // One that comes before the last has come before: it failed again, and its data is gone.
+                if let Some(at) =
+                    position(locator).filter(|at| !retries.all && retries.last.is_none_or(|last| last < *at))
+                {
+                    retries.last = Some(at);
+                    retries.wanted.insert(at, locator.clone());
+                }
+            }
+        }
+        self.shared.pusher.notify_all();
         Ok(fetch::selected(locators))
+    }
+
+    fn end_retries(&self) {
+        if let Some(retries) = &mut self.shared.state().retries {
+            retries.all = true;
+        }
+        self.shared.pusher.notify_all();
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::series::{At, BATCH_BYTES, BATCH_ITEMS, Batch, Item, Known, PLACE, Shared, State};
+use super::series::{At, BATCH_BYTES, BATCH_ITEMS, Batch, Item, Known, PLACE, Retries, Shared, State};
+use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::partition::{Key, Partition};
 
@@ -29,7 +30,6 @@ pub enum Room {
 /// Takes the items. If it is dropped without [`Pusher::finish`], the series counts as interrupted.
 pub struct Pusher<I: Item> {
     shared: Arc<Shared<I>>,
-    named: bool,
     memory: u64,
     close_bytes: u64,
     /// Bytes of items that were pushed and have not come back.
@@ -43,17 +43,28 @@ pub struct Pusher<I: Item> {
     open: Batch<I>,
     open_bytes: u64,
     open_since: Option<Instant>,
+    /// Items before this position are not needed.
+    skips: u64,
+    /// The position of the first item that is listed. Of those before it, some are retried.
+    listed: u64,
     /// The shared bounds were looked at since the last batch was closed, and there was room.
     free: bool,
     finished: bool,
 }
 
+/// What the shared state says of the next items.
+struct Outlook {
+    begun: Option<At>,
+    skips: u64,
+    listed: u64,
+    free: bool,
+}
+
 impl<I: Item> Pusher<I> {
-    pub(super) fn new(shared: Arc<Shared<I>>, named: bool, memory: u64) -> Pusher<I> {
+    pub(super) fn new(shared: Arc<Shared<I>>, memory: u64) -> Pusher<I> {
         Pusher {
-            open: batch(&shared, 0),
+            open: batch(&shared, 0, BATCH_ITEMS),
             shared,
-            named,
             memory,
             // Several must fit, or lanes would wait for the pushing thread and it for them.
             close_bytes: BATCH_BYTES.min(memory / 4),
@@ -63,36 +74,57 @@ impl<I: Item> Pusher<I> {
             begun: None,
             open_bytes: 0,
             open_since: None,
+            skips: 0,
+            listed: 0,
             free: false,
             finished: false,
         }
     }
 
-    /// Whether an item may be pushed now. Cheap: it takes the lock only once for each batch.
+    /// Whether the next item may come now. Cheap: it takes the lock only once for each batch.
     pub fn room(&mut self) -> Room {
         if self.shared.has_ended() {
             return Room::Ended;
         }
+        if self.at.items < self.skips {
+            return Room::Free;
+        }
         if !self.free {
-            let state = self.shared.state();
-            self.begun = state.begun;
-            self.free = self.begun.is_some() && state.waiting < WAITING_MAX;
+            let outlook = self.outlook(&self.shared.state());
+            (self.begun, self.skips, self.listed, self.free) =
+                (outlook.begun, outlook.skips, outlook.listed, outlook.free);
         }
         // One is always admitted: with nothing in work nothing would ever come back.
         if self.free && (self.held <= self.memory || self.held == self.open_bytes) { Room::Free } else { Room::Full }
     }
 
+    fn outlook(&self, state: &State<I>) -> Outlook {
+        let (at, begun) = (self.at.items, state.begun);
+        // What comes before is committed, or failed.
+        let listed = match (&state.retries, begun) {
+            (Some(Retries { lists: false, .. }), _) => u64::MAX,
+            (_, Some(begun)) => begun.items,
+            (_, None) => return Outlook { begun, skips: 0, listed: 0, free: false },
+        };
+        let room = state.waiting < WAITING_MAX;
+        let Some(retries) = &state.retries else {
+            return Outlook { begun, skips: listed, listed, free: at < listed || room };
+        };
+        let wanted = retries.wanted.keys().next().copied();
+        if listed == u64::MAX && retries.all && wanted.is_none() {
+            return Outlook { begun, skips: 0, listed, free: false }; // what is left is to wait for the end
+        }
+        let undecided = if retries.all { u64::MAX } else { retries.last.map_or(0, |last| last.saturating_add(1)) };
+        let skips = listed.min(undecided).min(wanted.unwrap_or(u64::MAX));
+        Outlook { begun, skips, listed, free: at < skips || wanted == Some(at) || at >= listed && room }
+    }
+
     /// Waits until there may be room, items were returned or the run is over, but at most `most`.
     pub fn wait(&mut self, most: Duration) {
         let state = self.shared.state();
-        let (begun, much) = (self.begun.is_some(), self.held > self.memory);
+        let much = self.held > self.memory;
         let nothing_new = |state: &mut State<I>| {
-            !self.shared.has_ended()
-                && if !begun {
-                    state.begun.is_none()
-                } else {
-                    state.returned.is_empty() && (much || state.waiting >= WAITING_MAX)
-                }
+            !self.shared.has_ended() && state.returned.is_empty() && (much || !self.outlook(state).free)
         };
         drop(self.shared.pusher.wait_timeout_while(state, most, nothing_new));
     }
@@ -117,18 +149,48 @@ impl<I: Item> Pusher<I> {
         items
     }
 
+    /// Whether the next item, for which there was room, is needed. Then push it; else it has been counted.
+    pub fn needs(&mut self, name: &[u8]) -> bool {
+        let at = self.at.items;
+        if at >= self.listed {
+            return true;
+        }
+        if at >= self.skips {
+            let mut state = self.shared.state();
+            let Some(retries) = &mut state.retries else { return true };
+            let Some(locator) = retries.wanted.get(&at) else { return true };
+            if locator[PLACE..] == *name {
+                return true;
+            }
+            let why = format!("the item at its position is now called \"{}\"", escape(name));
+            let hint = "`source_id` promises the same items in the same order";
+            let found = Err(Error::new(Kind::Vanished, why).hint(hint));
+            retries.found.extend(retries.wanted.remove(&at).map(|locator| (locator, found)));
+            drop(state);
+            self.shared.lanes.notify_waiters();
+            self.free = false;
+        }
+        self.count(name);
+        false
+    }
+
     /// Pushes an item. Returns true if it closed a batch: a good time for [`Pusher::returned`].
     pub fn push(&mut self, name: &[u8], item: I) -> bool {
-        if self.passes_over(name) {
+        if !self.needs(name) {
             return false;
         }
-        let now = if self.named { None } else { Some(Instant::now()) };
+        let index = self.open.items.len() as u32;
+        if self.at.items < self.listed {
+            self.push_retried(name, item);
+            return true;
+        }
+        self.count(name);
+        let now = if self.shared.is_named { None } else { Some(Instant::now()) };
         let waited =
             |since: Option<Instant>| matches!((now, since), (Some(now), Some(since)) if now - since >= CLOSE_AGE);
         let late = waited(self.open_since);
-        let index = self.open.items.len() as u32;
-        self.open.locators.extend_from_slice(&self.open.number.to_le_bytes());
-        self.open.locators.extend_from_slice(&index.to_le_bytes());
+        self.open.locators.extend_from_slice(&self.open.number.to_be_bytes());
+        self.open.locators.extend_from_slice(&index.to_be_bytes());
         self.open.locators.extend_from_slice(name);
         self.open.ends.push(self.open.locators.len());
         let bytes = cost(&item);
@@ -143,23 +205,38 @@ impl<I: Item> Pusher<I> {
         full
     }
 
-    /// Counts an item; true for one that an earlier run has done.
-    fn passes_over(&mut self, name: &[u8]) -> bool {
+    /// Hands an item to the lane that waits for it.
+    fn push_retried(&mut self, name: &[u8], item: I) {
+        self.held += cost(&item);
+        let mut state = self.shared.state();
+        if let Some(retries) = &mut state.retries
+            && let Some(locator) = retries.wanted.remove(&self.at.items)
+        {
+            let mut alone = batch(&self.shared, self.at.items, 1);
+            alone.items.push(item);
+            retries.found.insert(locator, Ok(Arc::new(alone)));
+        }
+        drop(state);
+        self.shared.lanes.notify_waiters();
+        self.free = false;
+        self.count(name);
+    }
+
+    /// Counts an item.
+    fn count(&mut self, name: &[u8]) {
         self.at.items += 1;
-        if !self.named {
-            return false;
+        self.free &= self.at.items != self.skips; // of the next one, it is not known yet whether it is needed
+        if !self.shared.is_named {
+            return;
         }
         self.at.names = self.at.names.chain(Key::of([name]));
-        let Some(begun) = self.begun.filter(|begun| self.at.items <= begun.items) else { return false };
-        if self.at.items == begun.items {
-            self.closed = begun;
-            self.open.number = begun.seq;
-            if self.at.names != begun.names {
-                let why = format!("the first {} items are not those of the earlier call", begun.items);
-                self.break_off(why);
-            }
+        let Some(begun) = self.begun.filter(|begun| self.at.items == begun.items) else { return };
+        self.closed = begun;
+        self.open.number = begun.items;
+        if self.at.names != begun.names {
+            let why = format!("the first {} items are not those of the earlier call", begun.items);
+            self.break_off(why);
         }
-        true
     }
 
     fn break_off(&self, why: String) {
@@ -172,20 +249,20 @@ impl<I: Item> Pusher<I> {
     fn close(&mut self) {
         let seq = self.closed.seq;
         let behind = At { seq: seq + 1, ..self.at };
-        let batch = std::mem::replace(&mut self.open, batch(&self.shared, behind.seq));
+        let batch = std::mem::replace(&mut self.open, batch(&self.shared, behind.items, BATCH_ITEMS));
         let names = (0..batch.items.len()).map(|index| &batch.locator(index)[PLACE..]);
         let partition = Partition {
             seq,
             key: Key::of(names),
             after: self.closed.cursor(),
             next: Some(behind.cursor()),
-            payload: Arc::from(seq.to_le_bytes()),
+            payload: Arc::from(batch.number.to_le_bytes()),
             len: Some(batch.items.len() as u32),
         };
         self.closed = behind;
         (self.open_bytes, self.open_since, self.free) = (0, None, false);
         let mut state = self.shared.state();
-        state.batches.insert(seq, Known::Waiting(Arc::new(batch)));
+        state.batches.insert(batch.number, Known::Waiting(Arc::new(batch)));
         state.waiting += 1;
         state.closed.push_back(partition);
         drop(state);
@@ -207,6 +284,7 @@ impl<I: Item> Pusher<I> {
         }
         self.shared.state().end = Some(whole);
         self.shared.listing.notify_one();
+        self.shared.lanes.notify_waiters();
     }
 
     /// Returns how many items were pushed, including those that an earlier run has saved.
@@ -220,7 +298,9 @@ impl<I: Item> Drop for Pusher<I> {
         self.finish(false);
         if self.shared.has_ended() {
             // What no lane came to is dropped here, like everything else.
-            let left = std::mem::take(&mut self.shared.state().batches);
+            let mut state = self.shared.state();
+            let left = (std::mem::take(&mut state.batches), state.retries.take());
+            drop(state);
             drop(left);
             drop(self.returned());
         }
@@ -231,12 +311,12 @@ fn cost<I: Item>(item: &I) -> u64 {
     item.held() + ITEM_OVERHEAD
 }
 
-fn batch<I: Item>(shared: &Arc<Shared<I>>, number: u64) -> Batch<I> {
+fn batch<I: Item>(shared: &Arc<Shared<I>>, number: u64, items: usize) -> Batch<I> {
     Batch {
         number,
-        items: Vec::with_capacity(BATCH_ITEMS),
+        items: Vec::with_capacity(items),
         locators: Vec::new(),
-        ends: Vec::with_capacity(BATCH_ITEMS),
+        ends: Vec::with_capacity(items),
         home: Arc::downgrade(shared),
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Not here: filling batches (`push.rs`), opening them (`fetch.rs`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use tokio::sync::Notify;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
 use crate::poison::ignore_poison;
 
@@ -16,7 +16,8 @@ use crate::poison::ignore_poison;
 pub const BATCH_ITEMS: usize = 100;
 /// Bytes at which a batch is closed, so that few large items do not wait for many.
 pub const BATCH_BYTES: u64 = 8 << 20;
-/// Number and index in front of the name in a locator.
+/// In front of the name in a locator, high bytes first: the number of the batch, and the index in it. So the order of
+/// locators is that of the items.
 pub(super) const PLACE: usize = 12;
 
 /// An object to save. Its bytes are created when they are needed.
@@ -77,20 +78,54 @@ pub(super) struct State<I: Item> {
     pub end: Option<bool>,
     /// Why the series cannot go on.
     pub broken: Option<Error>,
+    /// Items that failed in an earlier session.
+    pub retries: Option<Retries<I>>,
+}
+
+/// The items that are to be retried. They are selected in the order of their positions, so it is known of every position
+/// up to the last selected one whether its item is needed.
+pub(super) struct Retries<I: Item> {
+    /// The series goes on behind them; else nothing else is needed.
+    pub lists: bool,
+    /// The position of the last one selected.
+    pub last: Option<u64>,
+    /// No more will be selected.
+    pub all: bool,
+    /// Selected, and not come yet: their locators by position.
+    pub wanted: BTreeMap<u64, Box<[u8]>>,
+    /// What has come for a locator: the item, or why there is none.
+    pub found: HashMap<Box<[u8]>, Result<Arc<Batch<I>>>>,
+}
+
+impl<I: Item> Retries<I> {
+    pub fn new(lists: bool) -> Retries<I> {
+        Retries { lists, last: None, all: false, wanted: BTreeMap::new(), found: HashMap::new() }
+    }
+}
+
+/// The position in the series of the item at a locator.
+pub(super) fn position(locator: &[u8]) -> Option<u64> {
+    let (first, rest) = locator.split_first_chunk::<8>()?;
+    let index = u32::from_be_bytes(*rest.first_chunk::<4>()?);
+    u64::from_be_bytes(*first).checked_add(index.into())
 }
 
 pub(super) struct Shared<I: Item> {
+    pub is_named: bool,
     state: Mutex<State<I>>,
     /// The run is over.
     pub ended: AtomicBool,
     pub listing: Notify,
     /// The pushing thread waits here.
     pub pusher: Condvar,
+    /// Lanes wait here for items that are retried.
+    pub lanes: Notify,
 }
 
 impl<I: Item> Shared<I> {
-    pub fn new() -> Shared<I> {
+    pub fn new(is_named: bool) -> Shared<I> {
         Shared {
+            is_named,
             state: Mutex::new(State {
                 closed: VecDeque::new(),
                 batches: HashMap::new(),
@@ -99,10 +134,12 @@ impl<I: Item> Shared<I> {
                 begun: None,
                 end: None,
                 broken: None,
+                retries: None,
             }),
             ended: AtomicBool::new(false),
             listing: Notify::new(),
             pusher: Condvar::new(),
+            lanes: Notify::new(),
         }
     }
 
@@ -113,10 +150,40 @@ impl<I: Item> Shared<I> {
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
+
+    /// Waits for an item that is retried.
+    pub async fn retried(&self, locator: &[u8]) -> Result<Arc<Batch<I>>> {
+        loop {
+            let changed = self.lanes.notified();
+            {
+                let mut state = self.state();
+                let end = state.end;
+                let waits = match &mut state.retries {
+                    Some(retries) => match retries.found.remove(locator) {
+                        Some(found) => return found,
+                        None => position(locator)
+                            .is_some_and(|at| retries.wanted.get(&at).is_some_and(|it| **it == *locator)),
+                    },
+                    None => false,
+                };
+                let why = match (waits, end) {
+                    (true, None) => None,
+                    (true, Some(true)) => Some("the items ended before it"),
+                    (true, Some(false)) => Some("iterating over the items stopped before it"),
+                    (false, _) => Some("its data is no longer in memory"),
+                };
+                if let Some(why) = why {
+                    return Err(Error::new(Kind::Vanished, why).hint("save it again"));
+                }
+            }
+            changed.await;
+        }
+    }
 }
 
 /// The items of one partition.
 pub(super) struct Batch<I: Item> {
+    /// The position of its first item.
     pub number: u64,
     pub items: Vec<I>,
     /// Place and name of each item, one behind the other.
