@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import shoal as package
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Interpreter
+
+
+@pytest.fixture(params=["files", "parquet"])
+def into(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A destination of each kind."""
+    return f"parquet:{tmp_path}/out" if request.param == "parquet" else f"{tmp_path}/out"
 
 
 def test_progress_is_told_and_may_stop_it(tmp_path: Path) -> None:
@@ -107,6 +114,118 @@ def test_a_killed_save_with_a_source_id_writes_nothing_committed_again(interpret
     assert tree_of_raw_names(out) == {b"%06d" % n: b"%d" % n for n in range(3000)}
     same = sum(before[name] == (out / name).stat().st_ino for name in before)
     assert same >= committed
+
+
+def test_the_same_call_retries_what_failed_and_converts_nothing_else(into: str) -> None:
+    asked: list[int] = []
+
+    class Lazy:
+        """Data that says when it is converted."""
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __array__(self, *_args: object, **_options: object) -> np.ndarray[Any, Any]:
+            asked.append(self.number)
+            return np.full(3, self.number)
+
+    def items(good: bool) -> Iterator[tuple[str, object]]:
+        for number in range(1000):
+            bad = number % 100 == 7 and not good
+            yield f"{number}.npy", {1} if bad else Lazy(number)
+
+    def save(good: bool) -> package.Report:
+        return package.save(items(good), into, source_id="numbers", on_error="record")
+
+    first = save(good=False)
+    assert (first.written, first.failed, len(asked)) == (990, 10, 990)
+    asked.clear()
+    again = save(good=False)
+    assert (again.listed, again.failed, again.total.written, asked) == (10, 10, 990, [])
+    mended = save(good=True)
+    assert (mended.listed, mended.written, mended.total.written, mended.total.failed) == (10, 10, 1000, 0)
+    assert asked == list(range(7, 1000, 100))
+    assert mended.ok
+    with package.read(into) as reader:
+        assert sum(1 for _ in reader) == 1000
+    assert save(good=True).completed_before is not None
+
+
+def test_an_item_that_failed_and_has_another_name_now_stays_a_failure(tmp_path: Path) -> None:
+    def items(name: str, data: object) -> Iterator[tuple[str, object]]:
+        yield from numbered(50)
+        yield name, data
+        yield from ((f"x{name}", data) for name, data in numbered(50))
+
+    package.save(items("bad.json", {1}), tmp_path / "out", source_id="numbers", on_error="record")
+    with pytest.raises(package.ObjectsFailedError) as raised:
+        package.save(items("good.json", {}), tmp_path / "out", source_id="numbers")
+    (failure,) = raised.value.report.failures
+    assert (failure.name, failure.reason) == ("bad.json", 'the item at its position is now called "good.json"')
+    with pytest.raises(package.ObjectsFailedError) as raised:
+        package.save(numbered(20), tmp_path / "out", source_id="numbers")
+    assert raised.value.report.failures[0].reason == "the items ended before it"
+    assert package.save(items("bad.json", {}), tmp_path / "out", source_id="numbers").ok
+
+
+def test_a_generator_that_raises_before_the_failed_items_leaves_them_to_the_next_call(tmp_path: Path) -> None:
+    def items(good: bool, until: int = 3000) -> Iterator[tuple[str, object]]:
+        for number in range(3000):
+            if number == until:
+                raise ValueError
+            yield f"{number}.json", [number] if good or number % 100 else {1}
+
+    package.save(items(good=False), tmp_path / "out", source_id="numbers", on_error="record")
+    with pytest.raises(ValueError) as raised:
+        package.save(items(good=True, until=1050), tmp_path / "out", source_id="numbers")
+    report = raised.value.report  # type: ignore[attr-defined]
+    assert (report.written, report.total.failed + report.total.unfinished) == (11, 19)
+    assert balanced(report)
+    done = package.save(items(good=True), tmp_path / "out", source_id="numbers")
+    assert (done.listed, done.total.written, done.ok) == (19, 3000, True)
+
+
+@pytest.mark.parametrize("moment", ["first", "retry"])
+def test_failures_of_a_save_that_is_killed_are_retried_as_it_goes_on(
+    interpreter: Interpreter, into: str, moment: str
+) -> None:
+    script = """
+        import os, shoal, signal, sys, time
+        moment, into = sys.argv[1:]
+        def items(kill, good):
+            for number in range(6000):
+                if number == 4000 and kill:
+                    enough = 5000 if moment == "retry" else 1000
+                    out = into.removeprefix("parquet:")
+                    while not any(run.total.written >= enough for run in shoal.status(out).runs):
+                        time.sleep(0.01)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield f"{number:06}.json", [number] if good or number % 10 else {1}
+        def save(kill, good):
+            report = shoal.save(items(kill, good), into, source_id="numbers", on_error="record")
+            total = report.total
+            print(report.listed, report.written, report.skipped, report.failed, total.written, total.failed)
+        if moment in ("first", "retry"):
+            if moment == "retry":
+                save(False, False)
+            save(True, moment == "retry")
+        save(False, moment == "good")
+    """
+    killed = interpreter.run(script, moment, into)
+    assert killed.returncode == -9, killed.stderr
+    # What failed fails again, and is retried once more.
+    bad = interpreter.run(script, "bad", into)
+    assert bad.returncode == 0, bad.stderr
+    *_, written, failed = map(int, bad.stdout.split())
+    assert written + failed == 6000
+    assert failed == 600 if moment == "first" else failed > 0
+    good = interpreter.run(script, "good", into)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.split() == [str(failed), str(failed), "0", "0", "6000", "0"]
+    with package.read(into) as reader:
+        assert sorted((one.name, bytes(one.data)) for one in reader) == [
+            (f"{number:06}.json", b"[%d]" % number) for number in range(6000)
+        ]
 
 
 def test_other_items_under_the_same_source_id_are_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from shoal._watch import Watch
 if TYPE_CHECKING:
     from shoal._report import Report
 
-# Options without effect here: there is no network, and items have no timestamps and can be read only once.
+# Options without effect here: there is no network, and items have no timestamps and pass only once.
 # They keep the engine's defaults.
 UNUSED = (
     "dry_run",
@@ -110,8 +110,10 @@ def save(
         destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
             files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         source_id: A name for the items, which promises the same order and the same data each time. A later call with
-            the same name resumes: it iterates over the committed items and skips them. Without it, every call starts
-            from the beginning, and a file that an earlier call wrote is a failure `exists`.
+            the same name iterates from the start, skips the committed items, retries those that failed, and continues.
+            An item that failed and has another name now, or does not come any more, stays a failure. Without
+            `source_id`, every call starts from the beginning, and a file that an earlier call wrote is a failure
+            `exists`.
         header: Begin a `.csv` file of a table with the names of its columns. (An array's columns have no names.)
         final_newline: End a `.csv` or `.jsonl` file with a newline. (A last line that is empty, a null, always has
             one.)
@@ -128,8 +130,8 @@ def save(
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination.
-        resume: `"auto"` continues after what is committed under this `source_id`. `"restart"` saves everything again,
-            also with other options.
+        resume: `"auto"` skips what is committed under this `source_id`, retries what failed, and continues.
+            `"restart"` saves everything again, also with other options.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
             exception. All of them record failures in the journal.

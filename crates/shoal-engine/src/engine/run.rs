@@ -177,9 +177,10 @@ impl Run {
         }
         let kept = shared.counters.sums().kept;
         if kept > 0 {
-            report
-                .notes
-                .push(format!("{kept} of the objects were already at the destination, from an earlier session"));
+            report.notes.push(format!(
+                "{kept} of the objects were already at the destination, from an earlier session; some of them may be \
+                duplicates, which are otherwise skipped"
+            ));
         }
         report.workers_reason = match shared.findings.depth() {
             1 => concurrency.reason(),
