@@ -57,6 +57,7 @@ class ListGetOptions(TypedDict):
     marker_param: str
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
+    require_length: bool
     encode_slash: bool
     ca_file: Path | None
     insecure: bool
@@ -77,6 +78,7 @@ class UrlsOptions(TypedDict):
     limit_requests: float | None
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
+    require_length: bool
     ca_file: Path | None
     insecure: bool
     allow_host: tuple[str, ...]
@@ -103,6 +105,7 @@ class ListGet(Value):
     marker_param: str
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
+    require_length: bool
     encode_slash: bool
     ca_file: Path | None
     insecure: bool
@@ -169,6 +172,7 @@ class Urls(Value):
     limit_requests: float | None
     headers: tuple[tuple[str, str], ...]
     expect_type: str | None
+    require_length: bool
     ca_file: Path | None
     insecure: bool
     allow_host: tuple[str, ...]

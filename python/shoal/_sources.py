@@ -57,6 +57,7 @@ def list_get(
     marker_param: str = "next-marker",
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     expect_type: str | None = None,
+    require_length: bool = False,
     encode_slash: bool = False,
     ca_file: Path | None = None,
     insecure: bool = False,
@@ -86,6 +87,8 @@ def list_get(
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
             page after objects that were not HTML is a failure, unless its name ends in `.html`, `.htm` or `.xhtml`.
+        require_length: Fail objects whose answer does not say how long it is, instead of counting them as
+            `unverified`: if such an answer is cut off, nothing tells.
         encode_slash: Send `/` inside a name as `%2F`.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything, including
@@ -130,6 +133,7 @@ def list_get(
         marker_param=marker_param,
         headers=header_pairs(headers),
         expect_type=expect_type,
+        require_length=bool(require_length),
         encode_slash=encode_slash,
         ca_file=ca_file,
         insecure=bool(insecure),
@@ -148,6 +152,7 @@ def urls(
     limit_requests: float | None = None,
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     expect_type: str | None = None,
+    require_length: bool = False,
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
@@ -172,6 +177,7 @@ def urls(
         headers: Headers to send with every request to a host of the list, but not to one that a redirect leads to.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure.
+        require_length: Fail objects whose answer does not say how long it is; see `shoal.list_get`.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything.
         allow_host: Private hosts (`"host"` or `"host:port"`) to which redirects from public hosts are followed. The
@@ -208,6 +214,7 @@ def urls(
         limit_requests=per_second(limit_requests, "limit_requests"),
         headers=header_pairs(headers),
         expect_type=expect_type,
+        require_length=bool(require_length),
         ca_file=ca_file,
         insecure=bool(insecure),
         allow_host=hosts(allow_host),

@@ -6,6 +6,7 @@ import gzip
 
 import pytest
 
+import shoal as package
 from hostile.oracle import LIBRARIES, Shoal, assert_arrived, assert_stopped, numbered
 from servers import faults
 from servers.fault_server import Fault, head
@@ -117,6 +118,26 @@ def test_a_body_without_length_is_kept_and_counted_as_unverified(
     outcome = shoal_command.copy(server)
     assert_arrived(outcome, objects)
     assert outcome.report["unverified"] == 4
+
+
+def test_a_body_without_length_fails_where_a_length_is_required(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = {"http-1.0": BODY, "close": BODY, "chunked": BODY, "empty": b"", **numbered(10)}
+    server = fault_server(objects)
+    server.on_object("http-1.0", faults.raw(b"HTTP/1.0 200 OK\r\n" + faults.ECHO + b"\r\n" + BODY[:500], then="fin"))
+    server.on_object("close", faults.headers({"Connection": "close"}, then="fin"))
+    chunked = faults.echoing(head(200, {"Transfer-Encoding": "chunked"}))
+    server.on_object("chunked", faults.raw(chunked + b"3e8\r\n" + BODY + b"\r\n0\r\n\r\n", then="fin"))
+    server.start()
+    outcome = shoal_command.copy(server, "--require-length")
+    whole = {name: body for name, body in objects.items() if name not in ("http-1.0", "close")}
+    assert_arrived(outcome, whole, {"http-1.0": {"integrity"}, "close": {"integrity"}})
+    assert outcome.report["unverified"] == 0
+
+    urls = package.urls([f"http://127.0.0.1:{server.port}/get/{name}" for name in objects], require_length=True)
+    report = package.copy(urls, "null:", on_error="record")
+    assert (report.written, report.failed, report.unverified) == (12, 2, 0)
+    assert {failure.kind for failure in report.failures} == {"integrity"}
+    assert "does not say how long it is" in report.failures[0].reason
 
 
 def test_a_body_without_length_that_ends_in_a_reset_is_not_whole(

@@ -79,6 +79,7 @@ from_items! {
         marker_param: String,
         headers: Vec<(String, String)>,
         expect_type: Option<String>,
+        require_length: bool,
         encode_slash: bool,
         ca_file: Option<PathBuf>,
         insecure: bool,
@@ -100,6 +101,7 @@ from_items! {
         limit_requests: Option<f64>,
         headers: Vec<(String, String)>,
         expect_type: Option<String>,
+        require_length: bool,
         ca_file: Option<PathBuf>,
         insecure: bool,
         allow_host: Vec<String>,
@@ -265,6 +267,7 @@ impl Options {
             timeout: seconds("timeout", self.timeout)?,
             connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
             expect_type: own.expect_type.clone(),
+            require_length: own.require_length,
             ca_file: own.ca_file.clone(),
             insecure: own.insecure,
             allow_host: own.allow_host.clone(),
@@ -287,6 +290,7 @@ impl Options {
             timeout: seconds("timeout", self.timeout)?,
             connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
             expect_type: own.expect_type,
+            require_length: own.require_length,
             encode_slash: own.encode_slash,
             ca_file: own.ca_file,
             insecure: own.insecure,
@@ -394,6 +398,7 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
         timeout,
         connect_timeout,
         expect_type,
+        require_length,
         encode_slash,
         ca_file,
         insecure,
@@ -410,6 +415,7 @@ fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
     all.set_item("timeout", timeout.as_secs_f64())?;
     all.set_item("connect_timeout", connect_timeout.as_secs_f64())?;
     all.set_item("expect_type", expect_type)?;
+    all.set_item("require_length", require_length)?;
     all.set_item("encode_slash", encode_slash)?;
     all.set_item("ca_file", ca_file)?;
     all.set_item("insecure", insecure)?;

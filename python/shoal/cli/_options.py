@@ -239,6 +239,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                 },
             ),
             _option("expect_type", "Fail objects of other content types; * accepts any.", metavar="GLOB"),
+            _option("require_length", "Fail objects whose answer does not say its length."),
             _option("encode_slash", "Send / inside a name as %2F."),
             _option("ca_file", "Trust these certificates too.", type=click.Path(path_type=Path), metavar="PEM"),
             _option("insecure", "Accept any certificate: others can read and change data."),

@@ -79,6 +79,13 @@ pub(super) fn wrong_type(types: Option<&GlobMatcher>, head: &Head) -> Option<Err
     Some(Error::new(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{expected}\"")))
 }
 
+/// Why an object is refused for its length, if so.
+pub(super) fn without_length(require_length: bool, head: &Head) -> Option<Error> {
+    let why = "the answer does not say how long it is: if it was cut off, nothing would tell";
+    let refused = || Error::new(Kind::Integrity, why).hint("`require_length=False` accepts it");
+    (require_length && head.is_unverified()).then(refused)
+}
+
 /// When the object that an earlier run has left at the destination was last changed, as the server said then.
 fn kept_since(lane: &dyn Lane, job: &Job) -> Option<SystemTime> {
     if job.is_tried() { None } else { lane.kept(job)?.last_modified }

@@ -55,6 +55,8 @@ pub struct ListGetOptions {
     pub connect_timeout: Duration,
     /// Answers with a `Content-Type` that does not match this glob are failures.
     pub expect_type: Option<String>,
+    /// Answers without the length of their body are failures: one that is cut off looks whole.
+    pub require_length: bool,
     /// Encode `/` in names too.
     pub encode_slash: bool,
     /// A file of certificates (PEM) to trust besides those of the platform.
@@ -80,6 +82,7 @@ impl Default for ListGetOptions {
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
             expect_type: None,
+            require_length: false,
             encode_slash: false,
             ca_file: None,
             insecure: false,

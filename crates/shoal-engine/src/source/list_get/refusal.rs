@@ -3,14 +3,15 @@
 use super::Service;
 use crate::error::{Error, Kind};
 use crate::http::Head;
-use crate::source::http_objects::wrong_type;
+use crate::source::http_objects::{without_length, wrong_type};
 
 /// Why an answer is not the object; `None`: it is.
 pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => wrong_type(service.expect_type.as_ref(), head),
+        200 => wrong_type(service.expect_type.as_ref(), head)
+            .or_else(|| without_length(service.options.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("listed, but it no longer exists ({status})")),
         401 => Some(
             Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")

@@ -66,6 +66,8 @@ pub struct UrlsOptions {
     pub connect_timeout: Duration,
     /// Answers with a `Content-Type` that does not match this glob are failures.
     pub expect_type: Option<String>,
+    /// Answers without the length of their body are failures: one that is cut off looks whole.
+    pub require_length: bool,
     /// A file of certificates (PEM) to trust besides those of the platform.
     pub ca_file: Option<PathBuf>,
     /// Trust any certificate. Then any machine on the way can read and change everything.
@@ -88,6 +90,7 @@ impl Default for UrlsOptions {
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
             expect_type: None,
+            require_length: false,
             ca_file: None,
             insecure: false,
             allow_host: Vec::new(),

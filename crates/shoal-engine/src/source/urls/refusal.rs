@@ -5,14 +5,15 @@ use super::Shared;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::http::Head;
-use crate::source::http_objects::wrong_type;
+use crate::source::http_objects::{without_length, wrong_type};
 
 /// Why an answer is not the object; `None`: it is.
 pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => wrong_type(shared.expect_type.as_ref(), head),
+        200 => wrong_type(shared.expect_type.as_ref(), head)
+            .or_else(|| without_length(shared.options.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
         401 | 403 | 407 => error(Kind::Forbidden, format!("the server refuses this object ({status})")),
         429 | 503 => error(Kind::Throttled, format!("the server asks to slow down ({status})")),
