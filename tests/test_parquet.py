@@ -127,6 +127,14 @@ def test_a_second_run_at_the_same_time_is_refused(shoal: Command, service: Servi
     run.wait()
 
 
+def test_a_second_job_in_a_directory_is_told_of_the_rows_of_the_first(tmp_path: Path) -> None:
+    def noted(source_id: str | None = None) -> list[bool]:
+        report = package.save([("a", b"1")], f"parquet:{tmp_path}/out", source_id=source_id)
+        return [note.startswith("the directory also has rows of another job") for note in report.notes]
+
+    assert [noted(), noted(), noted("named")] == [[], [True], [True]]
+
+
 def test_a_directory_of_files_is_not_continued_as_rows(tmp_path: Path, service: Service) -> None:
     url = service(synthetic="100:10").url
     package.copy(url, tmp_path / "out")

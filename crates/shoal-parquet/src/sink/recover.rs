@@ -38,7 +38,7 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
         _ => {}
     }
     let mut published: HashMap<String, u64> = HashMap::new();
-    let mut next = 0;
+    let (mut next, mut of_others) = (0, false);
     let mut files = Vec::new();
     let mut places: Vec<(String, Box<[u8]>, Vec<Placed>)> = Vec::new();
     state.each(&mut |key, value| {
@@ -52,10 +52,11 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
             Row::Places { run: of, temporary, key, places: of_row } if of == start.run => {
                 places.push((temporary, key, of_row));
             }
-            Row::Places { .. } => {}
+            Row::Places { .. } => of_others = true,
         }
         Ok(())
     })?;
+    of_others |= start.sessions.is_empty() && !published.is_empty();
     for file in &files {
         cut(&tmp.join(&file.temporary), file.length)?;
     }
@@ -80,7 +81,8 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
         earlier.add(&place, key, &of_row);
     }
     let note = format!("{removed} incomplete files of an interrupted session were removed");
-    let notes = if removed > 0 { vec![note] } else { Vec::new() };
+    let twice = "the directory also has rows of another job: names may be there twice; `shoal verify` finds them";
+    let notes = (removed > 0).then_some(note).into_iter().chain(of_others.then(|| twice.to_owned())).collect();
     Ok(Recovered { tmp, earlier, files, next, notes })
 }
 
