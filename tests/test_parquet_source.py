@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import shoal as package
 from test_update_service import site
+from waiting import wait_until
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
@@ -316,17 +318,68 @@ def test_a_file_that_is_missing_between_others_fails_and_is_named(shoal: Command
     assert (code, report["ok"]) == (1, False)
     assert [line["name"] for line in lines] == ["objects-000000.parquet", "objects-000001.parquet"]
     assert all("is missing" in line["reason"] for line in lines)
-    notes = package.copy(f"parquet:{packed}", "null:").notes
-    assert [note.partition(":")[0] for note in notes] == ['"objects-000000.parquet"', '"objects-000001.parquet"']
+    shutil.rmtree(packed / ".shoal")
+    reason = incomplete(packed)
+    assert reason == '"objects-000000.parquet" is missing; "objects-000001.parquet" is missing'
 
 
-def test_a_dataset_that_is_not_finished_is_noted_by_copy_and_verify(shoal: Command, packed: Path) -> None:
+def incomplete(packed: Path) -> str:
+    """Returns why a dataset is a failure, for a copy, for a loop over a reader, and for `shoal read`."""
+    report = package.copy(f"parquet:{packed}", "null:", include=["none"], on_error="record")
+    assert (report.failed, report.ok) == (1, False)
+    (failure,) = report.failures
+    assert (failure.name, failure.kind) == (packed.name, "archive")
+    with (
+        pytest.raises(package.ObjectsFailedError, match="the dataset is incomplete"),
+        package.read(f"parquet:{packed}") as reader,
+    ):
+        assert sum(1 for _ in reader) == sum(pq.read_metadata(path).num_rows for path in packed.glob("*.parquet"))
+    return failure.reason.removeprefix("the dataset is incomplete: ")
+
+
+def test_the_last_file_that_is_gone_is_missed(shoal: Command, service: Service) -> None:
+    url, packed = service(synthetic="3000:1000:random", page_size=200).url, shoal.directory / "rows"
+    assert shoal.run("copy", url, f"parquet:{packed}", "--shard-size", "100kB", "--memory", "4MiB").returncode == 0
+    last = max(packed.glob("*.parquet"))
+    content = last.read_bytes()
+    last.unlink()
+    code, lines, _ = verified(shoal, str(packed))
+    assert (code, [line["name"] for line in lines]) == (1, [last.name])
+    assert incomplete(packed) == f'"{last.name}" is missing'
+    assert shoal.run("read", f"parquet:{packed}", "--checksum", "xxh3").returncode == 1
+    done = shoal.run("copy", f"parquet:{packed}", "files", "--include", "none")
+    assert (done.returncode, "is incomplete" in done.stderr) == (1, True), done.stderr
+    last.write_bytes(content)
+    done = shoal.run("copy", f"parquet:{packed}", "files", "--include", "none")
+    assert (done.returncode, "was not listed" in done.stderr) == (1, True), done.stderr
+    assert shoal.run("copy", f"parquet:{packed}", "files", "--include", "none", "--update").returncode == 0
+    assert verified(shoal, str(packed))[0] == 0
+
+
+def test_a_dataset_is_incomplete_until_its_run_is_finished(shoal: Command, service: Service) -> None:
+    copy = ("copy", service(synthetic="3000:1000:random", page_size=200).url, "parquet:rows", "--memory", "4MiB")
+    run = shoal.start(*copy, "--shard-size", "100kB", "--limit-rate", "500kB")
+    rows = shoal.directory / "rows"
+    try:
+        wait_until(lambda: any(rows.glob("*.parquet")))
+        code, lines, _ = verified(shoal, "parquet:rows")
+        assert (code, {line["name"] for line in lines}) == (1, {"rows"}), "while it runs"
+    finally:
+        run.kill()
+        run.wait()
+    assert incomplete(rows).startswith("the copy into this directory is not finished: run it again to finish it")
+    assert shoal.run(*copy).returncode == 0
+    assert verified(shoal, "parquet:rows")[0] == 0
+    assert package.copy(f"parquet:{rows}", "null:").written == 3000
+
+
+def test_a_dataset_with_files_that_are_not_finished_fails(shoal: Command, packed: Path) -> None:
     (packed / ".shoal/tmp/part-1").write_bytes(b"PAR1")
     note = "1 file in .shoal/tmp not finished, and not read"
-    code, _, report = verified(shoal, str(packed))
-    assert (code, [line.startswith(note) for line in report["notes"]]) == (0, [True])
-    copied = package.copy(f"parquet:{packed}", "null:", include=["none"])
-    assert any(line.startswith(note) for line in copied.notes)
+    code, lines, _ = verified(shoal, str(packed))
+    assert (code, [line["name"] for line in lines]) == (1, [packed.name])
+    assert lines[0]["reason"].startswith(note)
+    assert incomplete(packed).startswith(note)
     for path in packed.glob("*.parquet"):
         path.unlink()
     for command in (["verify", f"parquet:{packed}"], ["read", f"parquet:{packed}"]):

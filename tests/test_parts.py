@@ -311,10 +311,14 @@ def test_parts_write_parquet_files_of_their_own_which_are_one_dataset(shoal: Com
         time.sleep(1)
         process.kill()
         process.wait()
-    with package.read(f"parquet:{shoal.directory}/rows") as reader:
+    incomplete = "the dataset is incomplete: 1 of 3 parts are complete"
+    with (
+        pytest.raises(package.ObjectsFailedError, match=incomplete),
+        package.read(f"parquet:{shoal.directory}/rows") as reader,
+    ):
         assert 900 < sum(1 for _ in reader) < len(files)
-    assert reader.report is not None
-    assert any("1 of 3 parts are complete" in note for note in reader.report.notes), reader.report.notes
+    verified = shoal.run("verify", "parquet:rows")
+    assert (verified.returncode, 'damaged: "rows": 1 of 3 parts are complete' in verified.stdout) == (1, True)
     refused = shoal.run("copy", url, "parquet:rows")
     assert refused.returncode == 2
     assert "written in parts" in refused.stderr

@@ -8,7 +8,8 @@ use rusqlite::{Connection, params};
 use super::columns::{Columns, Field, Sum, sealed};
 use super::error::JournalError;
 use super::journal::Journal;
-use crate::error::Result;
+use super::status::Status;
+use crate::error::{Error, Result};
 use crate::sink_state::{ReadRow, SinkState, StateRow};
 
 /// Writes rows in the transaction of a commit; a row without a value is removed.
@@ -36,21 +37,37 @@ pub(super) fn write(
 impl SinkState for Journal {
     fn each(&self, read: &mut ReadRow<'_>) -> Result<()> {
         let Some(connection) = self.made() else { return Ok(()) };
-        let explain = |error: rusqlite::Error| self.explain(error.into());
-        let mut rows = connection
-            .prepare("SELECT destination, key, value, sum FROM state WHERE destination = ?1 ORDER BY key")
-            .map_err(explain)?;
-        let mut rows = rows.query([&self.destination]).map_err(explain)?;
-        while let Some(row) = rows.next().map_err(explain)? {
-            let sound = || {
-                let mut columns = Columns::new(row, 0, Sum::of("state", &[]));
-                let (_, key, value): (&str, &[u8], &[u8]) = (columns.next()?, columns.next()?, columns.next()?);
-                columns.end().map(|()| (key, value))
-            };
-            let (key, value) =
-                sound().ok_or_else(|| self.explain(JournalError::damaged("a row of the sink's state is damaged")))?;
-            read(key, value)?;
-        }
-        Ok(())
+        each(connection, &self.destination, read, &|error| self.explain(error))
     }
+}
+
+/// Of a destination in which the journal lies.
+impl SinkState for Status {
+    fn each(&self, read: &mut ReadRow<'_>) -> Result<()> {
+        each(&self.connection, "", read, &|error| error.into_error(Some(&self.connection)))
+    }
+}
+
+fn each(
+    connection: &Connection,
+    destination: &str,
+    read: &mut ReadRow<'_>,
+    explain: &dyn Fn(JournalError) -> Error,
+) -> Result<()> {
+    let sql = |error: rusqlite::Error| explain(error.into());
+    let mut rows = connection
+        .prepare("SELECT destination, key, value, sum FROM state WHERE destination = ?1 ORDER BY key")
+        .map_err(sql)?;
+    let mut rows = rows.query([destination]).map_err(sql)?;
+    while let Some(row) = rows.next().map_err(sql)? {
+        let sound = || {
+            let mut columns = Columns::new(row, 0, Sum::of("state", &[]));
+            let (_, key, value): (&str, &[u8], &[u8]) = (columns.next()?, columns.next()?, columns.next()?);
+            columns.end().map(|()| (key, value))
+        };
+        let (key, value) =
+            sound().ok_or_else(|| explain(JournalError::damaged("a row of the sink's state is damaged")))?;
+        read(key, value)?;
+    }
+    Ok(())
 }

@@ -24,7 +24,7 @@ pub struct Status {
     pub owner: Option<Owner>,
     /// Its runs, the oldest first.
     pub runs: Vec<RunStatus>,
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 /// One run in a journal.

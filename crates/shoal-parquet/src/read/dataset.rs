@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
-use shoal_engine::{Error, Kind, PARTS_DIR, SHOAL_DIR, journal};
+use shoal_engine::{Error, Kind};
 
 use super::fault::Result;
 use super::file::{Facts, unreadable};
+use super::missing::Lacking;
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,27 +49,6 @@ fn open(path: &Path) -> std::result::Result<Dir, Errno> {
     Dir::new(fd)
 }
 
-/// A note if the directory has files that a copy into it has not finished: their rows are not part of the dataset yet.
-pub fn unfinished(directory: &Path) -> Option<String> {
-    let own = directory.join(SHOAL_DIR);
-    let parts = std::fs::read_dir(own.join(PARTS_DIR)).into_iter().flatten().flatten().map(|part| part.path());
-    let files = |own: PathBuf| std::fs::read_dir(own.join("tmp")).map_or(0, Iterator::count);
-    let count = [own.clone()].into_iter().chain(parts).map(files).sum::<usize>();
-    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
-    let why = "not finished, and not read: run the copy into this directory again to finish it";
-    let place = if own.join(PARTS_DIR).exists() { PARTS_DIR } else { "tmp" };
-    let unfinished = (count > 0).then(|| format!("{files} in {SHOAL_DIR}/{place} {why}"));
-    // Of a part that has not begun, no file tells.
-    let parts = journal::parts(directory).ok().flatten().and_then(|job| {
-        let complete = job.parts.iter().filter(|part| part.is_complete()).count();
-        let total = job.count as usize;
-        (complete < total)
-            .then(|| format!("{complete} of {total} parts are complete: the rows of the others are missing"))
-    });
-    let notes: Vec<String> = unfinished.into_iter().chain(parts).collect();
-    (!notes.is_empty()).then(|| notes.join("; "))
-}
-
 /// All files that are there now, sorted; at least one.
 ///
 /// # Errors
@@ -79,10 +59,8 @@ pub fn files(directory: &Path) -> Result<Vec<Found>, Error> {
     if found.is_empty() {
         let why = "no file in this directory ends in .parquet";
         let error = Error::new(Kind::Config, why).on(&on).errno(Some(Errno::NOENT.raw_os_error()));
-        return Err(match unfinished(directory) {
-            Some(note) => error.hint(note),
-            None => error,
-        });
+        let why = Lacking::of(directory, &[]).why();
+        return Err(if why.is_empty() { error } else { error.hint(why) });
     }
     Ok(found)
 }

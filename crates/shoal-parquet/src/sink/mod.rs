@@ -39,6 +39,7 @@ use shoal_engine::{Error, Kind, ObjectKey, Part, Result};
 use self::commit::Book;
 use self::earlier::Earlier;
 use self::shard::{Shards, lock};
+pub(crate) use self::state::published_number;
 use self::writer::{Lane, Limits, OBJECT_MAX};
 
 /// Bytes of a file, about.

@@ -75,6 +75,14 @@ pub(super) fn read(key: &[u8], value: &[u8]) -> Result<Row> {
     })
 }
 
+/// The number of a published file, if the row is of one.
+pub(crate) fn published_number(key: &[u8], value: &[u8]) -> Option<u64> {
+    match read_row(key, value)? {
+        Row::Published(number, _) => Some(number),
+        _ => None,
+    }
+}
+
 fn read_row(key: &[u8], value: &[u8]) -> Option<Row> {
     let text = std::str::from_utf8(key).ok()?;
     let file = || {

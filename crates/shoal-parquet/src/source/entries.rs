@@ -3,11 +3,15 @@
 //! A payload holds rows of one row group, a row group or a file that failed as a whole, or single locators of any files (to
 //! retry them). A locator is the path of the file, the number of the row group, the number of the row in it, and a checksum
 //! of its name, each after a NUL. So a file that was replaced does not return another row for one that failed. Without a
-//! row, it is the row group that failed; without a row group, the file. Both forms are stored in journals.
+//! row, it is the row group that failed; without a row group, the file. A path that ends in `/` is the dataset, which is
+//! incomplete. Both forms are stored in journals.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use shoal_engine::error::HostId;
@@ -87,6 +91,16 @@ pub fn of_locators(list: &[Box<[u8]>]) -> Partition {
     let key = Key::of(list.iter().map(|locator| &**locator));
     let len = Some(list.len() as u32);
     Partition { seq: 0, key, after: Cursor::default(), next: None, payload: payload.into(), len }
+}
+
+/// The path that stands for a dataset which is incomplete.
+pub fn dataset_path(directory: &Path) -> Box<[u8]> {
+    [directory.as_os_str().as_bytes(), b"/"].concat().into()
+}
+
+/// The dataset, if the path stands for one.
+pub fn dataset_of(path: &[u8]) -> Option<&Path> {
+    path.strip_suffix(b"/").map(|directory| Path::new(OsStr::from_bytes(directory)))
 }
 
 /// A locator, parsed.
@@ -274,7 +288,7 @@ impl RowEntries {
         let begin = self.text.len() as u32;
         self.text.extend_from_slice(locator);
         let locator = begin..self.text.len() as u32;
-        self.text.extend_from_slice(name_of(path));
+        self.text.extend_from_slice(name_of(path.strip_suffix(b"/").unwrap_or(path)));
         let name = locator.end..self.text.len() as u32;
         self.entries.push(RowEntry { row: None, file, locator, name, doubted: false });
     }

@@ -7,10 +7,12 @@ use std::sync::{Arc, Weak};
 use shoal_engine::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, Turn, WHOLE_MAX, in_pieces};
 use shoal_engine::{Kind, ObjectMeta, Partition, Payload, Result};
 
-use super::entries::{Locator, RowEntries, Wanted, checksum};
+use super::entries::{Locator, RowEntries, Wanted, checksum, dataset_of};
 use super::files::{Files, changed};
+use crate::read::dataset;
 use crate::read::fault::{Fault, Result as Faulty};
 use crate::read::footer::Field;
+use crate::read::missing::Lacking;
 use crate::read::open_file::OpenFile;
 use crate::read::row::AtRow;
 
@@ -126,6 +128,9 @@ impl RowFetcher {
     fn find<'c>(&self, job: &Job, current: &'c mut Option<AtRow>) -> Faulty<(ObjectMeta, &'c [u8])> {
         let entry = job.entry();
         let located = Locator::parse(entry.locator);
+        if dataset_of(located.path).is_some() {
+            return Err(why_unknown(located, None));
+        }
         let before = current.take();
         let file = match &before {
             Some(before) if *before.file.parquet.file.path == *located.path => before.file.clone(),
@@ -153,6 +158,12 @@ impl RowFetcher {
 
 /// Why something that was listed without a name cannot be read.
 pub fn why_unknown(located: Locator<'_>, file: Option<&OpenFile>) -> Fault {
+    if let Some(directory) = dataset_of(located.path) {
+        return match dataset::files(directory) {
+            Ok(found) => Lacking::fault(directory, &found),
+            Err(error) => Fault::new(error.kind(), error.why()),
+        };
+    }
     let Some(file) = file else {
         return OpenFile::open(located.path).err().unwrap_or_else(changed);
     };

@@ -12,10 +12,12 @@ use shoal_engine::source::{BoxFuture, Listing, Pages};
 use shoal_engine::{Cursor, Key, Partition, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::entries::{Rows, of_rows};
+use super::entries::{Rows, dataset_path, of_rows};
 use super::files::Files;
 use crate::read::dataset::{self, Found};
+use crate::read::file::Facts;
 use crate::read::footer::Field;
+use crate::read::missing::Lacking;
 use crate::read::open_file::OpenFile;
 
 /// Most rows of a partition, as in a page of a list/get service.
@@ -129,7 +131,11 @@ impl RowListing {
 
     fn find(&mut self) -> Result<()> {
         let Some(begin) = &self.begin else { return Ok(()) };
-        let found = dataset::files(&self.directory)?;
+        let mut found = dataset::files(&self.directory)?;
+        if !Lacking::of(&self.directory, &found).why().is_empty() {
+            // As a file that cannot be read, after all others.
+            found.push(Found { path: dataset_path(&self.directory), facts: Facts::default() });
+        }
         if let Some(within) = &begin.within {
             let at = usize::try_from(within.at).unwrap_or(usize::MAX);
             if at >= found.len() || self.chain.up_to(at, &found) != within.chain {

@@ -6,7 +6,8 @@
 //!
 //! - A partition is a run of at most 100 rows of one row group, so listing reads only footers and the index of pages.
 //! - The objects of a page that is damaged fail, each by its name. So do those of a row group with a wrong checksum.
-//! - A file that is not a dataset's is one failure. So is a row group of which not even the names can be read.
+//! - A file that is not a dataset's is one failure. So is a row group of which not even the names can be read, and so is
+//!   all that an incomplete dataset lacks.
 
 mod entries;
 mod fetch;
@@ -23,7 +24,7 @@ use shoal_engine::{Cursor, Partition, Result};
 
 use self::files::Files;
 use crate::read::dataset;
-use crate::read::missing::{MISSING, missing};
+use crate::read::missing::Lacking;
 
 /// A directory of Parquet files as a source.
 pub struct ParquetSource {
@@ -67,8 +68,7 @@ impl Source for ParquetSource {
 
     fn notes(&self) -> Vec<String> {
         let found = dataset::files(&self.directory).unwrap_or_default(); // the listing says why
-        let missing = missing(&found).into_iter().map(|(file, _)| format!("\"{file}\": {MISSING}"));
-        missing.chain(dataset::unfinished(&self.directory)).collect()
+        Lacking::of(&self.directory, &found).unknown.into_iter().collect()
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

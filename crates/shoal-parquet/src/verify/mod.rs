@@ -15,7 +15,7 @@ use shoal_engine::{Error, Kind, Result};
 
 use self::worker::Shared;
 use crate::read::dataset;
-use crate::read::missing::{MISSING, missing};
+use crate::read::missing::{Lacking, MISSING};
 
 /// How often the callback is called: a stop must be noticed within 100 ms.
 const TICK: Duration = Duration::from_millis(50);
@@ -149,9 +149,13 @@ pub fn verify(
         return Err(shared.error().unwrap_or_else(|| Error::new(Kind::Interrupted, "stopped")));
     }
     let mut verified = shared.result()?;
-    let missing = missing(shared.found()).into_iter();
+    let Lacking { files, unfinished, unknown } = Lacking::of(&directory, shared.found());
+    let missing = files.into_iter();
     verified.damaged.extend(missing.map(|(file, faults)| DamagedFile { file, reason: MISSING.to_owned(), faults }));
+    let file = directory.file_name().unwrap_or_default().to_string_lossy();
+    let of_all = |reason| DamagedFile { file: file.clone().into_owned(), reason, faults: 1 };
+    verified.damaged.extend(unfinished.into_iter().map(of_all));
     verified.damaged.sort_by(|one, other| one.file.cmp(&other.file));
-    verified.notes.extend(dataset::unfinished(&directory));
+    verified.notes.extend(unknown);
     Ok(verified)
 }
