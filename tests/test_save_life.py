@@ -160,10 +160,12 @@ def test_an_item_that_failed_and_has_another_name_now_stays_a_failure(tmp_path: 
     package.save(items("bad.json", {1}), tmp_path / "out", source_id="numbers", on_error="record")
     with pytest.raises(package.ObjectsFailedError) as raised:
         package.save(items("good.json", {}), tmp_path / "out", source_id="numbers")
+    assert raised.value.report is not None
     (failure,) = raised.value.report.failures
     assert (failure.name, failure.reason) == ("bad.json", 'the item at its position is now called "good.json"')
     with pytest.raises(package.ObjectsFailedError) as raised:
         package.save(numbered(20), tmp_path / "out", source_id="numbers")
+    assert raised.value.report is not None
     assert raised.value.report.failures[0].reason == "the items ended before it"
     assert package.save(items("bad.json", {}), tmp_path / "out", source_id="numbers").ok
 

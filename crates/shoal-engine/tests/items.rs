@@ -324,6 +324,33 @@ fn items_that_failed_are_passed_again_in_their_turn() {
 }
 
 #[test]
+fn what_no_lane_asks_for_takes_no_memory() {
+    // Refused for their names, before their data is asked for.
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |n: usize| if n % 2 == 0 { format!("../{n}") } else { item_name(n) };
+    for failed in [500, 500] {
+        let outcome = save_again(directory.path(), (1000, true), (3000, 3), |_| false, refused).0;
+        assert_eq!(counts(&outcome)[2..], [failed, 500, failed]);
+    }
+    // Committed by an earlier session: the listing drops their partitions.
+    let (source, mut pusher) = items(None, 10_000);
+    let mut listing = source.list(None).unwrap();
+    let watch = Arc::new(Watch::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for n in 0..1000 {
+        if pusher.room() == Room::Full {
+            while runtime
+                .block_on(async { tokio::time::timeout(Duration::from_millis(10), listing.next()).await })
+                .is_ok()
+            {}
+            let _ = (pusher.room(), pusher.returned());
+        }
+        assert_eq!(pusher.room(), Room::Free, "{n}");
+        pusher.push(n.to_string().as_bytes(), Bytes::new(vec![0; 1000], &watch));
+    }
+}
+
+#[test]
 fn a_series_that_was_broken_off_with_failures_retries_them_and_goes_on() {
     for (memory, workers) in [(MEMORY, 1), (MEMORY, 7), (3000, 7)] {
         let directory = tempfile::tempdir().unwrap();

@@ -57,7 +57,7 @@ impl<I: Item> ItemFetcher<I> {
         let known = state.batches.get_mut(&number)?;
         let batch = match known {
             Known::Open(batch) => return batch.upgrade(),
-            Known::Waiting(batch) => batch.clone(),
+            Known::Waiting(batch, _) => batch.clone(),
         };
         *known = Known::Open(Arc::downgrade(&batch));
         state.waiting -= 1;

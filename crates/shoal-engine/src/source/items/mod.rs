@@ -95,19 +95,19 @@ impl<I: Item> Source for Items<I> {
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
+        let partition = fetch::selected(locators);
         if let Some(retries) = &mut self.shared.state().retries {
-            for locator in locators {
-                // One that comes before the last has come before: it failed again, and its data is gone.
-                if let Some(at) =
-                    position(locator).filter(|at| !retries.all && retries.last.is_none_or(|last| last < *at))
-                {
+            // One that comes before the last has come before: it failed again, and its data is gone.
+            for (at, locator) in locators.iter().filter_map(|locator| Some((position(locator)?, locator))) {
+                if !retries.all && retries.last.is_none_or(|last| last < at) {
                     retries.last = Some(at);
                     retries.wanted.insert(at, locator.clone());
                 }
             }
+            retries.selected.extend(retries.last.map(|last| (Arc::downgrade(&partition.payload), last)));
         }
         self.shared.pusher.notify_all();
-        Ok(fetch::selected(locators))
+        Ok(partition)
     }
 
     fn end_retries(&self) {

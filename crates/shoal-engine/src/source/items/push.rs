@@ -94,6 +94,9 @@ impl<I: Item> Pusher<I> {
             (self.begun, self.skips, self.listed, self.free) =
                 (outlook.begun, outlook.skips, outlook.listed, outlook.free);
         }
+        if self.held > self.memory {
+            self.shared.drop_unasked();
+        }
         // One is always admitted: with nothing in work nothing would ever come back.
         if self.free && (self.held <= self.memory || self.held == self.open_bytes) { Room::Free } else { Room::Full }
     }
@@ -165,7 +168,8 @@ impl<I: Item> Pusher<I> {
             let why = format!("the item at its position is now called \"{}\"", escape(name));
             let hint = "`source_id` promises the same items in the same order";
             let found = Err(Error::new(Kind::Vanished, why).hint(hint));
-            retries.found.extend(retries.wanted.remove(&at).map(|locator| (locator, found)));
+            retries.wanted.remove(&at);
+            retries.found.insert(at, found);
             drop(state);
             self.shared.lanes.notify_waiters();
             self.free = false;
@@ -210,11 +214,11 @@ impl<I: Item> Pusher<I> {
         self.held += cost(&item);
         let mut state = self.shared.state();
         if let Some(retries) = &mut state.retries
-            && let Some(locator) = retries.wanted.remove(&self.at.items)
+            && retries.wanted.remove(&self.at.items).is_some()
         {
             let mut alone = batch(&self.shared, self.at.items, 1);
             alone.items.push(item);
-            retries.found.insert(locator, Ok(Arc::new(alone)));
+            retries.found.insert(self.at.items, Ok(Arc::new(alone)));
         }
         drop(state);
         self.shared.lanes.notify_waiters();
@@ -262,7 +266,8 @@ impl<I: Item> Pusher<I> {
         self.closed = behind;
         (self.open_bytes, self.open_since, self.free) = (0, None, false);
         let mut state = self.shared.state();
-        state.batches.insert(batch.number, Known::Waiting(Arc::new(batch)));
+        let payload = Arc::downgrade(&partition.payload);
+        state.batches.insert(batch.number, Known::Waiting(Arc::new(batch), payload));
         state.waiting += 1;
         state.closed.push_back(partition);
         drop(state);

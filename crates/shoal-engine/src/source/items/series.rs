@@ -57,8 +57,8 @@ impl At {
 
 /// A batch that the listing knows.
 pub(super) enum Known<I: Item> {
-    /// No lane has opened it yet.
-    Waiting(Arc<Batch<I>>),
+    /// No lane has opened it yet. Where its partition is gone, no lane ever will: an earlier session has committed it.
+    Waiting(Arc<Batch<I>>, Weak<[u8]>),
     /// The lanes that work on it hold it; another may join them.
     Open(Weak<Batch<I>>),
 }
@@ -93,13 +93,29 @@ pub(super) struct Retries<I: Item> {
     pub all: bool,
     /// Selected, and not come yet: their locators by position.
     pub wanted: BTreeMap<u64, Box<[u8]>>,
-    /// What has come for a locator: the item, or why there is none.
-    pub found: HashMap<Box<[u8]>, Result<Arc<Batch<I>>>>,
+    /// What has come for them: the item, or why there is none.
+    pub found: BTreeMap<u64, Result<Arc<Batch<I>>>>,
+    /// The partitions of those selected: the payload, and the last position.
+    pub selected: VecDeque<(Weak<[u8]>, u64)>,
 }
 
 impl<I: Item> Retries<I> {
     pub fn new(lists: bool) -> Retries<I> {
-        Retries { lists, last: None, all: false, wanted: BTreeMap::new(), found: HashMap::new() }
+        let (wanted, found, selected) = Default::default();
+        Retries { lists, last: None, all: false, wanted, found, selected }
+    }
+
+    /// Takes out what no lane will ask for, as its partition is gone: its name was refused. In turn, because the partitions
+    /// end about in turn.
+    fn take_unasked(&mut self) -> BTreeMap<u64, Result<Arc<Batch<I>>>> {
+        let mut unasked = BTreeMap::new();
+        while self.selected.front().is_some_and(|(payload, _)| payload.strong_count() == 0) {
+            let Some((_, last)) = self.selected.pop_front() else { break };
+            self.wanted = self.wanted.split_off(&(last + 1));
+            let kept = self.found.split_off(&(last + 1));
+            unasked.append(&mut std::mem::replace(&mut self.found, kept));
+        }
+        unasked
     }
 }
 
@@ -147,6 +163,17 @@ impl<I: Item> Shared<I> {
         ignore_poison(self.state.lock())
     }
 
+    /// Gives back what no lane will ask for.
+    pub fn drop_unasked(&self) {
+        let mut state = self.state();
+        let gone = |known: &Known<I>| matches!(known, Known::Waiting(_, payload) if payload.strong_count() == 0);
+        let batches: Vec<_> = state.batches.extract_if(|_, known| gone(known)).collect();
+        state.waiting -= batches.len();
+        let retried = state.retries.as_mut().map(Retries::take_unasked);
+        drop(state);
+        drop((batches, retried)); // not under the lock, which that takes
+    }
+
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -158,13 +185,12 @@ impl<I: Item> Shared<I> {
             {
                 let mut state = self.state();
                 let end = state.end;
-                let waits = match &mut state.retries {
-                    Some(retries) => match retries.found.remove(locator) {
+                let waits = match (&mut state.retries, position(locator)) {
+                    (Some(retries), Some(at)) => match retries.found.remove(&at) {
                         Some(found) => return found,
-                        None => position(locator)
-                            .is_some_and(|at| retries.wanted.get(&at).is_some_and(|it| **it == *locator)),
+                        None => retries.wanted.contains_key(&at),
                     },
-                    None => false,
+                    _ => false,
                 };
                 let why = match (waits, end) {
                     (true, None) => None,
