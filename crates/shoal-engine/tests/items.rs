@@ -333,20 +333,23 @@ fn what_no_lane_asks_for_takes_no_memory() {
         assert_eq!(counts(&outcome)[2..], [failed, 500, failed]);
     }
     // Committed by an earlier session: the listing drops their partitions.
-    let (source, mut pusher) = items(None, 10_000);
-    let mut listing = source.list(None).unwrap();
-    let watch = Arc::new(Watch::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    for n in 0..1000 {
-        if pusher.room() == Room::Full {
-            while runtime
-                .block_on(async { tokio::time::timeout(Duration::from_millis(10), listing.next()).await })
-                .is_ok()
-            {}
-            let _ = (pusher.room(), pusher.returned());
+    for (memory, count) in [(10_000, 1000), (MEMORY, 30_000)] {
+        let (source, mut pusher) = items(Some("series"), memory);
+        let mut listing = source.list(None).unwrap();
+        let watch = Arc::new(Watch::default());
+        let mut drop_listed = || {
+            let next = async { tokio::time::timeout(Duration::from_millis(10), listing.next()).await };
+            runtime.block_on(next).is_ok()
+        };
+        for n in 0..count {
+            if pusher.room() == Room::Full {
+                while drop_listed() {}
+                let _ = (pusher.room(), pusher.returned());
+            }
+            assert_eq!(pusher.room(), Room::Free, "{n}");
+            pusher.push(n.to_string().as_bytes(), Bytes::new(vec![0; 1000], &watch));
         }
-        assert_eq!(pusher.room(), Room::Free, "{n}");
-        pusher.push(n.to_string().as_bytes(), Bytes::new(vec![0; 1000], &watch));
     }
 }
 

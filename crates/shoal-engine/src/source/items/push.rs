@@ -94,11 +94,12 @@ impl<I: Item> Pusher<I> {
             (self.begun, self.skips, self.listed, self.free) =
                 (outlook.begun, outlook.skips, outlook.listed, outlook.free);
         }
-        if self.held > self.memory {
-            self.shared.drop_unasked();
-        }
         // One is always admitted: with nothing in work nothing would ever come back.
-        if self.free && (self.held <= self.memory || self.held == self.open_bytes) { Room::Free } else { Room::Full }
+        if self.free && (self.held <= self.memory || self.held == self.open_bytes) {
+            return Room::Free;
+        }
+        self.shared.drop_unasked(); // that may be what makes it full
+        Room::Full
     }
 
     fn outlook(&self, state: &State<I>) -> Outlook {
