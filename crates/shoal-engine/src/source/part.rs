@@ -44,6 +44,14 @@ impl Source for OfPart {
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         Ok(Box::new(ListingOfPart(self.inner.list(after)?)))
     }
+    fn begin_retries(&self, lists: bool) {
+        self.inner.begin_retries(lists);
+    }
+
+    fn end_retries(&self) {
+        self.inner.end_retries();
+    }
+
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         self.inner.select(locators)
     }
