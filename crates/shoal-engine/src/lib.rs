@@ -81,6 +81,6 @@ pub use key::ObjectKey;
 pub use name::{Name, PARTS_DIR, SHOAL_DIR};
 pub use object::{DirectoryModes, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
-pub use part::Part;
+pub use part::{Part, Seen};
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
 pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips, Step};

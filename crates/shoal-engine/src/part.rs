@@ -1,4 +1,5 @@
-//! `Part`: one of several parts of a job. Each part is a run of its own, on this machine or another, at any time.
+//! `Part`: one of several parts of a job. Each part is a run of its own, on this machine or another, at any time. `Seen`:
+//! what a part has seen of the whole.
 //!
 //! Not here: how a source is divided (`source/part.rs`), where the journal of a part is (`journal/parts.rs`).
 
@@ -40,7 +41,37 @@ impl Part {
 
     /// Whether a name belongs to this part. Each name belongs to exactly one. Journals depend on this choice.
     pub fn has(self, name: &[u8]) -> bool {
-        xxh3_64(name) % u64::from(self.count) == u64::from(self.index)
+        self.has_hash(xxh3_64(name))
+    }
+
+    /// The same for a name with this `xxh3_64`.
+    fn has_hash(self, hash: u64) -> bool {
+        hash % u64::from(self.count) == u64::from(self.index)
+    }
+}
+
+/// The names of a listing before it was divided: how many, and the sum of their hashes, which has no order. All parts of
+/// a job must see the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// How many.
+    pub count: u64,
+    /// The sum of their `xxh3_64`, modulo 2^64.
+    pub sum: u64,
+}
+
+impl Seen {
+    /// Adds a name. Returns whether it belongs to this part.
+    pub fn add(&mut self, name: &[u8], part: Part) -> bool {
+        let hash = xxh3_64(name);
+        self.join(Seen { count: 1, sum: hash });
+        part.has_hash(hash)
+    }
+
+    /// Adds other names.
+    pub fn join(&mut self, other: Seen) {
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
     }
 }
 

@@ -21,6 +21,7 @@ use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL, Withdrawn};
 use crate::partition::{Cursor, Key};
+use crate::poison::ignore_poison;
 use crate::sink::{DurabilityScope, Flush, Flushed, Mode};
 
 /// A batch closes at this size, or at half of what the sink's window holds, so that lanes go on during the flush …
@@ -161,7 +162,8 @@ impl Committer {
         }
         self.withdraw()?;
         if self.lists && !self.shared.cancel.is_raised() && self.shared.whole.load(Relaxed) {
-            self.keeper.write(|journal| journal.complete(now_ms() / 1000))?;
+            let seen = *ignore_poison(self.shared.seen.lock());
+            self.keeper.write(|journal| journal.complete(now_ms() / 1000, seen))?;
         }
         Ok(())
     }

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::HostId;
 use crate::journal::{Done, Due, Failed, Retried};
+use crate::part::Seen;
 use crate::partition::Partition;
 use crate::poison::ignore_poison;
 use crate::report::{Skipped, Skips};
 use crate::sink::{Mode, Sealed};
+use crate::source::Entries;
 
 /// Where a partition came from, and so where its outcome goes.
 pub(crate) enum Origin {
@@ -63,6 +65,7 @@ struct State {
     closed: bool,
     tally: Tally,
     sealed: Vec<Sealed>,
+    seen: Seen,
 }
 
 /// A partition in the queue or in work.
@@ -87,7 +90,8 @@ const UNKNOWN: u32 = u32::MAX;
 impl InFlightPartition {
     pub fn new(partition: Partition, mode: Mode, origin: Origin, host: Option<HostId>) -> InFlightPartition {
         let len = AtomicU32::new(partition.len.unwrap_or(UNKNOWN));
-        let state = State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new() };
+        let state =
+            State { parts: 0, closed: false, tally: Tally::default(), sealed: Vec::new(), seen: Seen::default() };
         let first_taker = AtomicUsize::new(usize::MAX);
         InFlightPartition {
             partition,
@@ -121,9 +125,13 @@ impl InFlightPartition {
         self.first_taker.load(Relaxed) < lanes
     }
 
-    /// The number of objects, found on opening. True for the first to say so where the listing had not.
-    pub fn opened(&self, len: u32) -> bool {
-        self.len.swap(len, Relaxed) == UNKNOWN
+    /// What a lane found on opening. True for the first to say the number of objects where the listing had not.
+    pub fn opened(&self, entries: &dyn Entries) -> bool {
+        let is_first = self.len.swap(entries.len(), Relaxed) == UNKNOWN;
+        if is_first {
+            self.state().seen = entries.seen(); // the listing of a part never says the number
+        }
+        is_first
     }
 
     /// The next entry that no lane has taken, for lane `lane`.
@@ -194,10 +202,10 @@ impl InFlightPartition {
         state.closed = true;
         let tally = std::mem::take(&mut state.tally);
         let sealed = std::mem::take(&mut state.sealed);
-        Some(self.complete(tally, sealed))
+        Some(self.complete(tally, sealed, state.seen))
     }
 
-    fn complete(&self, tally: Tally, sealed: Vec<Sealed>) -> Complete {
+    fn complete(&self, tally: Tally, sealed: Vec<Sealed>, seen: Seen) -> Complete {
         let objects = self.len();
         let bytes = sealed.iter().map(|part| part.bytes).sum();
         let done = matches!(self.origin, Origin::Listed).then(|| Done {
@@ -209,6 +217,7 @@ impl InFlightPartition {
             bytes: tally.bytes,
             failures: tally.failures,
             left_out: tally.left_out,
+            seen,
         });
         Complete { seq: self.partition.seq, done, retried: tally.retried, sealed, objects, bytes }
     }

@@ -136,6 +136,7 @@ impl Run {
             next_due: AtomicU64::new(0),
             batch,
             whole: AtomicBool::new(true),
+            seen: Mutex::default(),
             notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
             remarks: Mutex::default(),
             last_failure: Mutex::default(),

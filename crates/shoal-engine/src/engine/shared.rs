@@ -14,6 +14,7 @@ use super::{budget, cancel, filter, lane_partition, learnt, queue, rate, retry};
 use crate::error::{Error, Kind, Side};
 use crate::findings::Findings;
 use crate::options::{Pass, TransferOptions, Workers};
+use crate::part::Seen;
 use crate::poison::ignore_poison;
 use crate::report::{Failure, archive_of, is_of_archives};
 use crate::sink::{Sink, SinkProperties, Wake};
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub batch: Option<u64>,
     /// The listing was complete, in this session or an earlier one.
     pub whole: AtomicBool,
+    /// What the listing has seen of the whole, if it counts that itself.
+    pub seen: Mutex<Option<Seen>>,
     pub notes: Mutex<Vec<String>>,
     /// What the listing has left out, once it has ended.
     pub remarks: Mutex<Vec<String>>,
@@ -99,6 +102,7 @@ impl Shared {
     /// How the listing has ended; the last one counts, if it had to start over.
     pub fn listing_ended(&self, end: ListingEnd) {
         self.whole.store(end.is_whole, Relaxed);
+        *ignore_poison(self.seen.lock()) = end.seen;
         *ignore_poison(self.remarks.lock()) = end.remarks;
     }
 

@@ -1,6 +1,7 @@
 //! What a commit records, and what it returns. Not here: how it is written (`stage.rs`), when it is due (`engine/commit.rs`).
 
 use crate::error::Result;
+use crate::part::Seen;
 use crate::partition::{Cursor, Key};
 use crate::report::{Settled, Skipped, Skips};
 use crate::sink_state::StateRow;
@@ -36,6 +37,8 @@ pub struct Done {
     pub failures: Vec<Failed>,
     /// Of the skipped objects, those that no option excluded.
     pub left_out: Vec<Skipped>,
+    /// Of a part: the names in it before it was divided.
+    pub seen: Seen,
 }
 
 /// An object that failed or is deferred.

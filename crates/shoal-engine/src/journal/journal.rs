@@ -13,6 +13,7 @@ use super::session::Current;
 use super::store::Store;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
+use crate::part::Seen;
 use crate::report::{Counts, Skips};
 
 /// The journal of one run, open and locked. One thread writes it.
@@ -71,16 +72,19 @@ impl Journal {
         self.put_progress(Progress { mark: seq, ..self.progress.clone() })
     }
 
-    /// Records that the listing has ended and all of it is committed.
+    /// Records that the listing has ended and all of it is committed. `seen`: of a listing that counts what it has seen
+    /// itself, not by partition.
     ///
     /// # Errors
     /// As [`Journal::commit`]; [`Kind::Internal`] while objects are deferred.
-    pub fn complete(&mut self, now_s: u64) -> Result<()> {
+    pub fn complete(&mut self, now_s: u64, seen: Option<Seen>) -> Result<()> {
         if self.deferred > 0 {
             let why = format!("a run with {} deferred objects cannot be complete", self.deferred);
             return Err(Error::new(Kind::Internal, why));
         }
-        self.put_progress(Progress { completed: Some(now_s), ..self.progress.clone() })
+        let mut next = Progress { completed: Some(now_s), ..self.progress.clone() };
+        next.set_seen(seen.unwrap_or(next.seen()));
+        self.put_progress(next)
     }
 
     /// Notes how many objects in flight `workers="auto"` has found. The next commit, mark or renewal stores it, or the

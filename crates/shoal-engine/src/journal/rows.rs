@@ -10,6 +10,7 @@ use super::options::RunKey;
 use super::stored_cursor::StoredCursor;
 use crate::fs::random::random;
 use crate::options::Pass;
+use crate::part::Seen;
 use crate::partition::Key;
 use crate::report::{Counts, Failure, Skips, archive_of};
 
@@ -89,6 +90,8 @@ pub(super) struct Progress {
     pub mark: u64,
     pub sessions: u64,
     pub pass: Pass,
+    /// How often everything was listed anew on request.
+    pub passes: u64,
     /// Sessions before this pass.
     pub before_pass: u64,
     /// Unix seconds.
@@ -97,10 +100,13 @@ pub(super) struct Progress {
     pub boot: Option<String>,
     /// Objects in flight that `workers="auto"` had found last.
     pub learnt: Option<u32>,
+    /// `Seen::count` and `Seen::sum` below the frontier.
+    pub seen: u64,
+    pub names: u64,
 }
 
-fields!(Progress: epoch, frontier, cursor, chain, listed, written, skips, bytes, mark, sessions, pass, before_pass,
-    completed, boot, learnt);
+fields!(Progress: epoch, frontier, cursor, chain, listed, written, skips, bytes, mark, sessions, pass, passes,
+    before_pass, completed, boot, learnt, seen, names);
 
 impl Progress {
     /// Adds a partition to the prefix.
@@ -109,6 +115,17 @@ impl Progress {
         self.written += entry.written;
         self.skips.join(&entry.skips);
         self.bytes += entry.bytes;
+        let mut seen = self.seen();
+        seen.join(Seen { count: entry.seen, sum: entry.names });
+        self.set_seen(seen);
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        Seen { count: self.seen, sum: self.names }
+    }
+
+    pub(super) fn set_seen(&mut self, seen: Seen) {
+        (self.seen, self.names) = (seen.count, seen.sum);
     }
 
     pub(super) fn counts(&self, failed: u64, unfinished: u64) -> Counts {
@@ -130,7 +147,7 @@ impl Progress {
     pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         let row = sealed([Some(run)], self.columns(), Sum::of("progress", &[run]));
         let sql = "INSERT OR REPLACE INTO progress \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
         connection.execute(sql, row).map(drop)
     }
 }
@@ -146,9 +163,12 @@ pub(super) struct Entry {
     pub written: u64,
     pub skips: Skips,
     pub bytes: u64,
+    /// `Seen::count` and `Seen::sum`.
+    pub seen: u64,
+    pub names: u64,
 }
 
-fields!(Entry { id: None }: seq, key, listed, written, skips, bytes);
+fields!(Entry { id: None }: seq, key, listed, written, skips, bytes, seen, names);
 
 impl Entry {
     pub(super) const SELECT: &str = "SELECT * FROM done WHERE run = ?1";
@@ -159,7 +179,7 @@ impl Entry {
     }
 
     pub(super) fn writer(connection: &Connection) -> Result<Statement<'_>, rusqlite::Error> {
-        connection.prepare("INSERT OR REPLACE INTO done VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")
+        connection.prepare("INSERT OR REPLACE INTO done VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")
     }
 
     /// Writes the row and returns its id. `writer` is a [`Entry::writer`].
@@ -300,18 +320,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_format_4_are_written_as_ever() {
+    fn rows_of_format_6_are_written_as_ever() {
         let connection = Connection::open_in_memory().unwrap();
         schema::make_or_check(&connection).unwrap();
         let run = 5_388_948_107_101_688_015;
-        let progress = Progress { mark: 1024, sessions: 1, completed: Some(1_795_575_809), ..Progress::default() };
+        let progress =
+            Progress { mark: 1024, sessions: 1, completed: Some(1_795_575_809), seen: 24, ..Progress::default() };
         progress.write(&connection, run).unwrap();
         let skips = [(Reason::Link, 1), (Reason::Pipe, 1)].into_iter().collect();
         let key = Key(113_324_943_198_321_497_437_772_791_146_057_029_075);
-        let entry = Entry { id: None, seq: 0, key, listed: 6, written: 4, skips, bytes: 6 };
+        let entry = Entry { id: None, seq: 0, key, listed: 6, written: 4, skips, bytes: 6, seen: 24, names: u64::MAX };
         entry.write(&mut Entry::writer(&connection).unwrap(), run, 0).unwrap();
         let sum = |table| connection.query_row(&format!("SELECT sum FROM {table}"), [], |row| row.get::<_, i64>(0));
-        assert_eq!(sum("progress"), Ok(-1_039_998_281_331_947_733));
-        assert_eq!(sum("done"), Ok(3_144_944_668_852_555_350));
+        assert_eq!([sum("progress"), sum("done")], [Ok(-9_107_270_947_052_691_514), Ok(5_036_894_035_515_783_537)]);
     }
 }

@@ -11,7 +11,7 @@ use super::error::JournalError;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 5;
+pub(super) const FORMAT: i64 = 6;
 /// What to do with a journal of another version.
 pub(super) const OTHER_VERSION: &str = "finish the run with the version of shoal that wrote it, or move the journal away \
     (`.shoal` in the destination) and run again with `overwrite=\"always\"`: everything is fetched again";
@@ -34,8 +34,11 @@ const BUSY: Duration = Duration::from_secs(1);
 ///   that outlived its run never counts for another.
 /// - `progress` has the committed prefix in one row, and everything else that changes. `page_cursor` begins with a version
 ///   byte (`stored_cursor.rs`). `learnt` is how many objects in
-///   flight `workers="auto"` had found last; null = nothing yet.
-/// - `session` has a row for each session: when it may have written.
+///   flight `workers="auto"` had found last; null = nothing yet. `passes` is how often everything was listed anew.
+/// - `seen` and `names` are of parts of a job, else 0: how many names the listing had before it was divided, and the sum of
+///   their hashes (`Seen`).
+/// - `session` has a row for each session: when it may have written. `root` is reserved for what identifies the root of
+///   the source; always null in this version.
 /// - `done` has the partitions at or above the frontier, at most a window. It needs no index, because they are all in
 ///   memory as well. So a damaged row harms no other.
 /// - `failure`: `due_ms` null = failed for good, else deferred.
@@ -54,17 +57,18 @@ const TABLES: [(&str, &str); 12] = [
         "progress",
         "CREATE TABLE progress (run INTEGER PRIMARY KEY, epoch INTEGER, frontier INTEGER, page_cursor BLOB, chain BLOB, \
          listed INTEGER, written INTEGER, skipped TEXT, bytes INTEGER, mark INTEGER, sessions INTEGER, \
-         pass TEXT, before_pass INTEGER, completed INTEGER, boot TEXT, learnt INTEGER, sum INTEGER)",
+         pass TEXT, passes INTEGER, before_pass INTEGER, completed INTEGER, boot TEXT, learnt INTEGER, seen INTEGER, \
+         names INTEGER, sum INTEGER)",
     ),
     (
         "session",
         "CREATE TABLE session (id INTEGER, run INTEGER, low INTEGER, seen INTEGER, high INTEGER, barrier INTEGER, \
-         boot TEXT, volatile INTEGER, state INTEGER, sum INTEGER, PRIMARY KEY (run, id))",
+         boot TEXT, volatile INTEGER, state INTEGER, root BLOB, sum INTEGER, PRIMARY KEY (run, id))",
     ),
     (
         "done",
         "CREATE TABLE done (id INTEGER PRIMARY KEY, run INTEGER, seq INTEGER, key BLOB, listed INTEGER, \
-         written INTEGER, skipped TEXT, bytes INTEGER, sum INTEGER)",
+         written INTEGER, skipped TEXT, bytes INTEGER, seen INTEGER, names INTEGER, sum INTEGER)",
     ),
     (
         "failure",

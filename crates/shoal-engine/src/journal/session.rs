@@ -41,9 +41,11 @@ pub(super) struct Session {
     /// It has no syncs that could fail.
     volatile: bool,
     state: i64,
+    /// Reserved: what identifies the root of the source (inode, birth, file system). No version has written it yet.
+    root: Option<[u8; 32]>,
 }
 
-fields!(Session { id: 0 }: low, seen, high, barrier, boot, volatile, state);
+fields!(Session { id: 0 }: low, seen, high, barrier, boot, volatile, state, root);
 
 impl Session {
     /// The sessions of a run in the order in which they began. A damaged row is `None`.
@@ -59,7 +61,7 @@ impl Session {
 
     fn write(&self, connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
         let row = sealed([Some(self.id), Some(run)], self.columns(), Sum::of("session", &[run, self.id]));
-        let sql = "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let sql = "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         connection.execute(sql, row).map(drop)
     }
 
@@ -113,6 +115,7 @@ impl Current {
             boot: boot.unwrap_or_default().to_owned(),
             volatile,
             state: RUNNING,
+            root: None,
         });
         self.ended.extend(cut);
     }

@@ -100,9 +100,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::commit`].
     pub fn reset_listing(&mut self) -> Result<Standing> {
-        let old = &self.progress;
-        let (pass, before_pass) = (old.pass, old.before_pass);
-        self.reset(pass, before_pass)
+        let Progress { pass, passes, before_pass, .. } = self.progress;
+        self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 
     /// Does the same as `reset_listing`, for a new pass over the source.
@@ -110,15 +109,16 @@ impl Journal {
     /// # Errors
     /// As [`Journal::commit`].
     pub(super) fn begin_pass(&mut self, pass: Pass) -> Result<Standing> {
-        self.reset(pass, self.progress.sessions)
+        let (passes, before_pass) = (self.progress.passes + 1, self.progress.sessions);
+        self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 
-    fn reset(&mut self, pass: Pass, before_pass: u64) -> Result<Standing> {
+    fn reset(&mut self, next: Progress) -> Result<Standing> {
         let old = &self.progress;
         let (epoch, sessions) = (old.epoch + 1, old.sessions);
         // How many objects in flight are good depends on the source and the destination, which stay.
         let learnt = old.learnt;
-        let next = Progress { epoch, mark: MARK_ALL, sessions, pass, before_pass, learnt, ..Progress::default() };
+        let next = Progress { epoch, mark: MARK_ALL, sessions, learnt, ..next };
         self.rate.forget_pending();
         let forget = |journal: &Journal, connection: &Transaction<'_>| {
             for table in ["done", "failure", "skipped", "sample"] {
@@ -239,6 +239,8 @@ impl Journal {
             written: done.written,
             skips: done.skips,
             bytes: done.bytes,
+            seen: done.seen.count,
+            names: done.seen.sum,
         };
         staged.credited.written += done.written;
         staged.credited.skipped += done.skips.total();

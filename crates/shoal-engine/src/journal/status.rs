@@ -16,6 +16,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Owner;
 use crate::options::Pass;
+use crate::part::Seen;
 use crate::report::{Counts, Skipped, Skips, is_of_archives};
 
 /// The contents of a journal.
@@ -42,6 +43,10 @@ pub struct RunStatus {
     pub completed_at: Option<u64>,
     /// Which pass over the source the listing belongs to.
     pub pass: Pass,
+    /// How often everything was listed anew on request.
+    pub passes: u64,
+    /// Of a part: what of the whole listing is committed.
+    pub seen: Seen,
     /// The committed counts; `unfinished` counts the deferred objects.
     pub totals: Counts,
     /// Committed counts of skipped and kept objects, by reason.
@@ -162,6 +167,8 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         sessions: progress.sessions,
         completed_at: progress.completed.filter(|_| deferred == 0),
         pass: progress.pass,
+        passes: progress.passes,
+        seen: sums.seen(),
         totals: sums.counts(failed, deferred),
         skips: sums.skips,
         deferred,

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use crate::error::{Error, HostId};
 use crate::object::DirectoryModes;
+use crate::part::Seen;
 use crate::report::Reason;
 
 /// The objects of an open partition.
@@ -38,6 +39,10 @@ pub trait Entries {
     fn known(&self, index: u32) -> Known {
         let _ = index;
         Known::default()
+    }
+    /// The names that were listed with these before they were divided into parts. Not of objects to retry.
+    fn seen(&self) -> Seen {
+        Seen::default()
     }
     /// Permission bits of a directory in the names of these entries, if the source has them. If they can no longer be
     /// read, 0o700: the copy must not be more open than the source.

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use crate::error::{HostId, Result};
 use crate::findings::Findings;
 use crate::object::Storage;
-use crate::part::Part;
+use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
@@ -196,11 +196,13 @@ pub struct ListingEnd {
     pub is_whole: bool,
     /// Notes for the report: what it has left out.
     pub remarks: Vec<String>,
+    /// All that a source has found which divides itself: what `Entries::seen` is for others.
+    pub seen: Option<Seen>,
 }
 
 impl Default for ListingEnd {
     fn default() -> ListingEnd {
-        ListingEnd { is_whole: true, remarks: Vec::new() }
+        ListingEnd { is_whole: true, remarks: Vec::new(), seen: None }
     }
 }
 

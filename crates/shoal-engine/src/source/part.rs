@@ -17,7 +17,7 @@ use super::{
 use crate::error::{HostId, Result};
 use crate::findings::Findings;
 use crate::object::Storage;
-use crate::part::Part;
+use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Partition};
 
 /// One part of another source, without the objects of the other parts.
@@ -141,15 +141,17 @@ struct EntriesOfPart {
     inner: Rc<dyn Entries>,
     /// The indexes in `inner` of the entries of this part.
     own: Box<[u32]>,
+    seen: Seen,
 }
 
 impl EntriesOfPart {
     fn new(inner: Rc<dyn Entries>, part: Part) -> EntriesOfPart {
         // Where names could not be listed, they are missing in every part.
         let is_gap = |entry: &Entry<'_>| matches!(entry.unlisted, Some(Unlisted::Below | Unlisted::Anywhere));
-        let is_own = |entry: Entry<'_>| is_gap(&entry) || part.has(entry.name);
+        let mut seen = Seen::default();
+        let mut is_own = |entry: Entry<'_>| is_gap(&entry) || seen.add(entry.name, part);
         let own = (0..inner.len()).filter(|&index| is_own(inner.get(index))).collect();
-        EntriesOfPart { inner, own }
+        EntriesOfPart { inner, own, seen }
     }
 }
 
@@ -181,6 +183,10 @@ impl Entries for EntriesOfPart {
 
     fn known(&self, index: u32) -> Known {
         self.inner.known(self.own[index as usize])
+    }
+
+    fn seen(&self) -> Seen {
+        self.seen
     }
 
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {

@@ -120,14 +120,14 @@ fn resume_failed_takes_every_failure_up_again() {
     partition.failures = (0..FAILURES).map(|n| failed(&format!("o{n}"), None)).collect();
     partition.listed = partition.written + FAILURES as u64;
     journal.commit(&Commit { done: vec![partition], fold: fold(1), ..Commit::default() }, Durable::All).unwrap();
-    journal.complete(1_800_000_000).unwrap();
+    journal.complete(1_800_000_000, None).unwrap();
     drop(journal);
 
     let (mut journal, resume) =
         open_with(dir.path(), &OpenOptions { resume: Resume::Failed, ..OpenOptions::default() }).unwrap();
     assert_eq!((resume.deferred, resume.totals.failed), (FAILURES as u64, 0));
     assert_eq!(resume.completed_at, Some(1_800_000_000), "the listing is finished all the same");
-    assert!(journal.complete(1).is_err(), "not while objects wait");
+    assert!(journal.complete(1, None).is_err(), "not while objects wait");
     let mut taken = 0;
     loop {
         let due = journal.take_due(0, 1_000).unwrap();
@@ -143,7 +143,7 @@ fn resume_failed_takes_every_failure_up_again() {
         answer(&mut journal, retried);
     }
     assert_eq!(taken, FAILURES);
-    journal.complete(1_900_000_000).unwrap();
+    journal.complete(1_900_000_000, None).unwrap();
     drop(journal);
     let (_journal, resume) = open(dir.path());
     assert_eq!(resume.totals.written, 10 + FAILURES as u64);

@@ -23,7 +23,7 @@ fn what_was_learnt_is_stored_with_whatever_is_written_next() {
         |journal| assert_eq!(journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap().written, 10),
         |journal| journal.mark(8).unwrap(),
         |journal| journal.renew(2_000).unwrap(),
-        |journal| journal.complete(7).unwrap(),
+        |journal| journal.complete(7, None).unwrap(),
         |journal| journal.end_session(Some(2_000), Ending::Sound).unwrap(),
         |journal| journal.end_session(None, Ending::BarrierFailed).unwrap(),
     ];

@@ -274,7 +274,7 @@ fn a_complete_run_says_when() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());
     journal.commit(&Commit { done: vec![done(0, vec![])], fold: fold(1), ..Commit::default() }, Durable::All).unwrap();
-    journal.complete(1_800_000_000).unwrap();
+    journal.complete(1_800_000_000, None).unwrap();
     drop(journal);
     assert_eq!(open(dir.path()).1.completed_at, Some(1_800_000_000));
     let relist = OpenOptions { resume: Resume::Relist, ..OpenOptions::default() };

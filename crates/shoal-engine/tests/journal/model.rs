@@ -319,7 +319,7 @@ impl Pair {
                 "reopen again"
             }
             38 => {
-                let complete = self.journal.complete(7).is_ok();
+                let complete = self.journal.complete(7, None).is_ok();
                 assert_eq!(complete, self.model.totals().unfinished == 0);
                 self.model.completed = if complete { Some(7) } else { self.model.completed };
                 "complete"

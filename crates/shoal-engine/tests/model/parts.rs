@@ -191,7 +191,7 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
     one = whole(job.transfer(&plain, None, Resume::Auto).0);
     compare(&job, &plain, sum(&all), one.report.total, uninterrupted)
         .map_err(|why| format!("{what}, mended: {why}"))?;
-    refuses_others(&job, &states)
+    refuses_others(&job, &states, one.report.total.listed)
 }
 
 fn compare(job: &Job, plain: &Path, parts: Counts, one: Counts, exact: bool) -> Result<(), String> {
@@ -225,7 +225,7 @@ fn compare(job: &Job, plain: &Path, parts: Counts, one: Counts, exact: bool) -> 
 }
 
 /// All parts are complete; a run without parts and another number of parts are refused, and nothing is left behind.
-fn refuses_others(job: &Job, states: &[State]) -> Result<(), String> {
+fn refuses_others(job: &Job, states: &[State], listed: u64) -> Result<(), String> {
     let parts = journal::parts(&job.out).map_err(|error| error.to_string())?.ok_or("there is no job in parts")?;
     let complete = |part: &journal::PartStatus| {
         part.owner.is_none()
@@ -236,6 +236,12 @@ fn refuses_others(job: &Job, states: &[State]) -> Result<(), String> {
     };
     if parts.count as usize != states.len() || !parts.parts.iter().all(complete) {
         return Err("not all parts are complete by their journals".into());
+    }
+    // Killed, resumed or listed from the start: each part has seen the same, once.
+    let seen: Vec<_> =
+        parts.parts.iter().filter_map(|part| part.journal.as_ref()).map(|status| status.runs[0].seen).collect();
+    if seen.iter().any(|one| *one != seen[0]) || seen[0].count != listed {
+        return Err(format!("the parts have seen {seen:?} of {listed}"));
     }
     let before = tree::all(&job.out);
     let more = Part::new(0, parts.count + 1).unwrap();

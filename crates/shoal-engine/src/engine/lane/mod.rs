@@ -181,7 +181,7 @@ impl LaneState {
                 Err(error) => return Err(error),
             }
         };
-        if open.opened(entries.len()) {
+        if open.opened(&*entries) {
             self.shared.queue.opened(entries.len());
             self.shared.counters.listed.fetch_add(u64::from(entries.len()), Relaxed);
         }

@@ -27,7 +27,7 @@ use super::subdirectories;
 use crate::display::escape;
 use crate::error::{Class, Error, Kind, Result};
 use crate::fs::read;
-use crate::part::Part;
+use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::file_cursor::{PageStart, Position, refused};
 use crate::source::pages::Pages;
@@ -152,6 +152,7 @@ fn forward(plan: &Plan) -> Vec<Range<u32>> {
 pub(super) struct ArchiveListing {
     cache: Arc<ArchiveCache>,
     part: Option<Part>,
+    seen: Option<Seen>,
     stats: SkipStats,
     /// Where to begin, until the archives are found.
     begin: Option<PageStart>,
@@ -170,7 +171,7 @@ impl ArchiveListing {
         let pages = Pages::new(begin.seq, begin.cursor());
         let begin = Some(begin);
         let (stats, found, chain) = Default::default();
-        Ok(ArchiveListing { cache, part, stats, begin, found, chain, at: 0, cut: None, before: 0, pages })
+        Ok(ArchiveListing { cache, part, seen: None, stats, begin, found, chain, at: 0, cut: None, before: 0, pages })
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
@@ -189,7 +190,8 @@ impl ArchiveListing {
             }
             if let Some(part) = self.part {
                 let names: Vec<_> = found.iter().map(|found| self.cache.find.name(&found.path)).collect();
-                let own = subdirectories::part_of(part, &names)?;
+                let (own, seen) = subdirectories::part_of(part, &names)?;
+                self.seen = Some(seen);
                 let mut own = own.into_iter();
                 found.retain(|_| own.next().unwrap_or(false));
             }
@@ -254,7 +256,7 @@ impl Listing for ArchiveListing {
     }
 
     fn end(&mut self) -> ListingEnd {
-        ListingEnd { remarks: self.stats.remarks(), ..ListingEnd::default() }
+        ListingEnd { remarks: self.stats.remarks(), seen: self.seen, ..ListingEnd::default() }
     }
 }
 

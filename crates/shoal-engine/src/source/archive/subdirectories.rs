@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::part::Part;
+use crate::part::{Part, Seen};
 
 /// The directories of all archives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,11 +47,11 @@ impl Subdirectories {
 }
 
 /// Tells of each archive whether it belongs to a part of a job, by its name without the extension and by nothing else. So
-/// an archive that is added later does not move another one to a part that is complete.
+/// an archive that is added later does not move another one to a part that is complete. Also returns all names.
 ///
 /// # Errors
 /// [`Kind::Config`] if the directory of one archive may be inside that of another: a name could be in two parts.
-pub(super) fn part_of(part: Part, names: &[Vec<u8>]) -> Result<Vec<bool>> {
+pub(super) fn part_of(part: Part, names: &[Vec<u8>]) -> Result<(Vec<bool>, Seen)> {
     let directories: HashSet<&[u8]> = names.iter().flat_map(|name| [&**name, stem(name)]).collect();
     for name in names {
         let above = memchr::memchr_iter(b'/', name).map(|at| &name[..at]).find(|above| directories.contains(above));
@@ -63,7 +63,11 @@ pub(super) fn part_of(part: Part, names: &[Vec<u8>]) -> Result<Vec<bool>> {
                 .hint("leave out `part`, or unpack the archives of each directory by a job of its own"));
         }
     }
-    Ok(names.iter().map(|name| part.has(stem(name))).collect())
+    let mut seen = Seen::default();
+    for name in names {
+        seen.add(name, part);
+    }
+    Ok((names.iter().map(|name| part.has(stem(name))).collect(), seen))
 }
 
 /// Returns a name without the extension, or both extensions as in `.tar.gz`.
@@ -106,6 +110,8 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
         let all = names(&["x.zip", "x.tar.gz", "a/y.zip", "a/z.tar", "b.v1.zip", "b.v1", "c"]);
         let parts: Vec<_> = (0..5).map(|index| part_of(Part::new(index, 5).unwrap(), &all).unwrap()).collect();
+        assert!(parts.iter().all(|(_, seen)| seen.count == 7 && *seen == parts[0].1));
+        let parts: Vec<_> = parts.into_iter().map(|(own, _)| own).collect();
         for at in 0..all.len() {
             assert_eq!(parts.iter().filter(|own| own[at]).count(), 1, "{:?}", all[at]);
         }
