@@ -67,7 +67,10 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
     own = {"order", "chunk_size"}
-    of_a_destination = {"durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"}
+    of_a_destination = {
+        *("durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"),
+        "allow_different_listings",
+    }
     assert (
         set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"} - CLUSTER
     )

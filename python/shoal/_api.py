@@ -90,6 +90,7 @@ def copy(
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
+    allow_different_listings: bool = False,
     cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
     parts: int | None = None,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
@@ -148,6 +149,8 @@ def copy(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
+        allow_different_listings: Whether a part may be complete although other parts have listed different names, for
+            a source that changes meanwhile. One that has listed nothing beside others that have is always an error.
         cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
             (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
         parts: With `cluster`, the number of parts; by default eight for each that can run at once.
@@ -178,6 +181,7 @@ def copy(
         ObjectsFailedError: Objects failed, in this call or an earlier one, and the rest is done (`on_error="raise"`).
         ObjectError: The first object that failed (`on_error="stop"`).
         RunError: The run cannot continue (destination full, credentials, source unreachable); the same call resumes it.
+            Or the parts of the job have listed different names (kind `"different-listings"`).
         KeyboardInterrupt: Ctrl-C. The journal is intact, and the same call resumes the run.
 
     Note:
@@ -211,6 +215,7 @@ def copy(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume=resume,
+        allow_different_listings=allow_different_listings,
         dry_run=dry_run,
         part=part,
     )
@@ -269,7 +274,9 @@ def serve(
     return _shoal.Server(directory, synthetic, address, port, page_size, access_log, hosts(allow_host))
 
 
-def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100) -> Status:
+def status(
+    path: Path, *, failures: int | None = 100, skipped: int | None = 100, allow_different_listings: bool = False
+) -> Status:
     """Reads a journal without changing it; a run may be in progress.
 
     Args:
@@ -277,11 +284,12 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
         failures: How many failures of each run to read; None reads all of them into memory.
         skipped: How many names of skipped links, pipes and duplicates to read for each run; None reads all that the
             journal has, at most 100,000.
+        allow_different_listings: Whether a job may be complete although its parts have listed different names.
 
     Returns:
         The process that works on the destination, and for each run in its journal the counts, whether it is complete,
         failures with their reasons, and the rate over time. Of a job in parts (`part=`), each part with its run;
-        `.complete` is true only if all parts are.
+        `.complete` is true only if all parts are, and have listed the same names.
 
     Raises:
         ConfigError: There is no journal, or `failures` or `skipped` is negative.
@@ -299,4 +307,4 @@ def status(path: Path, *, failures: int | None = 100, skipped: int | None = 100)
     if isinstance(path, str):
         path = path.removeprefix("parquet:")
     shown = [sys.maxsize if count is None else count for count in (failures, skipped)]
-    return _shoal.status(path, *shown)
+    return _shoal.status(path, *shown, allow_different_listings)

@@ -53,6 +53,7 @@ class Options(TypedDict):
     on_error: OnError
     ignore_vanished: bool
     resume: Resume
+    allow_different_listings: bool
     dry_run: bool
     part: Part | None
     shard_size: int
@@ -291,6 +292,7 @@ def engine_options(
     on_error: OnError,
     ignore_vanished: bool,
     resume: Resume,
+    allow_different_listings: bool,
     dry_run: bool,
     part: Part | None,
     shard_size: Size,
@@ -326,6 +328,7 @@ def engine_options(
         on_error=on_error,
         ignore_vanished=bool(ignore_vanished),
         resume=resume,
+        allow_different_listings=bool(allow_different_listings),
         dry_run=bool(dry_run),
         part=part_of(part),
         shard_size=parse_size(shard_size, "shard_size"),

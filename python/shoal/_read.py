@@ -177,6 +177,7 @@ def reader(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume="auto",
+        allow_different_listings=False,  # it keeps no journal to compare
         dry_run=False,
         part=part,
     )

@@ -12,6 +12,8 @@ from shoal._value import Value
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from shoal._errors import RunError
+
 
 class Counts(Value):
     """Counts of objects. They always add up: listed = written + skipped + failed + unfinished.
@@ -356,16 +358,18 @@ class Status(Value):
         owner: The process that uses it, or None. If several do, the one that works on the first part.
         runs: Its runs, oldest first; of a job in parts, those of the parts that have begun, in order.
         parts: Of a job in parts, each part; otherwise empty.
+        difference: How the listings of complete parts differ, as an error, or None. The job is not complete then.
     """
 
     path: str
     owner: Owner | None
     runs: tuple[RunStatus, ...]
     parts: tuple[PartStatus, ...]
+    difference: RunError | None
 
     @property
     def complete(self) -> bool:
         """Whether every run is complete, and every part of a job."""
         if self.parts:
-            return all(part.state == "complete" for part in self.parts)
+            return self.difference is None and all(part.state == "complete" for part in self.parts)
         return bool(self.runs) and all(run.completed for run in self.runs)

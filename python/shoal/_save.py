@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # They keep the engine's defaults.
 UNUSED = (
     "dry_run",
+    "allow_different_listings",
     "part",
     "keep_times",
     "max_retries",

@@ -65,7 +65,7 @@ def save(
 ) -> Report:
     """Saves every item into the destination. See `shoal.save`."""
 
-def status(path: Path, shown: int, skipped: int) -> Status:
+def status(path: Path, shown: int, skipped: int, allow_different_listings: bool) -> Status:
     """Reads a journal, with the first `shown` failures and `skipped` skipped names of each run."""
 
 def each_failure(path: Path, run: int, deferred: bool, function: Callable[[tuple[Failure, ...]], object]) -> None:

@@ -63,6 +63,7 @@ def unzip(
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
+    allow_different_listings: bool = False,
     cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
     parts: int | None = None,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
@@ -126,6 +127,8 @@ def unzip(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts
             have one name. `docs/clusters.md` has the rules.
+        allow_different_listings: Whether a part may be complete although other parts have listed different names, for
+            a source that changes meanwhile. One that has listed nothing beside others that have is always an error.
         cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
             (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
         parts: With `cluster`, the number of parts; by default eight for each that can run at once.
@@ -201,6 +204,7 @@ def unzip(
         on_error=on_error,
         ignore_vanished=ignore_vanished,
         resume=resume,
+        allow_different_listings=allow_different_listings,
         dry_run=dry_run,
         part=part,
         progress=progress,

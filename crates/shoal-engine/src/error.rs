@@ -112,6 +112,8 @@ kinds! {
     JournalLocked = "journal-locked": Run,
     /// The journal belongs to a run with other options or an unknown format.
     JournalMismatch = "journal-mismatch": Run,
+    /// Parts of a job have listed different names.
+    DifferentListings = "different-listings": Run,
     /// An option or argument is wrong.
     Config = "config": Run,
     /// More objects failed than `max_failures` allows, or `on_error="raise"` met the first.

@@ -180,6 +180,8 @@ pub struct TransferOptions {
     pub limit_rate: Option<u64>,
     /// What is done about what earlier sessions have done.
     pub resume: Resume,
+    /// Parts of a job may have listed other names than this one.
+    pub allow_different_listings: bool,
     /// Nothing is copied, made or written: what would be is counted.
     pub dry_run: bool,
     /// Only this part of the source, with a journal of its own in the same destination.
@@ -205,6 +207,7 @@ impl Default for TransferOptions {
             exclude: Vec::new(),
             limit_rate: None,
             resume: Resume::Auto,
+            allow_different_listings: false,
             dry_run: false,
             part: None,
         }

@@ -99,6 +99,26 @@ impl Transfer {
     /// Runs to the end on threads of its own, which it joins. `observer` is called on this thread about every 50 ms;
     /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
+        let (allow, job) = (self.options.allow_different_listings, self.options.part.and(self.sink.journal_dir()));
+        let mut outcome = self.run_alone(observer);
+        if let (Some(job), None, true) = (job, &outcome.error, outcome.report.complete) {
+            // After its own lock is released: of two parts that end at once, one sees the other.
+            match journal::difference(&job) {
+                Ok(None) => {}
+                Ok(Some(difference)) if allow && !difference.is_empty => {
+                    outcome.report.notes.push(difference.to_error().why().to_owned());
+                }
+                Ok(Some(difference)) => {
+                    outcome.report.complete = false;
+                    outcome.error = Some(difference.to_error());
+                }
+                Err(error) => outcome.report.notes.push(format!("the other parts could not be looked at: {error}")),
+            }
+        }
+        outcome
+    }
+
+    fn run_alone(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
         match self.prepare(observer) {
             Ok(Prepared::Dry { run, tries_again }) => {
                 let (mut report, error) = run.run(observer);

@@ -61,6 +61,7 @@ from_items! {
         on_error: String,
         ignore_vanished: bool,
         resume: String,
+        allow_different_listings: bool,
         dry_run: bool,
         part: Option<(u32, u32)>,
         shard_size: u64,
@@ -243,6 +244,7 @@ impl Options {
                 .into_iter()
                 .find(|choice| choice.as_str() == self.resume)
                 .ok_or_else(|| unknown("resume", &self.resume))?,
+            allow_different_listings: self.allow_different_listings,
             dry_run: self.dry_run,
             part: self.part.map(part).transpose()?,
         })
@@ -322,6 +324,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         exclude,
         limit_rate,
         resume,
+        allow_different_listings,
         dry_run,
         part,
     } = TransferOptions::default();
@@ -345,6 +348,7 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("exclude", exclude)?;
     all.set_item("limit_rate", limit_rate)?;
     all.set_item("resume", resume.as_str())?;
+    all.set_item("allow_different_listings", allow_different_listings)?;
     all.set_item("dry_run", dry_run)?;
     all.set_item("part", part.map(|part| (part.index(), part.count())))?;
     let ParquetOptions { shard_size, shard_age, .. } = ParquetOptions::default();

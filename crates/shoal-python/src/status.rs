@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use shoal_engine::error::Error;
 use shoal_engine::fs::lock::Owner;
-use shoal_engine::journal::{self, Fate, PartStatus, RunStatus, Sample, Status};
+use shoal_engine::journal::{self, Difference, Fate, PartStatus, RunStatus, Sample, Status};
 use shoal_engine::{Failure, Reason, Skipped};
 
 use crate::errors::run_error;
@@ -27,20 +27,22 @@ struct Journals {
     all: Vec<Status>,
     /// Each part: its number, the process that works on it, and the index of its journal.
     parts: Vec<(u32, Option<Owner>, Option<usize>)>,
+    difference: Option<Difference>,
 }
 
 impl Journals {
     fn read(path: &Path) -> Result<Journals, Error> {
         let Some(job) = journal::parts(path)? else {
-            return Ok(Journals { all: vec![journal::status(path)?], parts: Vec::new() });
+            return Ok(Journals { all: vec![journal::status(path)?], parts: Vec::new(), difference: None });
         };
+        let difference = job.difference();
         let (mut all, mut parts) = (Vec::new(), Vec::new());
         for PartStatus { index, owner, journal } in job.parts {
             let at = journal.is_some().then_some(all.len());
             all.extend(journal);
             parts.push((index, owner, at));
         }
-        Ok(Journals { all, parts })
+        Ok(Journals { all, parts, difference })
     }
 
     fn runs(&self) -> impl Iterator<Item = (&Status, &RunStatus)> {
@@ -51,8 +53,14 @@ impl Journals {
 /// What the journals of a destination say, with the first `shown` failures of each run and the first `skipped` names of
 /// what was left out.
 #[pyfunction]
-#[pyo3(signature = (path, shown, skipped))]
-pub fn status(py: Python<'_>, path: PathBuf, shown: usize, skipped: usize) -> PyResult<Bound<'_, PyAny>> {
+#[pyo3(signature = (path, shown, skipped, allow_different_listings))]
+pub fn status(
+    py: Python<'_>,
+    path: PathBuf,
+    shown: usize,
+    skipped: usize,
+    allow_different_listings: bool,
+) -> PyResult<Bound<'_, PyAny>> {
     let read = || -> Result<(Journals, Vec<Named>), Error> {
         let journals = Journals::read(&path)?;
         let named = |(status, run): (&Status, &RunStatus)| {
@@ -92,6 +100,9 @@ pub fn status(py: Python<'_>, path: PathBuf, shown: usize, skipped: usize) -> Py
     fields.set_item("path", path.as_os_str())?;
     fields.set_item("owner", owner_value(py, owner)?)?;
     fields.set_item("parts", PyTuple::new(py, parts)?)?;
+    let difference = journals.difference.filter(|difference| difference.is_empty || !allow_different_listings);
+    let difference = difference.map(|difference| run_error(py, &difference.to_error()));
+    fields.set_item("difference", difference.map(|error| error.into_value(py)))?;
     fields.set_item("runs", PyTuple::new(py, runs)?)?;
     value(py, "Status", fields)
 }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # the engine's defaults.
 UNUSED = (
     "dry_run",
+    "allow_different_listings",
     "layout",
     "keep_times",
     "shard_size",

@@ -3,7 +3,7 @@
 | code | meaning |
 |---|---|
 | 0 | all done; for `serve`, stopped by the user |
-| 1 | some objects failed; the journal lists them |
+| 1 | some objects failed, and the journal lists them; or parts of a job have listed different names |
 | 2 | the command line is wrong |
 | 3 | the run cannot continue: destination full, credentials, source away; or standard output cannot be written |
 | 130 | stopped by Ctrl-C; the same command resumes |
@@ -32,6 +32,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def code_of(error: ShoalError) -> int:
     """Returns the exit code for the exception that ended a command."""
+    if error.kind == "different-listings":
+        return SOME_FAILED
     # A path that does not exist has its own class, but is a wrong argument too.
     return USAGE if isinstance(error, ConfigError) or error.kind == "config" else CANNOT_GO_ON
 

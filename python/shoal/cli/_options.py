@@ -200,6 +200,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             ),
             _option("max_failures", "Stop when more objects than this have failed.", type=int, metavar="N"),
             _option("ignore_vanished", "Skip objects that were listed but are gone."),
+            _option("allow_different_listings", "Accept parts that have listed other names."),
             _option("max_retries", "Number of retries of one object.", type=int, metavar="N"),
             _option("retry_timeout", "Retry one object, or a host, for this long.", type=float, metavar="SECONDS"),
         ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoal._progress import count_text, size_text
 from shoal.cli._display import has_utf8, out, out_csv, out_json
 from shoal.cli._fields import COUNT_NAMES, count_fields, failure_fields
+from shoal.cli._flags import in_flags
 from shoal.cli._summary import failure_lines, local_time, shown_name
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ STATES = {
     "missing": "not begun",
 }
 CSV_HEADER = ("state", "name", "kind", "reason", "tries", "source")
+
+
+def is_ok(status: Status) -> bool:
+    """Whether everything is complete, and no object has failed."""
+    return status.complete and not any(run.total.failed for run in status.runs)
 
 
 def failures_as_text(failures: Iterable[Failure]) -> None:
@@ -71,8 +77,7 @@ def status_as_json(status: Status, *, with_names: bool) -> None:
     out_json(
         {
             "type": "report",
-            "ok": all(run.completed and not run.total.failed for run in status.runs)
-            and (status.complete or not status.parts),
+            "ok": is_ok(status),
             "path": status.path,
             **(_part_fields(status) if status.parts else {}),
             "owner": owner and {"pid": owner.pid, "host": owner.host, "since": owner.since.isoformat()},
@@ -101,7 +106,8 @@ def status_as_json(status: Status, *, with_names: bool) -> None:
 
 def _part_fields(status: Status) -> dict[str, Any]:
     parts = [{"index": part.index, "state": part.state} for part in status.parts]
-    return {"complete": status.complete, "parts": parts, "total": sum_of_runs(status)}
+    different = status.difference and status.difference.message
+    return {"complete": status.complete, "different_listings": different, "parts": parts, "total": sum_of_runs(status)}
 
 
 def failures_as_csv(failures: Iterable[Failure], source: str, state: str = "failed") -> None:
@@ -161,6 +167,8 @@ def parts_as_text(status: Status) -> None:
         indexes = [part.index for part in status.parts if part.state == name]
         if indexes:
             out(f"  {len(indexes):,} {text}" + (f": {ranges(indexes)}" if name != "complete" else ""))
+    if different := status.difference:
+        out(f"  {in_flags(str(different))}".replace("\n", "\n  "))
     for part in status.parts:
         if owner := part.owner:
             out(f"  part {part.index}: pid {owner.pid} on {owner.host} since {local_time(owner.since)}")

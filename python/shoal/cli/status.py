@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import shoal
 from shoal import _shoal
 from shoal.cli import _display, _exit, _status
+
+if TYPE_CHECKING:
+    from shoal._report import Status
 
 EXAMPLES = """\b
 Examples:
@@ -19,6 +23,7 @@ Examples:
   shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
   shoal status out/ --json | jq .        for programs
+  shoal status out/ --exit-code          for scripts: 1 unless all of it is there
 """
 
 
@@ -49,16 +54,27 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     is_flag=True,
     help="Print failures as CSV: all of them and those that wait for a retry, or as many as --failures says.",
 )
+@click.option(
+    "--allow-different-listings", is_flag=True, help="Accept parts that have listed different names as complete."
+)
+@click.option("--exit-code", is_flag=True, help="Exit with 1 unless all runs are complete and no object failed.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON; the last is the report or the error.")
 @click.pass_context
 def command(
-    ctx: click.Context, path: str, failures: int | None, skipped: int | None, as_csv: bool, as_json: bool
+    ctx: click.Context,
+    path: str,
+    failures: int | None,
+    skipped: int | None,
+    as_csv: bool,
+    allow_different_listings: bool,
+    exit_code: bool,
+    as_json: bool,
 ) -> int:
     """Show what the journal of DST records: what is done, what failed and why, the rate, and the running process.
 
     DST is the destination of a run, also parquet:DIR, or the file given with --journal. Nothing is changed, and a run
-    may be in progress. Of a job in parts, the counts are sums over all parts, and it is complete only if all of them
-    are. The exit code is 0 whatever the journal says.
+    may be in progress. Of a job in parts, the counts are sums over all parts. It is complete only if all of them are,
+    and all have listed the same names. The exit code is 0 if the journal could be read; --exit-code changes that.
     """
     if as_csv and as_json:
         raise click.UsageError("pass either --csv or --json")
@@ -66,18 +82,21 @@ def command(
         failures = None
     with _exit.Signals(lambda: None) as signals:
         try:
-            _show(Path(path.removeprefix("parquet:")), failures, skipped, as_csv=as_csv, as_json=as_json)
+            status = shoal.status(
+                path, failures=failures or 0, skipped=skipped, allow_different_listings=allow_different_listings
+            )
+            _show(status, failures, skipped, as_csv=as_csv, as_json=as_json)
         except shoal.ShoalError as error:
             _display.command_failed(error, as_json=as_json)
             return _exit.code_of(error)
         except KeyboardInterrupt:
             _display.interrupted(as_json=as_json)
             return signals.code or _exit.INTERRUPTED
-    return _exit.DONE
+    return _exit.SOME_FAILED if exit_code and not _status.is_ok(status) else _exit.DONE
 
 
-def _show(path: Path, failures: int | None, skipped: int | None, *, as_csv: bool, as_json: bool) -> None:
-    status = shoal.status(path, failures=failures or 0, skipped=skipped)
+def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: bool, as_json: bool) -> None:
+    path = Path(status.path)
     if as_csv:
         _display.out_csv([_status.CSV_HEADER])
     elif status.parts and not as_json:

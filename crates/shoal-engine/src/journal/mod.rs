@@ -50,7 +50,7 @@ pub use commit::{Commit, Credited, Done, Due, Durable, Failed, Fold, Retried, Wi
 pub use failures::{Failures, Fate};
 pub use journal::Journal;
 pub use options::{DESTINATION, Location, Machine, OpenOptions, PART, RunKey};
-pub use parts::{Membership, PartStatus, Parts, parts};
+pub use parts::{Difference, Membership, PartStatus, Parts, difference, parts};
 pub use rows::Sample;
 pub use session::Ending;
 pub use skipped::NAMES_MAX;

@@ -11,6 +11,8 @@
 //! the other under the same locks, so two that begin at once cannot both be the first. Not here: the journal of a part,
 //! which is like any other, and how a source is divided (`source/part.rs`).
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -21,15 +23,17 @@ use super::files::Files;
 use super::open::differences;
 use super::options::{PART, RunKey};
 use super::status::{self, RunStatus, Status};
-use crate::display::escape;
+use crate::display::{count as shown, escape};
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
 use crate::fs::private::PrivateDir;
 use crate::name::{JOB, PARTS_DIR};
-use crate::part::Part;
+use crate::part::{Part, Seen};
 
 /// The version of the file `job`, and of the way in which names are divided.
 const FORMAT: u64 = 1;
+/// How many groups of parts that have seen less usual listings are named.
+const SHOWN: usize = 3;
 /// The locks of `.shoal`: of a journal there, and of a run that writes there wherever its journal is.
 const LOCKS: [&str; 2] = ["lock", "writer"];
 
@@ -184,11 +188,106 @@ impl PartStatus {
     }
 }
 
+/// How the listings of parts differ, where they should not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    why: String,
+    /// Some parts have seen nothing, others something. This is never accepted.
+    pub is_empty: bool,
+}
+
+impl Difference {
+    /// The parts with these numbers have completed such a pass over the source and seen this.
+    fn of(count: u32, seen: &[(u32, u64, Seen)]) -> Option<Difference> {
+        let is_empty = seen.iter().any(|(.., seen)| seen.count == 0) && seen.iter().any(|(.., seen)| seen.count > 0);
+        // A source may change from pass to pass, but what has been empty is compared with every pass.
+        let passes: BTreeSet<_> = seen.iter().map(|(_, pass, _)| *pass).collect();
+        let groups = match is_empty {
+            true => groups(seen.iter()),
+            false => passes
+                .into_iter()
+                .rev()
+                .map(|pass| groups(seen.iter().filter(|(_, of, _)| *of == pass)))
+                .find(|groups| groups.len() > 1)?,
+        };
+        let ((most, usual), others) = groups.split_first()?;
+        let text = |group: &[u32], seen: &Seen| {
+            let other = if seen.count == most.count && seen != most { "other " } else { "" };
+            format!("{} saw {} {other}names", named(group), shown(seen.count))
+        };
+        let mut texts: Vec<_> = others.iter().take(SHOWN).map(|(seen, group)| text(group, seen)).collect();
+        if others.len() > SHOWN {
+            texts.push("others saw still others".to_owned());
+        }
+        texts.push(text(usual, most));
+        let why = format!("the {count} parts have listed different names: {}", texts.join(", "));
+        Some(Difference { why, is_empty })
+    }
+
+    /// What a user reads.
+    pub fn to_error(&self) -> Error {
+        let check = "check that the source is there and the same on every machine, and run the parts that saw less again \
+            with `resume=\"relist\"`";
+        let hint = match self.is_empty {
+            true => check.to_owned(),
+            false => format!("{check}; `allow_different_listings` accepts a source that changes meanwhile"),
+        };
+        Error::new(Kind::DifferentListings, self.why.clone()).hint(hint)
+    }
+}
+
+/// The parts that have seen the same, the most first.
+fn groups<'s>(seen: impl Iterator<Item = &'s (u32, u64, Seen)>) -> Vec<(Seen, Vec<u32>)> {
+    let mut groups: Vec<(Seen, Vec<u32>)> = Vec::new();
+    for (index, _, seen) in seen {
+        match groups.iter_mut().find(|(same, _)| same == seen) {
+            Some((_, group)) => group.push(*index),
+            None => groups.push((*seen, vec![*index])),
+        }
+    }
+    groups.sort_by_key(|(_, group)| Reverse(group.len()));
+    groups
+}
+
+/// `part 2`, `parts 0-3, 7`.
+fn named(indexes: &[u32]) -> String {
+    let ranges = indexes.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [one] => one.to_string(),
+        run => format!("{}-{}", run[0], run[run.len() - 1]),
+    });
+    format!("part{} {}", if indexes.len() > 1 { "s" } else { "" }, ranges.collect::<Vec<_>>().join(", "))
+}
+
+/// How the listings of the parts that are complete now differ. Does not read the journals of those that are running.
+///
+/// # Errors
+/// As [`parts`].
+pub fn difference(destination: &Path) -> Result<Option<Difference>> {
+    Ok(read(destination, false)?.and_then(|parts| parts.difference()))
+}
+
+impl Parts {
+    /// How the listings of the parts that are complete differ.
+    pub fn difference(&self) -> Option<Difference> {
+        let complete = self.parts.iter().filter(|part| part.is_complete());
+        let seen = complete.filter_map(|part| {
+            let run = part.journal.as_ref()?.runs.first()?;
+            Some((part.index, run.passes, run.seen))
+        });
+        Difference::of(self.count, &seen.collect::<Vec<_>>())
+    }
+}
+
 /// Reads the journals of a destination that is written in parts. `None` if it is not.
 ///
 /// # Errors
 /// As [`status`](super::status()), for any of the parts.
 pub fn parts(destination: &Path) -> Result<Option<Parts>> {
+    read(destination, true)
+}
+
+/// `running`: also the journals of parts that are running.
+fn read(destination: &Path, running: bool) -> Result<Option<Parts>> {
     if !crate::fs::private::is_directory(destination) {
         return Ok(None);
     }
@@ -200,6 +299,9 @@ pub fn parts(destination: &Path) -> Result<Option<Parts>> {
             return Ok(PartStatus { index, owner: None, journal: None });
         };
         let owner = files.holder()?;
+        if owner.is_some() && !running {
+            return Ok(PartStatus { index, owner, journal: None });
+        }
         let shown = files.shown();
         let is_other =
             |run: &RunStatus| run.options.iter().all(|(name, value)| name != PART || *value != part.to_string());
@@ -237,6 +339,24 @@ mod tests {
         for damaged in ["", "{}", "[]", "null", "{\"format\":1}", &zero, &later, &job().text()[1..]] {
             assert!(Job::parse(damaged.as_bytes()).is_err(), "{damaged}");
         }
+    }
+
+    #[test]
+    fn listings_of_one_pass_are_compared_and_an_empty_one_with_those_of_all_passes() {
+        let saw = |count| Seen { count, sum: count * 7 };
+        let why = |seen: &[(u32, u64, Seen)]| Difference::of(9, seen).map(|found| (found.why, found.is_empty));
+        let same = [(0, 0, saw(1000)), (1, 0, saw(1000)), (3, 1, saw(1100)), (4, 1, saw(1100))];
+        assert_eq!(why(&same), None);
+        assert_eq!(why(&[(0, 0, saw(0)), (1, 1, saw(0))]), None);
+        let text = |what: &str, is_empty| Some((format!("the 9 parts have listed different names: {what}"), is_empty));
+        let later = [&same[..], &[(5, 1, saw(1000)), (8, 2, saw(7))]].concat();
+        assert_eq!(why(&later), text("part 5 saw 1,000 names, parts 3-4 saw 1,100 names", false));
+        let empty = [&same[..2], &[(2, 3, saw(0))]].concat();
+        assert_eq!(why(&empty), text("part 2 saw 0 names, parts 0-1 saw 1,000 names", true));
+        let other = [(0, 0, saw(5)), (1, 0, Seen { count: 5, sum: 1 }), (7, 0, saw(5))];
+        assert_eq!(why(&other), text("part 1 saw 5 other names, parts 0, 7 saw 5 names", false));
+        let all: Vec<_> = (0..9).map(|index| (index, 0, saw(u64::from(index) + 1))).collect();
+        assert!(why(&all).unwrap().0.ends_with("part 3 saw 4 names, others saw still others, part 0 saw 1 names"));
     }
 
     #[test]
