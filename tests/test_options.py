@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENGINE = _shoal.default_options()
 SIZES = {"memory", "limit_rate", "max_size", "shard_size"}
 # What sends the parts of a job to a cluster, which the engine knows nothing of.
-CLUSTER = {"cluster", "parts"}
+CLUSTER = {"cluster", "parts", "allow_unlocked"}
 # What only Python knows: how it tells of failures and of progress.
 OWN = {"on_error", "progress"} | CLUSTER
 OUTPUT = {"as_json", "quiet", "verbose", "log_format", "progress"}

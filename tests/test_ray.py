@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +218,15 @@ def test_an_error_has_the_exit_code_and_the_kind_of_a_run_without_a_cluster(
 
 def test_a_node_that_is_lost_while_nodes_are_checked_is_not_waited_for(run: Run) -> None:
     script = (
-        "import ray, sys\n"
+        "import ray, shoal, sys\n"
         "from shoal import ray as own\n"
+        "from shoal._cluster import Job\n"
         "ray.init(log_to_driver=False)\n"
         "nodes = [node for node in ray.nodes() if node['Alive']]\n"
         "print(len(nodes), flush=True)\n"
         "sys.stdin.readline()\n"
-        "own.check_nodes(None, nodes)\n"
+        "job = Job(shoal.copy, ('http://127.0.0.1:1', 'null:'), {'cluster': 'ray'})\n"
+        "own.check_nodes(job, own.Sight(job, '', ''), nodes)\n"
         "print('checked')\n"
     )
     process = subprocess.Popen(
@@ -255,26 +259,145 @@ def test_secrets_are_in_no_file_of_the_cluster(run: Run, service: Service) -> No
         assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare, for a mount")
-def test_a_node_that_does_not_see_the_destination_is_one_error_before_anything_starts(
-    run: Run, service: Service
-) -> None:
-    url = service(synthetic="100:10").url
-    (run.directory / "shared").mkdir()
-    mount = f"mount -t tmpfs none {run.directory / 'shared'}"
-    start = f"{sys.executable} -m ray.scripts.scripts start --address {run.nodes.cluster.address} --num-cpus 1 --block"
-    blind = subprocess.Popen(["unshare", "-m", "/bin/sh", "-c", f"{mount} && exec {start}"], start_new_session=True)
-    try:
+needs_mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare, for a mount"
+)
+# What a node has in the place of what the others have: how it is mounted, and what the error says.
+OTHERS = {
+    "no destination": ("mount -t tmpfs none shared", "does not see the destination"),
+    "destination that cannot be written": ("mount --bind -o ro shared shared", ""),
+    "empty source": ("mount --bind other/empty mnt", "does not see the source"),
+    "older list": ("mount --bind other mnt", "does not see the source"),
+}
+
+
+@pytest.fixture
+def odd(run: Run, service: Service) -> Iterator[Callable[[str], None]]:
+    """Adds a node where something else is mounted."""
+    started: list[subprocess.Popen[bytes]] = []
+    names = [f"f{number:04}" for number in range(3000)]
+    for directory in ("shared", "mnt/src", "other/empty/src"):
+        (run.directory / directory).mkdir(parents=True)
+    for name in names:
+        (run.directory / "mnt" / "src" / name).write_bytes(name.encode() * 200)
+    url = service(run.directory / "mnt" / "src").url
+    lines = [f"{name}\t{url}/get/{name}\n" for name in names]
+    (run.directory / "mnt" / "list.txt").write_text("".join(lines))
+    (run.directory / "other" / "list.txt").write_text("".join(lines[:1000]))
+
+    def add(what: str) -> None:
+        ray = (
+            f"{sys.executable} -m ray.scripts.scripts start --address {run.nodes.cluster.address} --num-cpus 1 --block"
+        )
+        command = f"{OTHERS[what][0]} && exec {ray}"
+        started.append(
+            subprocess.Popen(["unshare", "-m", "/bin/sh", "-c", command], cwd=run.directory, start_new_session=True)
+        )
         wait_until(lambda: len(ray_nodes(run.nodes)) >= 4, LONG)
-        process = run.start("copy", url, "shared/out", "--parts", "3")
-        _, errors = process.communicate(timeout=LONG)
-        assert process.returncode == 2, errors
-        assert "does not see the destination" in errors
-        assert not tree(run.directory / "shared" / "out")
-        assert not list((run.directory / "shared").rglob("probe*"))
+
+    yield add
+    for process in started:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=PATIENCE)
+    wait_until(lambda: len(ray_nodes(run.nodes)) == 3, LONG)
+
+
+def arguments(what: str) -> tuple[str, ...]:
+    source = ("--urls", "mnt/list.txt") if what == "older list" else ("mnt/src",)
+    return ("copy", *source, "shared/out")
+
+
+@needs_mounts
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_node_that_does_not_see_what_the_driver_sees_is_one_error_before_anything_starts(
+    run: Run, odd: Callable[[str], None], what: str
+) -> None:
+    odd(what)
+    process = run.start(*arguments(what), "--parts", "3")
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 2, errors
+    assert (OTHERS[what][1] or "cannot write to the destination") in errors
+    assert not tree(run.directory / "shared" / "out")
+    assert not list((run.directory / "shared").rglob("probe*"))
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.slow] if at % 2 else []) for at, what in enumerate(OTHERS)]
+)
+def test_a_node_that_joins_later_and_does_not_see_it_makes_no_job_complete(
+    run: Run, odd: Callable[[str], None], what: str
+) -> None:
+    process = run.start(*arguments(what), "--parts", "60", "--limit-rate", "60kB", "--json")
+    wait_until(run.nodes.workers, LONG)
+    odd(what)
+    report = run.ended(process, code=3)
+    assert "node" in report["message"]
+    assert OTHERS[what][1] in report["message"]
+    assert not package.status(run.directory / "shared" / "out").complete
+    assert not list((run.directory / "shared").rglob("probe*"))
+
+
+def patched(run: Run, patch: str, *more: str) -> subprocess.Popen[str]:
+    """A driver in which something is different."""
+    script = f"import shoal, sys\nfrom shoal import ray as own\n{patch}\nfrom shoal.cli import main\nsys.exit(main())\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "copy", *more, "--cluster", "ray"],
+        cwd=run.directory,
+        env=run.nodes.environment(run.directory),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run.started.append(process)
+    return process
+
+
+def test_locks_that_do_not_reach_the_nodes_are_an_error_which_can_be_accepted(run: Run, service: Service) -> None:
+    url = service(synthetic="100:10").url
+    no_lock = "own.fcntl.flock = lambda file, how: None"
+    process = patched(run, no_lock, url, "out", "--parts", "2")
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 2, errors
+    assert "local_lock=none" in errors
+    assert "--allow-unlocked" in errors
+    process = patched(run, no_lock, url, "out", "--parts", "2", "--allow-unlocked")
+    _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 0, errors
+
+
+def test_a_part_that_hangs_is_named_and_ends_the_job_without_a_twin(run: Run, service: Service) -> None:
+    url = service(synthetic="30000:100").url
+    process = patched(
+        run, "own.HANGS_AFTER, own.STOP_WITHIN = 6, 2", url, "out", "--parts", "6", "--limit-rate", "100kB", "--json"
+    )
+    wait_until(run.nodes.workers, LONG)
+    wait_until(lambda: list((run.directory / "out").glob("object*")), LONG)
+    stopped = run.nodes.workers()[0]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        report = run.ended(process, code=3)
     finally:
-        os.killpg(blind.pid, signal.SIGTERM)
-        blind.wait(timeout=PATIENCE)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGKILL)
+    assert report["kind"] == "part-hangs", report
+    assert "has not moved for" in report["message"]
+
+
+def test_reports_that_the_journals_at_the_destination_do_not_confirm_are_an_error(run: Run, service: Service) -> None:
+    url = service(synthetic="300:10").url
+    hides = (
+        "own.SEEN_WITHIN = 1\n"
+        "import shutil\n"
+        "whole = own.Driver.wrong_there\n"
+        "def wrong(self, report):\n"
+        "    shutil.rmtree(self.job.directory / '.shoal' / 'parts' / '1')\n"
+        "    return whole(self, report)\n"
+        "own.Driver.wrong_there = wrong\n"
+    )
+    report = run.ended(patched(run, hides, url, "out", "--parts", "3", "--json"), code=3)
+    assert "not complete at the destination: 1" in report["message"]
+    assert report["complete"] is False
 
 
 def ray_nodes(nodes: Nodes) -> list[str]:

@@ -93,6 +93,7 @@ def copy(
     allow_different_listings: bool = False,
     cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
     parts: int | None = None,  # noqa: ARG001  # likewise
+    allow_unlocked: bool = False,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
     on_error: OnError = "raise",
     max_failures: int | None = None,
@@ -154,6 +155,8 @@ def copy(
         cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
             (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
         parts: With `cluster`, the number of parts; by default eight for each that can run at once.
+        allow_unlocked: With `cluster`: go on although locks of the destination do not reach all nodes
+            (`docs/clusters.md`).
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
@@ -306,5 +309,5 @@ def status(
             raise ConfigError(f"`{name}` must not be negative, got {count}")
     if isinstance(path, str):
         path = path.removeprefix("parquet:")
-    shown = [sys.maxsize if count is None else count for count in (failures, skipped)]
-    return _shoal.status(path, *shown, allow_different_listings)
+    shown, names = (sys.maxsize if count is None else count for count in (failures, skipped))
+    return _shoal.status(path, shown, names, allow_different_listings)

@@ -5,7 +5,9 @@ Not here: the cluster itself (`ray.py`), what a part is (the engine).
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import itertools
 import os
 import socket
 import time
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 PARTS_PER_SLOT = 8  # parts for each that can run at once: one slow part then delays the end by little
 FAILURES_SHOWN = 20
 COUNTS = tuple(Counts.__annotations__)
+PATHS_SEEN = 100  # paths of a list of paths that are looked at on each node
+# What may be at a path of the source; also a glob is missing. If the driver sees one of these, a node may see more.
+MISSING, EMPTY = "nothing", "an empty directory"
 PREFIXES = ("parquet:", "zip:", "tar:")
 
 
@@ -43,6 +48,8 @@ class Job:
         self.arguments: dict[str, Any] = dict(bound.arguments)
         self.cluster = str(self.arguments.pop("cluster"))
         self.parts: int | None = self.arguments.pop("parts", None)
+        self.allow_unlocked = bool(self.arguments.pop("allow_unlocked", False))
+        self.allows_different = bool(self.arguments.get("allow_different_listings"))
         self.progress = self.arguments.pop("progress", None)
         for option in ("part", "journal", "dry_run"):
             if self.arguments.pop(option, None):
@@ -70,6 +77,20 @@ class Job:
         text: str = self.arguments["destination"]
         return None if text == "null:" else Path(text.removeprefix("parquet:"))
 
+    def source_facts(self) -> dict[str, str]:
+        """Returns what this machine sees of the paths of the source. Of many paths, only of the first."""
+        source = self.arguments.get("source", self.arguments.get("archives"))
+        if isinstance(source, Urls) and isinstance(source.list, str):
+            # A list that changes meanwhile is compared only if it should not.
+            return {source.list: fact(source.list, whole=not self.allows_different)}
+        paths = getattr(source, "paths", source)
+        if isinstance(paths, str | os.PathLike):
+            paths = [paths]
+        if isinstance(paths, ListGet) or paths is None:
+            return {}
+        texts = map(str, itertools.islice(paths, PATHS_SEEN))
+        return {text: fact(without_prefix(text)) for text in texts if "://" not in text}
+
     def share_limits(self, running: int) -> list[str]:
         """Divides limits of bytes, and of each host, over the parts that run at once. Returns notes for the report."""
         notes, at_once = [], f"since {running} ran at once"
@@ -95,6 +116,26 @@ class Job:
         return function(**self.arguments, part=part, progress=progress)
 
 
+def fact(path: str, *, whole: bool = False) -> str:
+    """Returns what there is at a path of the source; of the `whole` file, its size and a hash."""
+    try:
+        if Path(path).is_dir():
+            with os.scandir(path) as entries:
+                return "a directory with contents" if any(True for _ in entries) else EMPTY
+        with Path(path).open("rb") as file:
+            if not whole:
+                return "a file"
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+            return f"a file of {file.tell():,} bytes with hash {digest}"
+    except OSError as error:
+        return MISSING if isinstance(error, FileNotFoundError) else f"an error ({error.strerror})"
+
+
+def without_prefix(text: str) -> str:
+    """Returns a path without the prefix that says what it is."""
+    return text.removeprefix(next((prefix for prefix in PREFIXES if text.startswith(prefix)), ""))
+
+
 def changed(value: Any, **fields: Any) -> Any:
     """Returns a source with some other fields."""
     return type(value)(**{name: getattr(value, name) for name in type(value)._fields} | fields)
@@ -117,9 +158,9 @@ def absolute(source: Any) -> Any:
     text = os.fspath(source)
     if "://" in text or text == "null:":
         return text
-    prefix = next((prefix for prefix in PREFIXES if text.startswith(prefix)), "")
+    path = without_prefix(text)
     # Not resolved: a link may lead to another place on each node. A `/` at the end has no meaning.
-    return prefix + str(Path.cwd() / text.removeprefix(prefix))
+    return text.removesuffix(path) + str(Path.cwd() / path)
 
 
 def run(job: Job) -> Report:

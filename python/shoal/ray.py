@@ -24,11 +24,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray._private import worker as of_ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal import _api
-from shoal._cluster import PARTS_PER_SLOT, Job, add_progress, add_up, facts, failed_objects
+from shoal._cluster import (
+    COUNTS,
+    EMPTY,
+    MISSING,
+    PARTS_PER_SLOT,
+    Job,
+    add_progress,
+    add_up,
+    changed,
+    facts,
+    failed_objects,
+)
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -56,8 +66,8 @@ SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file syst
 RETRIES = 20  # of a part after the loss of its process or node: one that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
-# What ends all parts at once: an argument, the destination and the credentials are the same for all of them.
-FOR_ALL = ConfigError | ObjectError | DestinationFullError | CredentialsError
+HANGS_AFTER = 600.0  # s without a sign of life: longer than any pause of a file system that comes back
+HANGING_EVERY = 10.0  # s between looks
 
 
 class Stopped(BaseException):
@@ -70,7 +80,16 @@ class Board:
     def __init__(self) -> None:
         """Starts empty."""
         self.states: dict[int, tuple[str, Progress]] = {}
+        self.begun: dict[int, str] = {}
         self.stopping = False
+
+    def begin(self, part: int, node: str) -> None:
+        """Notes that a part has begun on a node."""
+        self.begun[part] = node
+
+    def running(self) -> dict[int, str]:
+        """Returns the node of each part that has begun."""
+        return self.begun
 
     def put(self, part: int, node: str, state: Progress) -> bool:
         """Takes the progress of a part on a node. Returns whether it is to stop."""
@@ -86,9 +105,15 @@ class Board:
         self.stopping = True
 
 
-def work(job: Job, part: Part, board: Any) -> tuple[str, str, Any]:
+def work(job: Job, part: Part, board: Any, sight: Sight) -> tuple[str, str, Any]:
     """Runs one part on a node. Returns how it ended, the node, and the report or the exception."""
     node = f"{facts()['host']} ({ray.get_runtime_context().get_node_id()[:8]})"
+    with contextlib.suppress(ray.exceptions.RayError):  # the board is being restarted
+        ray.get(board.begin.remote(part[0], node))  # first of all, since everything below may hang
+    # Here, because a node may have joined after the check of all nodes, or lost its mount since.
+    if why := sight.differs(job):
+        hint = "mend or remove this node, and run the same command again to resume"
+        return "failed", node, NodeError(f"node {node} {why}", hint=hint)
     told: list[Any] = []
     pushed = 0.0
 
@@ -111,37 +136,82 @@ def work(job: Job, part: Part, board: Any) -> tuple[str, str, Any]:
         return "failed", node, error
 
 
-def probe(directory: Path | None, name: str, text: str) -> dict[str, str]:
-    """Reads the file of the driver at the destination on a node, and leaves one for the driver."""
-    found = facts()
-    if directory is None:
-        return found
-    path = directory / ".shoal" / "parts" / name
-    until = time.monotonic() + SEEN_WITHIN
-    while True:
+class Sight:
+    """What every node must see as the driver does; sent with each task."""
+
+    def __init__(self, job: Job, name: str, text: str) -> None:
+        """Takes what this machine sees, and the file that it has left at the destination."""
+        self.parts = job.directory / ".shoal" / "parts" if job.directory else None
+        self.name, self.text, self.facts, self.source = name, text, facts(), job.source_facts()
+
+    def differs(self, job: Job) -> str | None:
+        """Returns what this machine does not see as the driver does."""
+        here = facts()
+        for program in ("shoal", "Python"):
+            if here[program] != self.facts[program]:
+                return f"has {program} {here[program]}, and the driver has {self.facts[program]}"
+        if self.parts and (why := not_there(self.parts / self.name, self.text)):
+            return f'does not see the destination "{self.parts.parent.parent}": {why}'
+        for path, found in job.source_facts().items():
+            there = self.source[path]
+            if found != there and there not in (MISSING, EMPTY):
+                return f'does not see the source "{path}" as the driver does: {found}, not {there}'
+        return None
+
+
+class NodeError(RunError):
+    """A node does not see what the driver sees. This ends the job."""
+
+    _kind = "node"
+
+
+def not_there(path: Path, text: str) -> str | None:
+    """Waits some seconds for a file of another machine. Returns why it is not seen."""
+    until, why = time.monotonic() + SEEN_WITHIN, ""
+    while not why or time.monotonic() < until:
         try:
-            seen = path.read_text()
+            if path.read_text() == text:
+                return None
+            why = "it has other contents there"
         except OSError as error:
-            seen, found["error"] = "", f"{type(error).__name__}: {error.strerror}"
-        if seen == text:
-            found.pop("error", None)
-            break
-        if time.monotonic() > until:
-            found.setdefault("error", "it has other contents there")
-            return found
+            why = f"{type(error).__name__}: {error.strerror}"
         time.sleep(0.1)
-    own = f"{name}-{ray.get_runtime_context().get_node_id()}"
-    path.with_name(own).write_text(text)
-    return found | {"left": own}
+    return why
+
+
+def probe(sight: Sight, job: Job) -> tuple[str | None, str, bool]:
+    """Looks from a node. Returns what differs, the file that it leaves for the driver, and whether locks fail."""
+    own = f"{sight.name}-{ray.get_runtime_context().get_node_id()}"
+    if (why := sight.differs(job)) or not sight.parts:
+        return why, own, False
+    try:
+        with (sight.parts / "driver").open("rb+") as file:
+            unlocked = is_unlocked(file.fileno())
+        (sight.parts / own).write_text(sight.text)
+    except OSError as error:
+        return f'cannot write to the destination "{job.directory}": {error.strerror}', own, False
+    return None, own, unlocked
+
+
+def is_unlocked(file: int) -> bool:
+    """Whether a file that the driver has locked can be locked here as well."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # this file system has no locks
+    return True
 
 
 def run(job: Job) -> Report:
     """Runs all parts of a job on a Ray cluster. `shoal.copy` says what it raises."""
-    with connected(job.cluster), driving(job.directory):
+    with connected(job.cluster), driving(job.directory) as left:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
             raise ConfigError("the cluster has no node with a processor")
-        check_nodes(job.directory, nodes)
+        sight = Sight(job, *left)
+        check_nodes(job, sight, nodes)
         processors = [int(node["Resources"]["CPU"]) for node in nodes]
         each = min(processors)  # one part at a time on the smallest node
         slots = sum(count // each for count in processors)
@@ -150,7 +220,7 @@ def run(job: Job) -> Report:
         with Watch(
             job.progress, lambda: f"{job.name} in {count_text(parts, 'part')} on {count_text(len(nodes), 'node')}"
         ) as watch:
-            return watch.ended(Driver(job, parts, each, notes).run(watch))
+            return watch.ended(Driver(job, parts, each, notes, sight).run(watch))
 
 
 @contextlib.contextmanager
@@ -172,27 +242,32 @@ def connected(cluster: str) -> Iterator[None]:
             hint="start a head node of Ray, or pass the address as ray://HOST:PORT",
         ) from None
     # Ray prints what it says of a lost process or node on standard output, which is for JSON. It has no public switch.
-    shown = getattr(of_ray, "_worker_logs_enabled", True)
-    of_ray._worker_logs_enabled = False
+    with contextlib.suppress(ImportError):
+        from ray._private import worker as of_ray
+
+        shown = getattr(of_ray, "_worker_logs_enabled", True)
+        of_ray._worker_logs_enabled = False
     try:
         yield
     finally:
         ray.shutdown()
-        of_ray._worker_logs_enabled = shown
+        with contextlib.suppress(NameError):
+            of_ray._worker_logs_enabled = shown
 
 
 @contextlib.contextmanager
-def driving(directory: Path | None) -> Iterator[None]:
-    """Keeps a second driver of the same job out.
+def driving(directory: Path | None) -> Iterator[tuple[str, str]]:
+    """Keeps a second driver of the same job out. Leaves a file for the nodes; returns its name and contents.
 
     Raises:
         JournalLockedError: There is one.
     """
+    left = f"probe-{secrets.token_hex(8)}", secrets.token_hex(16)
     if directory is None:
-        yield
+        yield left
         return
     try:
-        _api.status(directory)
+        _api.status(directory, allow_different_listings=True)
         fresh = False
     except ShoalError:
         fresh = True
@@ -215,7 +290,14 @@ def driving(directory: Path | None) -> Iterator[None]:
                 kind="journal-locked",
                 hint="wait until it ends, or stop it and run the same command again",
             ) from None
-        yield
+        own = directory / ".shoal" / "parts"
+        try:
+            with writing(own):
+                (own / left[0]).write_text(left[1])
+            yield left
+        finally:
+            for old in own.glob("probe-*"):  # also what a driver that was killed has left
+                old.unlink(missing_ok=True)
     finally:
         os.close(file)
 
@@ -240,83 +322,82 @@ def known_parts(directory: Path | None) -> int | None:
     return len(_api.status(directory, failures=0, skipped=0).parts)
 
 
-def check_nodes(directory: Path | None, nodes: list[dict[str, Any]]) -> None:
-    """Checks that every node has this version of shoal and of Python, and sees the same destination.
+def check_nodes(job: Job, sight: Sight, nodes: list[dict[str, Any]]) -> None:
+    """Checks that every node has this version of shoal and of Python, and sees the same destination and source.
 
     Raises:
         ConfigError: One does not; the message names it.
     """
-    name, text = f"probe-{secrets.token_hex(8)}", secrets.token_hex(16)
-    own = directory / ".shoal" / "parts" if directory else None
-    here = facts()
-    try:
-        if own:
-            with writing(own):
-                (own / name).write_text(text)
-        ask = ray.remote(num_cpus=0, max_retries=3)(probe)
-        asked = {}
-        for node in nodes:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[node["NodeID"]] = ask.options(scheduling_strategy=there, name="shoal probe").remote(
-                directory, name, text
+    ask = ray.remote(num_cpus=0, max_retries=3)(probe)
+    asked = {}
+    for node in nodes:
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        asked[node["NodeID"]] = ask.options(scheduling_strategy=there, name="shoal probe").remote(sight, job)
+    until = time.monotonic() + PROBE_WITHIN
+    for node in nodes:
+        what = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+        try:
+            why, left, unlocked = ray.get(asked[node["NodeID"]], timeout=max(0.1, until - time.monotonic()))
+        except ray.exceptions.RayError as error:
+            if node["NodeID"] not in (one["NodeID"] for one in ray.nodes() if one["Alive"]):
+                continue  # it was lost just now: the parts run on the others
+            why = str(error).strip().splitlines()[-1]
+            raise ConfigError(f"{what} cannot run shoal: {why}", hint="install shoal on every node") from None
+        if not why and sight.parts and not_there(sight.parts / left, sight.text):
+            why = f'does not see the destination "{job.directory}": what it writes there is not seen here'
+        if why:
+            hint = "all nodes need the same versions, and must share the destination and the paths of the source"
+            raise ConfigError(f"{what} {why}", hint=hint)
+        if unlocked and not job.allow_unlocked:
+            raise ConfigError(
+                f'{what}: locks of the destination "{job.directory}" do not reach it, so two processes could work on '
+                "one part",
+                hint="mount it with `local_lock=none` (NFS) or `flock` (Lustre) on all nodes; `allow_unlocked` goes on "
+                "without locks",
             )
-        until = time.monotonic() + PROBE_WITHIN
-        for node in nodes:
-            what = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            try:
-                found = ray.get(asked[node["NodeID"]], timeout=max(0.1, until - time.monotonic()))
-            except ray.exceptions.RayError as error:
-                if node["NodeID"] not in (one["NodeID"] for one in ray.nodes() if one["Alive"]):
-                    continue  # it was lost just now: the parts run on the others
-                why = str(error).strip().splitlines()[-1]
-                raise ConfigError(f"{what} cannot run shoal: {why}", hint="install shoal on every node") from None
-            for program in ("shoal", "Python"):
-                if found[program] != here[program]:
-                    raise ConfigError(
-                        f"{what} has {program} {found[program]}, and this machine has {here[program]}",
-                        hint="all nodes need the same versions",
-                    )
-            seen = "error" not in found and (own is None or seen_here(own / found["left"], text))
-            if not seen:
-                why = found.get("error", "what it writes there is not seen here")
-                raise ConfigError(
-                    f'{what} does not see the destination "{directory}": {why}',
-                    hint="the destination must be a directory that all nodes share",
-                )
-    finally:
-        if own:
-            for left in own.glob("probe-*"):  # also what a driver that was killed has left
-                left.unlink(missing_ok=True)
 
 
-def seen_here(path: Path, text: str) -> bool:
-    """Whether a file of another node is seen here within some seconds."""
-    until = time.monotonic() + SEEN_WITHIN
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            if path.read_text() == text:
-                return True
-        time.sleep(0.1)
-    return False
+def lease_moved(directory: Path | None, part: int) -> float | None:
+    """Returns when the clock of a part was read last. None if it has no clock."""
+    if directory is None:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        return (directory / ".shoal" / "parts" / str(part) / "clock").stat().st_mtime
+    return None
+
+
+class HangingError(RunError):
+    """A part shows no sign of life. This ends the job."""
+
+    _kind = "part-hangs"
+
+
+# What ends all parts at once: an argument, the destination and the credentials are the same for all of them.
+FOR_ALL = ConfigError | ObjectError | DestinationFullError | CredentialsError | NodeError | HangingError
 
 
 class Driver:
     """Starts the parts, follows them, and adds up what they return."""
 
-    def __init__(self, job: Job, parts: int, processors: int, notes: list[str]) -> None:
-        """Takes the job, the number of parts, and the processors of each."""
+    def __init__(self, job: Job, parts: int, processors: int, notes: list[str], sight: Sight) -> None:
+        """Takes the job, the number of parts, the processors of each, and what each node must see."""
         self.job, self.parts, self.notes = job, parts, notes
         self.began = time.monotonic()
         self.board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=1)(Board).remote()
         task = ray.remote(num_cpus=processors, max_retries=RETRIES, scheduling_strategy="SPREAD")(work)
-        self.sent = ray.put(job)
+        self.sent, seen = ray.put(job), ray.put(sight)
         self.pending: dict[Any, int] = {}
         for index in range(parts):
-            started = task.options(name=f"shoal part {index}/{parts}").remote(self.sent, (index, parts), self.board)
+            started = task.options(name=f"shoal part {index}/{parts}").remote(
+                self.sent, (index, parts), self.board, seen
+            )
             self.pending[started] = index
         self.reports: dict[int, Report] = {}
         self.nodes: dict[str, Counter[str]] = defaultdict(Counter)
         self.errors: list[ShoalError] = []
+        # Of each part that has begun: what showed last that it is alive, and when that changed.
+        self.alive: dict[int, tuple[object, float]] = {}
+        self.looked = self.began
 
     def run(self, watch: Watch) -> Report:
         """Waits for all parts. Stops them if a part cannot continue, or if an exception is raised here."""
@@ -325,8 +406,10 @@ class Driver:
                 self.collect(LOOK_EVERY)
                 if watch.progress is not None:
                     watch.progress(self.progress())
+                self.look_for_hanging()
                 if any(isinstance(error, FOR_ALL) for error in self.errors):
                     self.stop()
+                    break
         except BaseException as raised:
             self.stop()
             with contextlib.suppress(AttributeError):  # not every exception takes an attribute
@@ -342,9 +425,65 @@ class Driver:
             stopped = RunError("not all parts have completed", hint="run the same command again to resume")
             stopped.report = report
             raise stopped
+        if wrong := self.wrong_there(report):
+            wrong.report = changed(report, complete=False)
+            raise wrong
         if report.failed and self.job.arguments.get("on_error", "raise") == "raise":
             raise failed_objects(report)
         return report
+
+    def wrong_there(self, report: Report) -> RunError | None:
+        """Returns how the journals at the destination, as seen here, differ from what the parts have returned."""
+        directory = self.job.directory
+        if directory is None:
+            return None
+        until, wrong = time.monotonic() + SEEN_WITHIN, None
+        while True:
+            list((directory / ".shoal" / "parts").iterdir())  # so that a network file system looks for new names
+            status = _api.status(directory, failures=0, skipped=0, allow_different_listings=self.job.allows_different)
+            missing = [part.index for part in status.parts if part.state != "complete"]
+            sums = {name: sum(getattr(run.total, name) for run in status.runs) for name in COUNTS}
+            counted = {name: getattr(report.total, name) for name in COUNTS}
+            if missing or len(status.parts) != self.parts:
+                parts = ", ".join(map(str, missing))
+                wrong = f"parts that have ended elsewhere are not complete at the destination: {parts}"
+            elif sums != counted:
+                wrong = f"the journals at the destination count {sums}, and the parts have returned {counted}"
+            else:
+                return status.difference
+            if time.monotonic() > until:
+                hint = "check that all nodes share the destination, and run the same command again"
+                return RunError(wrong, hint=hint)
+            time.sleep(0.5)
+
+    def look_for_hanging(self) -> None:
+        """Adds an error for a part that shows no sign of life: its process or its file system hangs.
+
+        It is not started again elsewhere, since it may still write.
+        """
+        now = time.monotonic()
+        if now - self.looked < min(HANGS_AFTER / 10, HANGING_EVERY):
+            return
+        self.looked = now
+        begun: dict[int, str] = {}
+        states: dict[int, tuple[str, Progress]] = {}
+        with contextlib.suppress(ray.exceptions.RayError):  # the board is being restarted
+            begun, states = ray.get([self.board.running.remote(), self.board.get.remote()], timeout=1)
+        for index in set(self.pending.values()) & set(begun):
+            # A session reads the clock of the destination every 2 s. Where there is none, messages count.
+            sign: object = lease_moved(self.job.directory, index) or (index in states and states[index][1].seconds)
+            before, since = self.alive.get(index, (None, now))
+            if sign != before:
+                since = now
+            self.alive[index] = sign, since
+            if now - since >= HANGS_AFTER:
+                self.errors.append(
+                    HangingError(
+                        f"part {index} of {self.parts} on node {begun[index]} has not moved for {now - since:,.0f} s",
+                        hint="look whether its process, the source or the destination hangs there; end that process, "
+                        "and run the same command again to resume",
+                    )
+                )
 
     def progress(self) -> Progress:
         """Returns the progress of the job, with that of each node."""

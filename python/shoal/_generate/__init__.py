@@ -69,6 +69,7 @@ def generate(
     part: Part | None = None,
     cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
     parts: int | None = None,  # noqa: ARG001  # likewise
+    allow_unlocked: bool = False,  # noqa: ARG001  # likewise
     on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -117,6 +118,8 @@ def generate(
         cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
             (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
         parts: With `cluster`, the number of parts; by default eight for each that can run at once.
+        allow_unlocked: With `cluster`: go on although locks of the destination do not reach all nodes
+            (`docs/clusters.md`).
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
             exception. All of them record failures in the journal.

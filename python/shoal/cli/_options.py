@@ -213,6 +213,7 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
             _option("limit_rate", "Bytes per second, at most, such as 10MB.", metavar="SIZE"),
             _option("cluster", "Run all parts of the job on a Ray cluster.", metavar="ray[://HOST:PORT]"),
             _option("parts", "Number of parts on the cluster.", type=int, metavar="N"),
+            _option("allow_unlocked", "Use a cluster whose nodes share no locks."),
         ]
     ),
     SERVICES: dict(
