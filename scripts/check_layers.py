@@ -75,7 +75,12 @@ PRINTING = ({"testing"}, "the engine never prints: return it, count it in the re
 VAGUE = {"utils", "util", "helpers", "common", "misc", "core", "manager"}
 
 CLI_ONLY = {"click", "rich"}  # the package imports in under 50 ms, and only the command line draws
-OPTIONAL_PLACES = ("ray.py", "torch.py", "cli/bench.py")  # each importable alone, where what it needs is installed
+OPTIONAL_PLACES = (
+    "ray.py",
+    "_ray_nodes.py",
+    "torch.py",
+    "cli/bench.py",
+)  # each importable alone, where what it needs is installed
 
 
 def shipped_code(text: str) -> str:

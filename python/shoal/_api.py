@@ -155,8 +155,8 @@ def copy(
         cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
             (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
         parts: With `cluster`, the number of parts; by default eight for each that can run at once.
-        allow_unlocked: With `cluster`: go on although locks of the destination do not reach all nodes
-            (`docs/clusters.md`).
+        allow_unlocked: With `cluster`: continue although locks of the destination do not reach all
+            nodes (`docs/clusters.md`).
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
             `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its

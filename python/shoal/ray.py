@@ -1,4 +1,4 @@
-"""Runs the parts of a job as tasks of Ray (`cluster="ray"`). Only this module imports Ray.
+"""Runs the parts of a job as tasks of Ray (`cluster="ray"`). Only this module and `_ray_nodes.py` import Ray.
 
 ```text
 driver ──job, part──▶ task on a node: the engine, one part at a time ──report──▶ driver
@@ -8,7 +8,8 @@ driver ──job, part──▶ task on a node: the engine, one part at a time �
 
 Ray starts a task again if its process or its node dies, and the part resumes by its journal. If the driver dies, Ray
 ends its tasks. The same call then finds the finished parts complete, and runs the rest. Secrets are in arguments of
-tasks only, never in names, environments or messages. Not here: adding up reports, and what is sent (`_cluster.py`).
+tasks only, never in names, environments or messages. Not here: checking nodes (`_ray_nodes.py`), adding up
+reports, and what is sent (`_cluster.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal import _api
 from shoal._cluster import (
     COUNTS,
-    EMPTY,
-    MISSING,
     PARTS_PER_SLOT,
     Job,
     add_progress,
@@ -51,6 +49,7 @@ from shoal._errors import (
     ShoalError,
 )
 from shoal._progress import count_text, size_text
+from shoal._ray_nodes import SEEN_WITHIN, NodeError, Sight, check_nodes
 from shoal._watch import Watch
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ if TYPE_CHECKING:
 
 PUSH_EVERY = 0.3  # s between the messages of a part: as fast as a person reads
 LOOK_EVERY = 0.2  # s between the looks of the driver
-PROBE_WITHIN = 60.0  # s for all nodes to answer before anything starts
-SEEN_WITHIN = 10.0  # s for a file to be seen on another node: network file systems cache names for some seconds
 RETRIES = 20  # of a part after the loss of its process or node: one that always crashes must not run for ever
 STOP_WITHIN = 20.0  # s that stopped parts have to commit, before the driver ends without them
 OWN = 0o700  # the mode of shoal's own directories
@@ -134,74 +131,6 @@ def work(job: Job, part: Part, board: Any, sight: Sight) -> tuple[str, str, Any]
         return "stopped", node, getattr(stopped, "report", None)
     except ShoalError as error:
         return "failed", node, error
-
-
-class Sight:
-    """What every node must see as the driver does; sent with each task."""
-
-    def __init__(self, job: Job, name: str, text: str) -> None:
-        """Takes what this machine sees, and the file that it has left at the destination."""
-        self.parts = job.directory / ".shoal" / "parts" if job.directory else None
-        self.name, self.text, self.facts, self.source = name, text, facts(), job.source_facts()
-
-    def differs(self, job: Job) -> str | None:
-        """Returns what this machine does not see as the driver does."""
-        here = facts()
-        for program in ("shoal", "Python"):
-            if here[program] != self.facts[program]:
-                return f"has {program} {here[program]}, and the driver has {self.facts[program]}"
-        if self.parts and (why := not_there(self.parts / self.name, self.text)):
-            return f'does not see the destination "{self.parts.parent.parent}": {why}'
-        for path, found in job.source_facts().items():
-            there = self.source[path]
-            if found != there and there not in (MISSING, EMPTY):
-                return f'does not see the source "{path}" as the driver does: {found}, not {there}'
-        return None
-
-
-class NodeError(RunError):
-    """A node does not see what the driver sees. This ends the job."""
-
-    _kind = "node"
-
-
-def not_there(path: Path, text: str) -> str | None:
-    """Waits some seconds for a file of another machine. Returns why it is not seen."""
-    until, why = time.monotonic() + SEEN_WITHIN, ""
-    while not why or time.monotonic() < until:
-        try:
-            if path.read_text() == text:
-                return None
-            why = "it has other contents there"
-        except OSError as error:
-            why = f"{type(error).__name__}: {error.strerror}"
-        time.sleep(0.1)
-    return why
-
-
-def probe(sight: Sight, job: Job) -> tuple[str | None, str, bool]:
-    """Looks from a node. Returns what differs, the file that it leaves for the driver, and whether locks fail."""
-    own = f"{sight.name}-{ray.get_runtime_context().get_node_id()}"
-    if (why := sight.differs(job)) or not sight.parts:
-        return why, own, False
-    try:
-        with (sight.parts / "driver").open("rb+") as file:
-            unlocked = is_unlocked(file.fileno())
-        (sight.parts / own).write_text(sight.text)
-    except OSError as error:
-        return f'cannot write to the destination "{job.directory}": {error.strerror}', own, False
-    return None, own, unlocked
-
-
-def is_unlocked(file: int) -> bool:
-    """Whether a file that the driver has locked can be locked here as well."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # this file system has no locks
-    return True
 
 
 def run(job: Job) -> Report:
@@ -322,41 +251,6 @@ def known_parts(directory: Path | None) -> int | None:
     return len(_api.status(directory, failures=0, skipped=0).parts)
 
 
-def check_nodes(job: Job, sight: Sight, nodes: list[dict[str, Any]]) -> None:
-    """Checks that every node has this version of shoal and of Python, and sees the same destination and source.
-
-    Raises:
-        ConfigError: One does not; the message names it.
-    """
-    ask = ray.remote(num_cpus=0, max_retries=3)(probe)
-    asked = {}
-    for node in nodes:
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        asked[node["NodeID"]] = ask.options(scheduling_strategy=there, name="shoal probe").remote(sight, job)
-    until = time.monotonic() + PROBE_WITHIN
-    for node in nodes:
-        what = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-        try:
-            why, left, unlocked = ray.get(asked[node["NodeID"]], timeout=max(0.1, until - time.monotonic()))
-        except ray.exceptions.RayError as error:
-            if node["NodeID"] not in (one["NodeID"] for one in ray.nodes() if one["Alive"]):
-                continue  # it was lost just now: the parts run on the others
-            why = str(error).strip().splitlines()[-1]
-            raise ConfigError(f"{what} cannot run shoal: {why}", hint="install shoal on every node") from None
-        if not why and sight.parts and not_there(sight.parts / left, sight.text):
-            why = f'does not see the destination "{job.directory}": what it writes there is not seen here'
-        if why:
-            hint = "all nodes need the same versions, and must share the destination and the paths of the source"
-            raise ConfigError(f"{what} {why}", hint=hint)
-        if unlocked and not job.allow_unlocked:
-            raise ConfigError(
-                f'{what}: locks of the destination "{job.directory}" do not reach it, so two processes could work on '
-                "one part",
-                hint="mount it with `local_lock=none` (NFS) or `flock` (Lustre) on all nodes; `allow_unlocked` goes on "
-                "without locks",
-            )
-
-
 def lease_moved(directory: Path | None, part: int) -> float | None:
     """Returns when the clock of a part was read last. None if it has no clock."""
     if directory is None:
@@ -470,7 +364,7 @@ class Driver:
         with contextlib.suppress(ray.exceptions.RayError):  # the board is being restarted
             begun, states = ray.get([self.board.running.remote(), self.board.get.remote()], timeout=1)
         for index in set(self.pending.values()) & set(begun):
-            # A session reads the clock of the destination every 2 s. Where there is none, messages count.
+            # A session reads the clock of the destination every 2 s. Without such a clock, messages count.
             sign: object = lease_moved(self.job.directory, index) or (index in states and states[index][1].seconds)
             before, since = self.alive.get(index, (None, now))
             if sign != before:
