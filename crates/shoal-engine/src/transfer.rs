@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::engine::{FAILURES_SHOWN, Neighbour, Run};
+use crate::engine::{FAILURES_SHOWN, Neighbour, Run, commit_state};
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::neighbour::{Pressure, lower_priority};
@@ -252,8 +252,9 @@ impl Transfer {
             keep_times: options.keep_times.unwrap_or(properties.has_times),
             lease: lease.clone(),
         };
-        let started = sink.start(&start, &journal)?;
+        let mut started = sink.start(&start, &journal)?;
         journal.begin_session(started.began, started.volatile)?;
+        commit_state(&mut journal, &*sink, std::mem::take(&mut started.state))?;
         let neighbour = neighbour(&options);
         let run = Run { source, sink, options, journal, standing, started, lease, local, files_max, batch, neighbour };
         Ok(Prepared::Run { run: Box::new(run), _member: member })

@@ -19,10 +19,10 @@ use super::message::Message;
 use super::panicked::panicked;
 use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Credited, Due, Durable, Ending, MARK_ALL, Withdrawn};
+use crate::journal::{Commit, Credited, Due, Durable, Ending, Journal, MARK_ALL, Settled, Withdrawn};
 use crate::partition::{Cursor, Key};
 use crate::poison::ignore_poison;
-use crate::sink::{DurabilityScope, Flush, Flushed, Mode};
+use crate::sink::{DurabilityScope, Flush, Flushed, Mode, Sink, StateRow};
 
 /// A batch closes at this size, or at half of what the sink's window holds, so that lanes go on during the flush …
 const CLOSE_OBJECTS: u64 = 10_000;
@@ -44,6 +44,16 @@ const AGAIN_AHEAD: usize = 4;
 const AGAIN_AHEAD_OF_MANY: usize = 256;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
+
+/// Commits what a sink has prepared apart from a flush, and has it published.
+pub(crate) fn commit_state(journal: &mut Journal, sink: &dyn Sink, state: Vec<StateRow>) -> Result<()> {
+    if state.is_empty() {
+        return Ok(());
+    }
+    let commit = Commit { state, ..Commit::default() };
+    journal.commit(&commit, Durable::These)?;
+    sink.publish(&commit.state).map_err(Error::of_sink)
+}
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
@@ -380,8 +390,13 @@ impl Committer {
             .iter()
             .map(|(partition, withdrawn)| (*partition, self.shared.sink.admit(&withdrawn.failed.name)))
             .collect();
+        let written = ready.iter().zip(&names).filter_map(|((_, withdrawn), (_, name))| match withdrawn.was {
+            Settled::Written { bytes, kept: false } => Some((name.as_ref().ok()?.clone(), bytes)),
+            _ => None, // what is there is of an earlier session
+        });
+        let state = self.shared.sink.withdrawing(&written.collect::<Vec<_>>());
         let withdrawn = ready.into_iter().map(|(_, withdrawn)| withdrawn).collect();
-        let commit = Commit { withdrawn, ..Commit::default() };
+        let commit = Commit { withdrawn, state, ..Commit::default() };
         // No barrier has run: nothing is more durable than it was.
         let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
         // If there are fewer, the counts of this run will not balance, which ends it.

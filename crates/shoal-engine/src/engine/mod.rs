@@ -36,5 +36,6 @@ mod run;
 mod shared;
 mod threads;
 
+pub(crate) use commit::commit_state;
 pub(crate) use filter::Filter;
 pub(crate) use run::{FAILURES_SHOWN, Neighbour, Run};

@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::commit::commit_state;
 use super::concurrency::{Concurrency, Reach, Setup};
 use super::frontier::Frontier;
 use super::lease::Keeper;
 use super::progress::Counters;
 use super::shared::Shared;
-use super::threads::Threads;
+use super::threads::{Threads, progress};
 use super::{budget, cancel, filter, learnt, queue, rate, retry};
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
@@ -155,6 +156,18 @@ impl Run {
         };
         threads.watch(&shared, &standing, &mut concurrency, began, &mut others_suffer, observer);
         let (committed, ending) = threads.join(&shared, &keeper);
+        if !shared.cancel.is_raised() {
+            let mut stop = || {
+                let stopped = observer(&progress(&shared, &standing, &concurrency, began)).is_break();
+                if stopped {
+                    shared.cancel.interrupt();
+                }
+                stopped
+            };
+            if let Err(error) = mend(&mut keeper.journal(), &*shared.sink, &mut stop) {
+                shared.cancel.fail(error);
+            }
+        }
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
         if let Some(in_flight) = shared.learnt.get() {
@@ -199,6 +212,17 @@ impl Run {
         }
         let error = error.or_else(|| unbalanced(&report));
         (report, error)
+    }
+}
+
+/// Has the sink remove what was withdrawn, as much at a time as it likes.
+fn mend(journal: &mut Journal, sink: &dyn Sink, stop: &mut dyn FnMut() -> bool) -> Result<()> {
+    loop {
+        let state = sink.mend(journal, stop).map_err(Error::of_sink)?;
+        if state.is_empty() {
+            return Ok(());
+        }
+        commit_state(journal, sink, state)?;
     }
 }
 

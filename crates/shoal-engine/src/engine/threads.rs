@@ -203,7 +203,7 @@ fn spawn<T: Send + 'static>(
     })
 }
 
-fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, began: Instant) -> Progress {
+pub(super) fn progress(shared: &Shared, standing: &Standing, concurrency: &Concurrency, began: Instant) -> Progress {
     let sums = shared.counters.sums();
     let listed = shared.counters.listed.load(Relaxed);
     let settled = sums.written + sums.skipped + sums.failed;

@@ -119,6 +119,12 @@ impl Sink for DigestSink {
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         self.inner.publish(state)
     }
+    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+        self.inner.withdrawing(objects)
+    }
+    fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        self.inner.mend(state, stop)
+    }
     fn withdraw(&self, seq: u64, key: &ObjectKey) {
         self.inner.withdraw(seq, key);
     }

@@ -33,7 +33,7 @@ use crate::error::Result;
 use crate::key::ObjectKey;
 use crate::name::Name;
 pub use crate::object::{ObjectWriter, Put};
-pub use crate::sink_state::{SinkState, StateRow};
+pub use crate::sink_state::{ReadRow, SinkState, StateRow};
 pub use flush::{DurabilityScope, Flush, Flushed, Sealed};
 pub use properties::SinkProperties;
 pub use start::{Mode, Start, Started};
@@ -83,6 +83,22 @@ pub trait Sink: Send + Sync {
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         let _ = state;
         Ok(())
+    }
+    /// Says what to remember of committed objects, each with its length, that are failures from now on. It is committed
+    /// in the transaction of the failures. A sink with many objects in a file removes them in [`Sink::mend`], or in the
+    /// next [`Sink::start`], and stores nothing under their names before.
+    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+        let _ = objects;
+        Vec::new()
+    }
+    /// Removes withdrawn objects, once nothing is written any more. Returns the state that is committed next, then passed
+    /// to `publish`; called again until there is none. Asks often whether to `stop`: the next start does the rest.
+    ///
+    /// # Errors
+    /// Of class `Run`.
+    fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        let _ = (state, stop);
+        Ok(Vec::new())
     }
     /// Tells the sink that a committed object of partition `seq` is now recorded as a failure. The sink removes it if
     /// it can; an object that a consumer has received stays there.

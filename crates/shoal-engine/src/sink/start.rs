@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::session::{Interval, Lease, Twice};
+use crate::sink_state::StateRow;
 
 /// Whether an earlier attempt may have left files of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct Started {
     pub durability: String,
     /// How objects are published, for the report.
     pub publish: String,
+    /// State that is committed next, then passed to `publish`.
+    pub state: Vec<StateRow>,
     /// Notes for the report.
     pub notes: Vec<String>,
 }

@@ -39,7 +39,7 @@ fn failed() -> Error {
     Error::new(Kind::DestinationFailed, "failed on purpose")
 }
 
-/// A sink whose n-th operation (put, directory, piece, finish, seal, flush, publish) fails with an error that ends the run. Its
+/// A sink whose n-th operation (put, directory, piece, finish, seal, flush, mend, publish) fails with an error that ends the run. Its
 /// clock cannot be read any more then.
 pub struct FailingSink {
     inner: Arc<dyn Sink>,
@@ -87,6 +87,12 @@ impl Sink for FailingSink {
     }
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         self.fuse.run(|| self.inner.publish(state))
+    }
+    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+        self.inner.withdrawing(objects)
+    }
+    fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        self.fuse.run(|| self.inner.mend(state, stop))
     }
     fn withdraw(&self, seq: u64, key: &ObjectKey) {
         self.inner.withdraw(seq, key);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
@@ -150,11 +151,23 @@ impl Growing {
 
     /// Appends a row group of these parts. `packed`: the contents are compressed. `between` is called often meanwhile.
     pub fn append(&mut self, format: &Format, parts: Vec<Rows>, packed: bool, between: impl Fn()) -> Result<()> {
+        let parts = parts.into_iter().map(|rows| Ok(columns(rows, &format.schema)?));
+        self.append_columns(format, parts, packed, between)
+    }
+
+    /// The same for columns.
+    pub fn append_columns(
+        &mut self,
+        format: &Format,
+        parts: impl Iterator<Item = Result<Vec<ArrayRef>>>,
+        packed: bool,
+        between: impl Fn(),
+    ) -> Result<()> {
         let Settings { properties, columns: factory } = if packed { &format.packed } else { &format.plain };
         let at = self.groups.len();
         let mut writers = factory.create_column_writers(at)?;
-        for rows in parts {
-            let columns = columns(rows, &format.schema)?;
+        for columns in parts {
+            let columns = columns?;
             for ((field, values), writer) in format.schema.fields().iter().zip(&columns).zip(&mut writers) {
                 for leaf in compute_leaves(field, values)? {
                     writer.write(&leaf)?;

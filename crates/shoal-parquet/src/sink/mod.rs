@@ -10,15 +10,20 @@
 //! rows of a partition that is too large for memory go to a file that no other partition uses at that time
 //! (`shard.rs`). If a page has changed since a part of it was committed, names that are stored already are not
 //! added again (`earlier.rs`).
+//!
+//! Rows of objects that become failures later are removed at the end of the session, or at the start of the next
+//! (`mend.rs`, `withdrawn.rs`).
 
 mod commit;
 mod earlier;
 mod failure;
 mod group;
+mod mend;
 mod recover;
 mod rows;
 mod shard;
 mod state;
+mod withdrawn;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +43,8 @@ use shoal_engine::{Error, Kind, ObjectKey, Part, Result};
 
 use self::commit::Book;
 use self::earlier::Earlier;
+use self::group::Format;
+use self::mend::Place;
 use self::shard::{Shards, lock};
 pub(crate) use self::state::published_number;
 use self::writer::{Lane, Limits, OBJECT_MAX};
@@ -106,10 +113,10 @@ impl ParquetSink {
     /// Returns a sink for this directory. It creates and opens nothing before [`Sink::start`].
     ///
     /// # Errors
-    /// [`Kind::Config`] for what cannot be kept: published files are never rewritten.
+    /// [`Kind::Config`] for what cannot be kept: published rows are never rewritten.
     pub fn new(path: &Path, options: ParquetOptions, transfer: &TransferOptions) -> Result<ParquetSink> {
         let refused = |option: &str| {
-            let why = format!("{option} does not work with parquet: its files are never rewritten");
+            let why = format!("{option} does not work with parquet: its rows are never rewritten");
             Err(Error::new(Kind::Config, why).hint("copy into a new directory"))
         };
         match (transfer.resume, transfer.overwrite, transfer.durability) {
@@ -176,8 +183,10 @@ impl Sink for ParquetSink {
         if self.part.is_none() {
             private.keep_out_of_parts()?;
         }
-        let recovered = recover::recover(&self.path, self.part, start, state)?;
-        let shards = Arc::new(Shards::new(recovered.tmp, self.options.shard_size, self.held_max)?);
+        let format = Format::new().map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+        let recovered = recover::recover(&self.path, self.part, start, state, &format)?;
+        let (size, held_max) = (self.options.shard_size, self.held_max);
+        let shards = Arc::new(Shards::new(recovered.tmp, format, recovered.withdrawn, size, held_max));
         let book = Book::new(
             self.path.clone(),
             self.part.map(Part::index),
@@ -209,6 +218,7 @@ impl Sink for ParquetSink {
         Ok(Started {
             durability: "each file, about once a second".into(),
             publish: "rows of Parquet files, synced and renamed".into(),
+            state: recovered.changes,
             notes: recovered.notes,
             ..Started::default()
         })
@@ -229,6 +239,19 @@ impl Sink for ParquetSink {
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         let tmp = &self.session()?.shards.tmp;
         recover::publish(&self.path, self.part, tmp, state)
+    }
+
+    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+        let shards = self.session.get().map(|session| &session.shards);
+        shards.map_or_else(Vec::new, |shards| shards.withdrawn.add(&shards.session, objects))
+    }
+
+    fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        let Shards { tmp, format, withdrawn, .. } = &*self.session()?.shards;
+        if !withdrawn.any() {
+            return Ok(Vec::new());
+        }
+        Place { path: &self.path, part: self.part.map(Part::index), tmp, format }.mend(state, stop)
     }
 }
 

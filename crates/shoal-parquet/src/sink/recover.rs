@@ -14,13 +14,19 @@ use shoal_engine::{Error, Kind, PARTS_DIR, Part, Result, SHOAL_DIR};
 
 use super::earlier::Earlier;
 use super::failure::io_failed;
-use super::state::{self, Complete, Placed, Row};
+use super::group::Format;
+use super::mend::Place;
+use super::state::{self, Changed, Complete, Placed, Row};
+use super::withdrawn::WithdrawnNames;
 use crate::schema::{file_name, file_number};
 
 /// What the start of a session found.
 pub(super) struct Recovered {
     pub tmp: PathBuf,
+    /// Changes of the state that are committed next.
+    pub changes: Vec<StateRow>,
     pub earlier: Earlier,
+    pub withdrawn: WithdrawnNames,
     /// Complete files that are not published.
     pub files: Vec<Complete>,
     /// The number of the next file.
@@ -28,7 +34,13 @@ pub(super) struct Recovered {
     pub notes: Vec<String>,
 }
 
-pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dyn SinkState) -> Result<Recovered> {
+pub(super) fn recover(
+    path: &Path,
+    part: Option<Part>,
+    start: &Start,
+    state: &dyn SinkState,
+    format: &Format,
+) -> Result<Recovered> {
     let part = part.map(Part::index);
     let shoal = path.join(SHOAL_DIR);
     let own = part.map_or(shoal.clone(), |part| shoal.join(PARTS_DIR).join(part.to_string()));
@@ -37,32 +49,22 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failed("create", &tmp, &error)),
         _ => {}
     }
-    let mut published: HashMap<String, u64> = HashMap::new();
-    let (mut next, mut of_others) = (0, false);
-    let mut files = Vec::new();
-    let mut places: Vec<(String, Box<[u8]>, Vec<Placed>)> = Vec::new();
+    let (mut numbers, mut kept) = (HashSet::new(), HashSet::new());
     state.each(&mut |key, value| {
         match state::read(key, value)? {
             Row::Published(number, file) => {
-                next = next.max(number + 1);
                 check_published(&path.join(file_name(part, number)), &tmp, &file)?;
-                published.insert(file.temporary, number);
+                numbers.insert(number);
             }
-            Row::Open(file) => files.push(file),
-            Row::Places { run: of, temporary, key, places: of_row } if of == start.run => {
-                places.push((temporary, key, of_row));
+            Row::Open(file) => {
+                cut(&tmp.join(&file.temporary), file.length)?;
+                kept.insert(file.temporary);
             }
-            Row::Places { .. } => of_others = true,
+            Row::Places { .. } | Row::Withdrawn(..) => {}
         }
         Ok(())
     })?;
-    of_others |= start.sessions.is_empty() && !published.is_empty();
-    for file in &files {
-        cut(&tmp.join(&file.temporary), file.length)?;
-    }
-    let kept: HashSet<_> = files.iter().map(|file| file.temporary.as_str()).collect();
     let removed = remove_others(&tmp, &kept)?;
-    let numbers: HashSet<_> = published.values().copied().collect();
     let entries = fs::read_dir(path).map_err(|error| io_failed("list", path, &error))?;
     for entry in entries {
         let entry = entry.map_err(|error| io_failed("list", path, &error))?;
@@ -72,6 +74,24 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
             return Err(Error::new(Kind::Config, why).on(&shown(&entry.path())).hint("copy into a new directory"));
         }
     }
+    let changes = Place { path, part, tmp: &tmp, format }.mend(state, &mut || false)?;
+    let state = Changed { before: state, changes: changes.iter().cloned().collect() };
+    let mut published: HashMap<String, u64> = HashMap::new();
+    let (mut files, mut withdrawn, mut of_others) = (Vec::new(), Vec::new(), false);
+    let mut places: Vec<(String, Box<[u8]>, Vec<Placed>)> = Vec::new();
+    state.each(&mut |key, value| {
+        match state::read(key, value)? {
+            Row::Published(number, file) => _ = published.insert(file.temporary, number),
+            Row::Open(file) => files.push(file),
+            Row::Places { run: of, temporary, key, places: of_row, .. } if of == start.run => {
+                places.push((temporary, key, of_row));
+            }
+            Row::Places { .. } => of_others = true,
+            Row::Withdrawn(rows, _) => withdrawn.push(rows),
+        }
+        Ok(())
+    })?;
+    of_others |= start.sessions.is_empty() && !published.is_empty();
     let mut earlier = Earlier::new(start);
     for (temporary, key, of_row) in places {
         let place = match published.get(&temporary) {
@@ -83,28 +103,25 @@ pub(super) fn recover(path: &Path, part: Option<Part>, start: &Start, state: &dy
     let note = format!("{removed} incomplete files of an interrupted session were removed");
     let twice = "the directory also has rows of another job: names may be there twice; `shoal verify` finds them";
     let notes = (removed > 0).then_some(note).into_iter().chain(of_others.then(|| twice.to_owned())).collect();
-    Ok(Recovered { tmp, earlier, files, next, notes })
+    let next = numbers.into_iter().max().map_or(0, |last| last + 1);
+    Ok(Recovered { tmp, changes, earlier, withdrawn: WithdrawnNames::new(withdrawn), files, next, notes })
 }
 
 /// A published file must be there with its length. If its name was not given yet, it is now.
 fn check_published(place: &Path, tmp: &Path, file: &Complete) -> Result<()> {
-    let length = match fs::symlink_metadata(place) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let temporary = tmp.join(&file.temporary);
-            match fs::metadata(&temporary) {
-                Ok(metadata) => {
-                    rename(&temporary, place)?;
-                    metadata.len()
-                }
-                Err(_) => return Err(damaged(place, "it was published, and is missing")),
-            }
-        }
-        Err(error) => return Err(io_failed("look at", place, &error)),
+    let length = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_failed("look at", path, &error)),
     };
-    match length == file.length {
-        true => Ok(()),
-        false => Err(damaged(place, &format!("it has {length} bytes, but was published with {}", file.length))),
+    let temporary = tmp.join(&file.temporary);
+    if (state::replaces(&file.temporary) || length(place)?.is_none()) && length(&temporary)?.is_some() {
+        rename(&temporary, place)?;
+    }
+    match length(place)? {
+        Some(length) if length == file.length => Ok(()),
+        Some(length) => Err(damaged(place, &format!("it has {length} bytes, but was published with {}", file.length))),
+        None => Err(damaged(place, "it was published, and is missing")),
     }
 }
 
@@ -112,7 +129,7 @@ fn shown(path: &Path) -> String {
     escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))
 }
 
-fn damaged(path: &Path, why: &str) -> Error {
+pub(super) fn damaged(path: &Path, why: &str) -> Error {
     Error::new(Kind::DestinationFailed, why)
         .on(&shown(path))
         .hint("restore the file, or copy everything into a new directory")
@@ -128,7 +145,7 @@ fn cut(path: &Path, length: u64) -> Result<()> {
     file.set_len(length).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-fn remove_others(tmp: &Path, kept: &HashSet<&str>) -> Result<usize> {
+fn remove_others(tmp: &Path, kept: &HashSet<String>) -> Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(tmp).map_err(|error| io_failed("list", tmp, &error))? {
         let entry = entry.map_err(|error| io_failed("list", tmp, &error))?;
@@ -162,8 +179,9 @@ pub(super) fn publish(path: &Path, part: Option<Part>, tmp: &Path, rows: &[State
     Ok(())
 }
 
-/// Never replaces a file.
+/// Replaces no file, unless the new one was written for that.
 fn rename(from: &Path, to: &Path) -> Result<()> {
-    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
-        .map_err(|errno| io_failed("put in place", to, &errno.into()))
+    let replaces = from.file_name().and_then(|name| name.to_str()).is_some_and(state::replaces);
+    let flags = if replaces { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    renameat_with(CWD, from, CWD, to, flags).map_err(|errno| io_failed("put in place", to, &errno.into()))
 }

@@ -16,7 +16,8 @@ use shoal_engine::{Error, Kind, Result};
 use super::failure::{io_failed, parquet_failed};
 use super::group::{Format, Growing};
 use super::rows::Rows;
-use super::state::Placed;
+use super::state::{self, Placed};
+use super::withdrawn::WithdrawnNames;
 
 /// Contents of a row group that are compressed as a sample; if that saves less than a sixteenth, the group is not.
 const SAMPLE: usize = 64 << 10;
@@ -54,6 +55,9 @@ pub(super) struct Job {
 /// What lanes, encoders and `flush` share.
 pub(super) struct Shards {
     pub tmp: PathBuf,
+    /// The names of its files have this.
+    pub session: String,
+    pub withdrawn: WithdrawnNames,
     pub format: Format,
     /// Bytes after which no more row groups of complete partitions go to a file.
     shard_size: u64,
@@ -94,10 +98,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shards {
-    pub fn new(tmp: PathBuf, shard_size: u64, held_max: u64) -> Result<Shards> {
-        let format = Format::new().map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-        Ok(Shards {
+    pub fn new(tmp: PathBuf, format: Format, withdrawn: WithdrawnNames, shard_size: u64, held_max: u64) -> Shards {
+        Shards {
             tmp,
+            session: format!("{:016x}", fastrand::u64(..)),
+            withdrawn,
             format,
             shard_size,
             held: AtomicU64::new(0),
@@ -110,7 +115,7 @@ impl Shards {
             wakes: Mutex::default(),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Wakes this lane when there is room again.
@@ -169,7 +174,7 @@ impl Shards {
         if let Some(idle) = lock(&self.idle)[kind].pop() {
             return Ok(idle);
         }
-        let name = format!("part-{:032x}", fastrand::u128(..));
+        let name = state::temporary(&self.session, false);
         let path = self.tmp.join(&name);
         let file = OpenOptions::new()
             .write(true)

@@ -3,9 +3,38 @@
 //! - `f` and a number: a published file, or one that is about to be published
 //! - `o` and a temporary name: an open file, complete with the given length
 //! - `s`, a run, a temporary name and a number: where the rows of partitions are that were committed together
+//! - `w`, a session, the hash of a name and a length: how many such rows of withdrawn objects files of this session have
 
-use shoal_engine::sink::StateRow;
+use std::collections::BTreeMap;
+
+use shoal_engine::sink::{ReadRow, SinkState, StateRow};
 use shoal_engine::{Error, Kind, Result};
+
+/// How the temporary name of a file ends that replaces a published one.
+const REPLACES: &str = ".again";
+
+/// A temporary name: 16 digits for the session, and 16 for the file.
+pub(super) fn temporary(session: &str, replaces: bool) -> String {
+    let end = if replaces { REPLACES } else { "" };
+    format!("part-{session}{:016x}{end}", fastrand::u64(..))
+}
+
+/// The session that has begun the file with this temporary name.
+pub(super) fn session_of(temporary: &str) -> Option<&str> {
+    temporary.strip_prefix("part-")?.get(..16)
+}
+
+pub(super) fn replaces(temporary: &str) -> bool {
+    temporary.ends_with(REPLACES)
+}
+
+/// Rows of withdrawn objects: the session that has written them, the hash of their name and their length.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Withdrawn {
+    pub session: String,
+    pub name: u128,
+    pub length: u64,
+}
 
 /// A file that is complete with this length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +58,8 @@ pub(super) struct Placed {
 pub(super) enum Row {
     Published(u64, Complete),
     Open(Complete),
-    Places { run: u64, temporary: String, key: Box<[u8]>, places: Vec<Placed> },
+    Places { run: u64, temporary: String, number: u64, key: Box<[u8]>, places: Vec<Placed> },
+    Withdrawn(Withdrawn, u64),
 }
 
 pub(super) fn published(number: u64, file: &Complete) -> StateRow {
@@ -46,6 +76,13 @@ pub(super) fn open(file: &Complete) -> StateRow {
 
 pub(super) fn not_open(temporary: &str) -> StateRow {
     (format!("o{temporary}").into_bytes().into(), None)
+}
+
+/// With none left, the row is removed.
+pub(super) fn withdrawn(rows: &Withdrawn, count: u64) -> StateRow {
+    let Withdrawn { session, name, length } = rows;
+    let value = (count > 0).then(|| count.to_le_bytes().into());
+    (format!("w{session}/{name:032x}/{length:016x}").into_bytes().into(), value)
 }
 
 pub(super) fn places(run: u64, temporary: &str, number: u64, places: &[Placed]) -> StateRow {
@@ -96,6 +133,7 @@ fn read_row(key: &[u8], value: &[u8]) -> Option<Row> {
             let mut parts = rest.split('/');
             let run = u64::from_str_radix(parts.next()?, 16).ok()?;
             let temporary = parts.next()?.to_owned();
+            let at = u64::from_str_radix(parts.next()?, 16).ok()?;
             let (all, rest) = value.as_chunks::<20>();
             let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_le_bytes);
             let places = all.iter().map(|place| {
@@ -107,9 +145,33 @@ fn read_row(key: &[u8], value: &[u8]) -> Option<Row> {
                 })
             });
             let places = places.collect::<Option<_>>().filter(|_| rest.is_empty())?;
-            Some(Row::Places { run, temporary, key: key.into(), places })
+            Some(Row::Places { run, temporary, number: at, key: key.into(), places })
+        }
+        ("w", rest) => {
+            let mut parts = rest.split('/');
+            let session = parts.next()?.to_owned();
+            let name = u128::from_str_radix(parts.next()?, 16).ok()?;
+            let length = u64::from_str_radix(parts.next()?, 16).ok()?;
+            let count = u64::from_le_bytes(value.try_into().ok()?);
+            Some(Row::Withdrawn(Withdrawn { session, name, length }, count))
         }
         _ => None,
+    }
+}
+
+/// State with changes that are not committed yet.
+pub(super) struct Changed<'a> {
+    pub before: &'a dyn SinkState,
+    pub changes: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+}
+
+impl SinkState for Changed<'_> {
+    fn each(&self, read: &mut ReadRow<'_>) -> Result<()> {
+        self.before.each(&mut |key, value| if self.changes.contains_key(key) { Ok(()) } else { read(key, value) })?;
+        for (key, value) in &self.changes {
+            value.as_ref().map_or(Ok(()), |value| read(key, value))?;
+        }
+        Ok(())
     }
 }
 
@@ -127,8 +189,11 @@ mod tests {
         assert_eq!(back(open(&file)), Row::Open(file));
         let row = places(3, "part-1", 4, &placed);
         let key = row.0.clone();
-        let expected = Row::Places { run: 3, temporary: "part-1".into(), key, places: placed.to_vec() };
+        let expected = Row::Places { run: 3, temporary: "part-1".into(), number: 4, key, places: placed.to_vec() };
         assert_eq!(back(row), expected);
+        let rows = Withdrawn { session: "s".into(), name: u128::MAX - 1, length: 9 };
+        assert_eq!(back(withdrawn(&rows, 2)), Row::Withdrawn(rows.clone(), 2));
+        assert_eq!(withdrawn(&rows, 0).1, None);
         assert_eq!(read(b"pack-0", b"x").unwrap_err().kind(), Kind::Journal);
         assert_eq!(read(b"", b"").unwrap_err().kind(), Kind::Journal);
     }

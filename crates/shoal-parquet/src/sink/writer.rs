@@ -105,6 +105,7 @@ impl Part {
     fn add(&mut self, key: &ObjectKey, meta: &ObjectMeta, data: &[u8]) -> Result<Put> {
         self.check(data.len() as u64)?;
         let name = key.as_bytes();
+        self.shards.withdrawn.check(name)?;
         let again = match &self.earlier {
             Some(earlier) if earlier.has(name) => Some(earlier.again()?),
             _ => None,

@@ -1,6 +1,8 @@
 //! Datasets for tests, written with the library as shoal writes them, or as others do.
 #![allow(dead_code)] // each test uses some of it
 
+pub mod runs;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -100,6 +100,7 @@ impl Destination {
             durability: description::durability(options.durability, barrier, *system),
             publish: description::publishing(options.layout, births).into(),
             notes,
+            ..Started::default()
         };
         let folds = probe::folds_names(tmp).map_err(Operation::Create.failed()).map_err(at)?;
         let mounts = Mounts::new(has_mounts_below(&resolved(path)));
