@@ -1,4 +1,4 @@
-"""`parquet:DIR` and answers that turn out to be longer than announced when their rows are written: no wrong row stays."""
+"""`parquet:DIR` and answers that turn out to be too long when their rows are written: no wrong row stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ COUNT = 120
 
 
 def objects(count: int = COUNT) -> dict[str, bytes]:
-    return {f"f{number:04}": b"object %04d " % number * (number % 9 + 1) for number in range(count)}
+    some = {f"f{number:04}": b"object %04d " % number * (number % 9 + 1) for number in range(count)}
+    return some | {"f0027": b"large " * 50_000}
 
 
 def late(surplus: bytes = b"") -> Fault:

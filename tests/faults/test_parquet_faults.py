@@ -12,10 +12,14 @@ import pytest
 
 from faults.runs import committed, errors
 from faults.tracing import injected, traced
+from servers.fixtures import MakeServer, fault_server
 from test_parquet import check_synthetic, query
+from test_parquet_withdrawn import assert_rows_are, late, rows, slow
 
 if TYPE_CHECKING:
     from conftest import Command, Service
+
+__all__ = ["fault_server"]
 
 COUNT = 4_000
 
@@ -90,3 +94,29 @@ def test_what_a_failed_sync_covered_is_not_committed_and_the_next_run_has_every_
     done = shoal.run(*command, "--json")
     assert done.returncode == 0, done.stderr
     check_synthetic(out, 300_000)
+
+
+@pytest.mark.root
+def test_a_wrong_row_for_which_there_is_no_room_to_remove_it_is_a_failure_until_there_is(
+    shoal: Command, fault_server: MakeServer, tmpfs: Callable[[str], Path]
+) -> None:
+    place = tmpfs("size=32m")
+    server = fault_server({f"f{number:02}": random.Random(number).randbytes(500_000) for number in range(50)})
+    server.echo = False
+    server.on_object("f07", late())
+    server.on_object("f49", slow)
+    server.start()
+    out = place / "out"
+    command = ["copy", server.url, f"parquet:{out}", "--workers", "2"]
+    for _ in range(2):
+        done = shoal.run(*command)
+        assert done.returncode == 3, done.stderr
+        assert "free some space" in done.stderr
+        assert " 49 written " in shoal.run("status", f"parquet:{out}").stdout
+        assert list((out / ".shoal" / "tmp").iterdir()) == []
+        server.heal()
+    assert rows(out) != sorted(server.objects.items())
+    subprocess.run(["mount", "-o", "remount,size=200m", place], check=True)
+    done = shoal.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert_rows_are(shoal, out, server.objects)

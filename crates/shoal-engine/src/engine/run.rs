@@ -14,7 +14,7 @@ use super::frontier::Frontier;
 use super::lease::Keeper;
 use super::progress::Counters;
 use super::shared::Shared;
-use super::threads::{Threads, progress};
+use super::threads::{TICK, Threads, progress};
 use super::{budget, cancel, filter, learnt, queue, rate, retry};
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
@@ -157,12 +157,15 @@ impl Run {
         threads.watch(&shared, &standing, &mut concurrency, began, &mut others_suffer, observer);
         let (committed, ending) = threads.join(&shared, &keeper);
         if !shared.cancel.is_raised() {
+            let mut observed = Instant::now();
             let mut stop = || {
-                let stopped = observer(&progress(&shared, &standing, &concurrency, began)).is_break();
-                if stopped {
-                    shared.cancel.interrupt();
+                if observed.elapsed() >= TICK {
+                    observed = Instant::now();
+                    if observer(&progress(&shared, &standing, &concurrency, began)).is_break() {
+                        shared.cancel.interrupt();
+                    }
                 }
-                stopped
+                shared.cancel.is_raised()
             };
             if let Err(error) = mend(&mut keeper.journal(), &*shared.sink, &mut stop) {
                 shared.cancel.fail(error);

@@ -21,7 +21,7 @@ use crate::report::{Counts, Progress};
 use crate::source::Behind;
 
 /// How often `observer` is called: signals must be seen within 100 ms.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 
 /// The threads of one run; it joins them.
 pub(super) struct Threads {
