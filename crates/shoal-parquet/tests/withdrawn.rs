@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use shoal_engine::key::ObjectKey;
 use shoal_engine::session::Twice;
 use shoal_engine::sink::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
 };
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::transfer::{Outcome, Transfer};
-use shoal_engine::{Error, Kind, Result, TransferOptions};
+use shoal_engine::{Error, Kind, ObjectKey, Result, TransferOptions};
 use shoal_parquet::sink::{ParquetOptions, ParquetSink};
 use shoal_parquet::verify::{VerifyOptions, verify};
 use support::Objects;
@@ -296,13 +295,19 @@ fn rows_in_open_files_of_a_killed_session_are_removed_and_the_places_of_the_othe
         let mut objects = some(count);
         let parquet = ParquetOptions { group_rows: 250, commit_every: Default::default(), ..Default::default() };
         let open = || Arc::new(ParquetSink::new(directory.path(), parquet, &options()).unwrap());
-        let pages = MemorySource::new(vec![objects.clone()], 50);
-        let script: BTreeSet<_> = wrong.iter().map(|at| objects[*at].0.clone()).collect();
-        let pages = pages.answering(move |name, _| match script.contains(name) {
-            true => Answer::Withdrawn { kind: Kind::ShortBody, at_end: false },
-            false => Answer::Whole,
-        });
         let killed = Killed::new(open(), Moment::Flush);
+        let pages = MemorySource::new(vec![objects.clone()], 50);
+        let (last, waits) = (objects[count - 1].0.clone(), killed.clone());
+        let script: BTreeSet<_> = wrong.iter().map(|at| objects[*at].0.clone()).collect();
+        let pages = pages.answering(move |name, _| {
+            while name == last && !waits.withdrawn.load(SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            match script.contains(name) {
+                true => Answer::Withdrawn { kind: Kind::ShortBody, at_end: false },
+                false => Answer::Whole,
+            }
+        });
         let transfer = Transfer::new(Arc::new(pages), killed, options()).in_batches_of(300);
         let outcome = transfer.run(&mut |_| ControlFlow::Continue(()));
         assert_eq!(outcome.error.map(|error| error.kind()), Some(Kind::DestinationFailed));

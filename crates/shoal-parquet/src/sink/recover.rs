@@ -159,7 +159,7 @@ fn remove_others(tmp: &Path, kept: &HashSet<String>) -> Result<usize> {
     Ok(removed)
 }
 
-/// Gives files that the journal has as published their names.
+/// Gives files that the journal has as published their names, and removes open ones that others have replaced.
 pub(super) fn publish(path: &Path, part: Option<Part>, tmp: &Path, rows: &[StateRow]) -> Result<()> {
     let mut renamed = false;
     for (key, value) in rows {
@@ -167,6 +167,11 @@ pub(super) fn publish(path: &Path, part: Option<Part>, tmp: &Path, rows: &[State
         if let Row::Published(number, file) = state::read(key, value)? {
             rename(&tmp.join(&file.temporary), &path.join(file_name(part.map(Part::index), number)))?;
             renamed = true;
+        }
+    }
+    for (key, value) in rows {
+        if let (Some(temporary), None) = (state::open_name(key), value) {
+            let _ = fs::remove_file(tmp.join(temporary)); // as the next start does
         }
     }
     if renamed {

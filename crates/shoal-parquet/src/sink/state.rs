@@ -78,6 +78,11 @@ pub(super) fn not_open(temporary: &str) -> StateRow {
     (format!("o{temporary}").into_bytes().into(), None)
 }
 
+/// The temporary name in the key of an open file.
+pub(super) fn open_name(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key).ok()?.strip_prefix('o')
+}
+
 /// With none left, the row is removed.
 pub(super) fn withdrawn(rows: &Withdrawn, count: u64) -> StateRow {
     let Withdrawn { session, name, length } = rows;

@@ -1,6 +1,5 @@
 //! Runs from memory into a dataset of small files, and what the dataset has then.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
