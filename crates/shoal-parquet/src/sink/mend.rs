@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
@@ -76,6 +77,12 @@ impl Place<'_> {
     /// # Errors
     /// If none can be written, or one is damaged.
     pub fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        // The library panics on some bytes that no writer writes.
+        catch_unwind(AssertUnwindSafe(|| self.try_mend(state, stop)))
+            .unwrap_or_else(|_| Err(damaged(self.path, "the rows of a file cannot be decoded")))
+    }
+
+    fn try_mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
         let (mut files, mut wanted) = self.read(state)?;
         for (at, old) in files.iter().enumerate() {
             let session = state::session_of(&old.complete.temporary);
