@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
 use crate::error::{Error, Kind, Result};
 
 /// Metadata of one object, as far as its source knows it; field names as in object stores.
@@ -55,6 +57,47 @@ pub enum Storage {
 
 /// Largest object handed in whole, in bytes: what one request in flight may hold of the budget.
 pub const WHOLE_MAX: usize = 64 << 10;
+
+/// What tells the bytes of an object from others: their number, and a hash of the first [`Fingerprint::HASHED`] of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The number of bytes.
+    pub bytes: u64,
+    /// xxh3 of the first ones.
+    pub hash: u64,
+}
+
+impl Fingerprint {
+    /// So many bytes are hashed at most: a hash of all took a tenth of the time of a large object.
+    pub const HASHED: usize = 16 << 10;
+
+    /// That of these bytes.
+    pub fn of(bytes: &[u8]) -> Fingerprint {
+        Fingerprint { bytes: bytes.len() as u64, hash: xxh3_64(&bytes[..bytes.len().min(Self::HASHED)]) }
+    }
+}
+
+/// Makes the fingerprint of an object that comes in pieces.
+pub(crate) struct Fingerprinter {
+    bytes: u64,
+    hash: Box<Xxh3>,
+}
+
+impl Fingerprinter {
+    pub fn new() -> Fingerprinter {
+        Fingerprinter { bytes: 0, hash: Box::default() }
+    }
+
+    pub fn add(&mut self, piece: &[u8]) {
+        let left = (Fingerprint::HASHED as u64).saturating_sub(self.bytes);
+        self.hash.update(&piece[..piece.len().min(left as usize)]);
+        self.bytes += piece.len() as u64;
+    }
+
+    pub fn end(&self) -> Fingerprint {
+        Fingerprint { bytes: self.bytes, hash: self.hash.digest() }
+    }
+}
 
 /// The complete bytes of an object.
 #[derive(Debug)]

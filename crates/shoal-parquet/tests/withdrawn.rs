@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use shoal_engine::session::Twice;
 use shoal_engine::sink::{
-    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
+    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::transfer::{Outcome, Transfer};
@@ -252,7 +252,7 @@ impl Sink for Killed {
         self.inner.publish(state)?;
         if is_at(Moment::AfterRename) { self.fails(self.at) } else { Ok(()) }
     }
-    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         self.withdrawn.store(true, SeqCst);
         self.inner.withdrawing(objects)
     }

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use super::in_flight_partition::{Complete, InFlightPartition, Origin};
 use super::lane_partition::now_ms;
 use super::lease::Keeper;
-use super::message::Message;
+use super::message::{Gone, Message};
 use super::panicked::panicked;
 use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Credited, Due, Durable, Ending, Journal, MARK_ALL, Settled, Withdrawn};
+use crate::journal::{Commit, Credited, Due, Durable, Ending, Journal, MARK_ALL, Settled};
 use crate::partition::{Cursor, Key};
 use crate::poison::ignore_poison;
-use crate::sink::{DurabilityScope, Flush, Flushed, Mode, Sink, StateRow};
+use crate::sink::{DurabilityScope, Flush, Flushed, Mode, Sink, StateRow, WithdrawnObject};
 
 /// A batch closes at this size, or at half of what the sink's window holds, so that lanes go on during the flush …
 const CLOSE_OBJECTS: u64 = 10_000;
@@ -69,8 +69,8 @@ pub(crate) struct Committer {
     held_deferred: u64,
     /// When the sink was asked last.
     flushed: Instant,
-    /// Failures that are not in the journal yet, each with the number of its object's partition, which may not be either.
-    withdrawn: Vec<(u64, Withdrawn)>,
+    /// Failures that are not in the journal yet, because their partitions are not; and the file that goes with the last one.
+    withdrawn: Vec<(Vec<Gone>, Option<WithdrawnObject>)>,
     mark: u64,
     again_seq: u64,
     /// Above it lie those of before the listing started over. What they wrote is listed anew, and so fetched anew.
@@ -146,7 +146,7 @@ impl Committer {
             if let Some(reason) = self.should_flush() {
                 self.flush(reason)?;
             }
-            self.withdraw()?;
+            self.withdraw(false)?;
             self.hand_out_due()?;
             self.tell_next_due()?;
             if !self.pending.is_empty() {
@@ -162,7 +162,7 @@ impl Committer {
     fn end(&mut self, messages: &Receiver<Message>, is_sound: bool) -> Result<()> {
         while let Ok(message) = messages.recv() {
             match message {
-                Message::Withdrawn { .. } | Message::Complete(_) => self.receive(message)?,
+                Message::Withdrawn(_) | Message::Complete(_) => self.receive(message)?,
                 Message::LanesEnded => break,
                 _ => {}
             }
@@ -170,7 +170,7 @@ impl Committer {
         if is_sound {
             self.flush_at_stop()?;
         }
-        self.withdraw()?;
+        self.withdraw(true)?;
         if self.lists && !self.shared.cancel.is_raised() && self.shared.whole.load(Relaxed) {
             let seen = *ignore_poison(self.shared.seen.lock());
             self.keeper.write(|journal| journal.complete(now_ms() / 1000, seen))?;
@@ -184,8 +184,10 @@ impl Committer {
                 self.pending_since.get_or_insert_with(Instant::now);
                 self.pending.push(*complete);
             }
-            Message::Withdrawn { partition, .. } if partition > self.again_forgotten => {}
-            Message::Withdrawn { partition, withdrawn } => self.withdrawn.push((partition, *withdrawn)),
+            Message::Withdrawn(gone) => {
+                let file = gone.first().and_then(|gone| self.withdrawn_file(gone));
+                self.withdrawn.push((gone, file));
+            }
             Message::LanesEnded => {}
             Message::Mark(mark) if mark > self.mark => {
                 self.keeper.write(|journal| journal.mark(mark))?;
@@ -198,7 +200,8 @@ impl Committer {
                 self.keeper.write(|journal| journal.reset_listing())?;
                 self.shared.counters.listed.fetch_sub(deferred, Relaxed); // listed anew
                 self.again_forgotten = self.again_seq;
-                self.withdrawn.clear();
+                // What was there before may be found again by the new listing, and count.
+                self.withdrawn.iter_mut().for_each(|(_, file)| *file = file.take().filter(|file| !file.kept));
                 self.mark = MARK_ALL;
                 self.shared.queue.set_mark(MARK_ALL);
                 let _ = done.send(()); // the listing may have been stopped meanwhile
@@ -371,46 +374,58 @@ impl Committer {
         Ok(commit)
     }
 
-    /// Writes down failures of objects that are committed; the others wait for the commit of their partition.
-    fn withdraw(&mut self) -> Result<()> {
-        if self.withdrawn.is_empty() {
-            return Ok(());
-        }
-        let is_committed = |partition: u64| {
-            !self.again.contains(&partition)
-                && (partition > self.again_seq || self.shared.frontier().is_committed(partition))
-        };
-        let (ready, rest) = self.withdrawn.drain(..).partition(|(partition, _)| is_committed(*partition));
-        let ready: Vec<(u64, Withdrawn)> = ready;
-        self.withdrawn = rest;
-        if ready.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<_> = ready
-            .iter()
-            .map(|(partition, withdrawn)| (*partition, self.shared.sink.admit(&withdrawn.failed.name)))
-            .collect();
-        let written = ready.iter().zip(&names).filter_map(|((_, withdrawn), (_, name))| match withdrawn.was {
-            Settled::Written { bytes, kept: false } => Some((name.as_ref().ok()?.clone(), bytes)),
-            _ => None, // what is there is of an earlier session
-        });
-        let state = self.shared.sink.withdrawing(&written.collect::<Vec<_>>());
-        let withdrawn = ready.into_iter().map(|(_, withdrawn)| withdrawn).collect();
-        let commit = Commit { withdrawn, state, ..Commit::default() };
-        // No barrier has run: nothing is more durable than it was.
-        let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
-        // If there are fewer, the counts of this run will not balance, which ends it.
-        self.committed.written = self.committed.written.saturating_sub(credited.withdrawn);
-        self.committed.skipped = self.committed.skipped.saturating_sub(credited.withdrawn_skipped);
-        self.committed.bytes = self.committed.bytes.saturating_sub(credited.withdrawn_bytes);
-        self.committed.failed += credited.failed;
-        // Only now: what is recorded as written must be there.
-        for (partition, name) in names {
-            if let Ok(name) = name {
-                self.shared.sink.withdraw(partition, &name);
+    /// Writes down failures of objects that are committed; the others wait for the commit of their partition, and so do the
+    /// files. `is_end`: what is not committed by now is not counted.
+    fn withdraw(&mut self, is_end: bool) -> Result<()> {
+        let (mut withdrawn, mut objects) = (Vec::new(), Vec::new());
+        for (mut group, file) in std::mem::take(&mut self.withdrawn) {
+            group.retain(|gone| {
+                let is_committed = self.is_committed(gone.partition);
+                withdrawn.extend(is_committed.then(|| gone.withdrawn.clone()));
+                !is_committed && !self.is_forgotten(gone.partition)
+            });
+            match group.is_empty() || is_end && group.iter().all(|gone| gone.wrote.is_none()) {
+                true => objects.extend(file),
+                false => self.withdrawn.push((group, file)),
             }
         }
+        if withdrawn.is_empty() && objects.is_empty() {
+            return Ok(());
+        }
+        let state = self.shared.sink.withdrawing(&objects);
+        if !withdrawn.is_empty() || !state.is_empty() {
+            let commit = Commit { withdrawn, state, ..Commit::default() };
+            // No barrier has run: nothing is more durable than it was.
+            let credited = self.keeper.write(|journal| journal.commit(&commit, Durable::These))?;
+            // If there are fewer, the counts of this run will not balance, which ends it.
+            self.committed.written = self.committed.written.saturating_sub(credited.withdrawn);
+            self.committed.skipped = self.committed.skipped.saturating_sub(credited.withdrawn_skipped);
+            self.committed.bytes = self.committed.bytes.saturating_sub(credited.withdrawn_bytes);
+            self.committed.failed += credited.failed;
+        }
+        // Only now: what is recorded as written must be there.
+        objects.iter().for_each(|object| self.shared.sink.withdraw(object));
         Ok(())
+    }
+
+    fn is_committed(&self, partition: u64) -> bool {
+        !self.is_forgotten(partition)
+            && !self.again.contains(&partition)
+            && (partition > self.again_seq || self.shared.frontier().is_committed(partition))
+    }
+
+    /// Whether it is from before the listing started over: then it is listed anew, and does not count.
+    fn is_forgotten(&self, partition: u64) -> bool {
+        partition > self.again_forgotten
+    }
+
+    /// What the sink is to remove once nothing counts on it.
+    fn withdrawn_file(&self, gone: &Gone) -> Option<WithdrawnObject> {
+        let kept = !matches!(gone.withdrawn.was, Settled::Written { kept: false, .. });
+        // As when the listing starts over.
+        let fingerprint = gone.wrote.filter(|_| !(kept && self.is_forgotten(gone.partition)))?;
+        let key = self.shared.sink.admit(&gone.withdrawn.failed.name).ok()?;
+        Some(WithdrawnObject { partition: gone.partition, key, fingerprint, kept })
     }
 
     /// Objects whose later try has come become partitions of their own.

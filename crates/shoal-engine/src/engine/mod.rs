@@ -17,6 +17,7 @@ mod cancel;
 mod coarse_clock;
 mod commit;
 mod concurrency;
+mod doubles;
 mod filter;
 mod frontier;
 mod in_flight_partition;

@@ -26,12 +26,12 @@ pub(crate) struct LaneCounters {
 
 /// Only the lane itself writes, so a plain load and store is enough and costs no locked instruction.
 pub(crate) fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Relaxed) + amount, Relaxed);
+    counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
-/// Counterpart of [`add`].
+/// Counterpart of [`add`]. A lane may take back what another has counted, so only the sum of all lanes is never below zero.
 pub(crate) fn sub(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Relaxed).saturating_sub(amount), Relaxed);
+    counter.store(counter.load(Relaxed).wrapping_sub(amount), Relaxed);
 }
 
 /// Sums of all lanes.
@@ -71,21 +71,22 @@ impl Counters {
     }
 
     pub fn sums(&self) -> Sums {
+        let sum = |sum: &mut u64, counter: &AtomicU64| *sum = sum.wrapping_add(counter.load(Relaxed));
         let mut sums = Sums::default();
         for lane in &self.lanes {
-            sums.written += lane.written.load(Relaxed);
-            sums.bytes += lane.bytes.load(Relaxed);
-            sums.moved += lane.moved.load(Relaxed);
-            sums.skipped += lane.skipped.load(Relaxed);
-            sums.failed += lane.failed.load(Relaxed);
-            sums.duplicates += lane.duplicates.load(Relaxed);
-            sums.unchanged += lane.unchanged.load(Relaxed);
-            sums.kept += lane.kept.load(Relaxed);
-            sums.unverified += lane.unverified.load(Relaxed);
-            sums.wasted += lane.wasted.load(Relaxed);
-            sums.retries += lane.retries.load(Relaxed);
-            sums.in_flight += lane.in_flight.load(Relaxed);
-            sums.beats += lane.beats.load(Relaxed);
+            sum(&mut sums.written, &lane.written);
+            sum(&mut sums.bytes, &lane.bytes);
+            sum(&mut sums.moved, &lane.moved);
+            sum(&mut sums.skipped, &lane.skipped);
+            sum(&mut sums.failed, &lane.failed);
+            sum(&mut sums.duplicates, &lane.duplicates);
+            sum(&mut sums.unchanged, &lane.unchanged);
+            sum(&mut sums.kept, &lane.kept);
+            sum(&mut sums.unverified, &lane.unverified);
+            sum(&mut sums.wasted, &lane.wasted);
+            sum(&mut sums.retries, &lane.retries);
+            sum(&mut sums.in_flight, &lane.in_flight);
+            sum(&mut sums.beats, &lane.beats);
         }
         sums
     }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::commit::commit_state;
 use super::concurrency::{Concurrency, Reach, Setup};
+use super::doubles::Doubles;
 use super::frontier::Frontier;
 use super::lease::Keeper;
 use super::progress::Counters;
@@ -143,6 +144,7 @@ impl Run {
             last_failure: Mutex::default(),
             repeated: Mutex::default(),
             room: (0..lanes).map(|_| Notify::new()).collect(),
+            doubles: Doubles::default(),
             committer: sender,
             source,
             sink,

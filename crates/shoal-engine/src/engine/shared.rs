@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::frontier::Frontier;
 use super::message::Message;
 use super::progress::Counters;
-use super::{budget, cancel, filter, lane_partition, learnt, queue, rate, retry};
+use super::{budget, cancel, doubles, filter, lane_partition, learnt, queue, rate, retry};
 use crate::error::{Error, Kind, Side};
 use crate::findings::Findings;
 use crate::options::{Pass, TransferOptions, Workers};
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub room: Vec<Notify>,
     /// The failure that was one too many.
     pub last_failure: Mutex<Option<Failure>>,
+    /// What counts because another object of its name has written its bytes.
+    pub doubles: doubles::Doubles,
     pub committer: Sender<Message>,
 }
 

@@ -10,6 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::error::{FsError, Operation};
 use super::read::read;
+use crate::object::Fingerprint;
 
 /// How often EAGAIN is retried, and the pause in between: 2 s in all. No regular file should return it, but some user-space
 /// file systems do.
@@ -134,6 +135,19 @@ pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), FsErr
 /// Whether the contents of the file are these bytes.
 pub(crate) fn holds(file: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<bool> {
     Ok(rest(file, bytes)?.is_some_and(<[u8]>::is_empty))
+}
+
+/// The fingerprint of a file of this size.
+pub(crate) fn fingerprint(file: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Fingerprint> {
+    let mut first = vec![0; size.min(Fingerprint::HASHED as u64) as usize];
+    let mut held = 0;
+    while held < first.len() {
+        match read(file, &mut first[held..])? {
+            0 => break,
+            length => held += length,
+        }
+    }
+    Ok(Fingerprint { bytes: size, ..Fingerprint::of(&first[..held]) })
 }
 
 /// Whether these bytes begin with the contents of the file, which may grow meanwhile.

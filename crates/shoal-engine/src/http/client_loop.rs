@@ -15,9 +15,9 @@ use super::request_id::Echo;
 use super::respond::{BodyCheck, SingleRequest, respond};
 
 /// Takes jobs and answers them until `next` says stop. The first request on each connection is sent alone; after it,
-/// requests are pipelined if that is safe and helps.
-pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E) {
-    let clock = || handler.stalled();
+/// requests are pipelined if that is safe and helps. The result is what is left to `end`.
+pub(crate) async fn run_requests<'a, E: RequestHandler>(client: &Client, handler: &'a E) -> impl Ending + use<'a, E> {
+    let clock = move || handler.stalled();
     let pipelining = &client.pipelining;
     let mut guarded =
         LoopConnections { connections: IdleConnections::new(handler.findings().clone(), handler.wants()), handler };
@@ -27,11 +27,11 @@ pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E
         let SingleRequest { job, pipelined } = match single.pop_front() {
             Some(single) => single,
             None => match handler.next() {
-                Next::Stop => return,
+                Next::Stop => return guarded,
                 Next::Wait => {
                     tokio::select! {
                         () = handler.wake() => {}
-                        () = connections.wait() => connections.report_overlong(handler),
+                        () = connections.wait() => connections.report_doubted(handler),
                     }
                     continue;
                 }
@@ -42,7 +42,7 @@ pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E
         handler.condition(&job, &mut condition);
         let target = |out: &mut Vec<u8>| handler.target(&job, out);
         let answered = send(client, connections, clock, &condition, target, || handler.redirected()).await;
-        connections.report_overlong(handler);
+        connections.report_doubted(handler);
         let (open, head) = match answered {
             Ok(answered) => answered,
             Err(error) => {
@@ -61,7 +61,7 @@ pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E
             None => BodyCheck::Nothing,
         };
         connections.put(respond(client, open, handler, job, head, false, check).await);
-        connections.report_overlong(handler);
+        connections.report_doubted(handler);
         if !single.is_empty() {
             continue;
         }
@@ -86,6 +86,18 @@ pub(crate) async fn run_requests<E: RequestHandler>(client: &Client, handler: &E
     }
 }
 
+/// The connections of `run_requests` when there is nothing more to request.
+pub(crate) trait Ending {
+    /// Closes them, and waits a little for what shows that objects are wrong. The worker counts no longer.
+    async fn end(self);
+}
+
+impl<E: RequestHandler, C: Fn() -> Duration> Ending for LoopConnections<'_, E, C> {
+    async fn end(mut self) {
+        self.connections.end().await;
+    }
+}
+
 /// The connections of `run_requests`. Its future may be dropped at any await, when the run is stopped.
 struct LoopConnections<'a, E: RequestHandler, C: Fn() -> Duration> {
     connections: IdleConnections<C, E::Written>,
@@ -95,12 +107,12 @@ struct LoopConnections<'a, E: RequestHandler, C: Fn() -> Duration> {
 impl<E: RequestHandler, C: Fn() -> Duration> Drop for LoopConnections<'_, E, C> {
     fn drop(&mut self) {
         self.connections.close();
-        self.connections.report_overlong(self.handler);
+        self.connections.report_doubted(self.handler);
     }
 }
 
 impl<C, W> IdleConnections<C, W> {
-    fn report_overlong<E: RequestHandler<Written = W>>(&mut self, handler: &E) {
-        self.overlong.drain(..).for_each(|written| handler.overlong(written));
+    fn report_doubted<E: RequestHandler<Written = W>>(&mut self, handler: &E) {
+        self.doubted.drain(..).for_each(|(passed, doubt)| handler.doubted(passed, doubt));
     }
 }

@@ -16,6 +16,7 @@ use super::head::{self, Head, Wants};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use super::request_id::RequestIds;
 use super::stream::{Stream, Trailing};
+use super::unproven::Unproven;
 use super::{connect, tls};
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
@@ -28,11 +29,14 @@ const DISCARD_MAX: u64 = 64 << 10;
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
 /// How long to wait for bytes after a body, only if its length was wrong before: each answer would take so long.
 const LINGER: Duration = Duration::from_millis(250);
+/// How long to wait for a server to close a connection that has had its last request. Most do so at once.
+const END_WAIT: Duration = Duration::from_secs(1);
 /// Where the connection ended, for messages.
 const IN_BODY: &str = "in the middle of the body";
 
-/// A connection with its read buffer and its deadlines. `C` is the clock that counts how long its thread has been busy.
-pub(crate) struct Connection<C> {
+/// A connection with its read buffer and its deadlines. `C` is the clock that counts how long its thread has been busy, and
+/// `W` an object that was passed on.
+pub(crate) struct Connection<C, W = ()> {
     stream: Stream,
     buffer: Vec<u8>,
     /// Unread bytes are `buffer[start..end]`.
@@ -57,12 +61,14 @@ pub(crate) struct Connection<C> {
     /// The peer announced its end, and all that it sent was received.
     ended: bool,
     wants: Wants,
+    /// The answers that what arrives next may prove wrong.
+    pub(super) unproven: Unproven<W>,
     /// `Some`: the connection is not to the service but to another host, to which a redirect led.
     pub(super) other_host: Option<Arc<Client>>,
 }
 
-impl<C: Fn() -> Duration> Connection<C> {
-    pub async fn open(client: &Client, wants: Wants, clock: C, findings: &Findings) -> Result<Connection<C>> {
+impl<C: Fn() -> Duration, W> Connection<C, W> {
+    pub async fn open(client: &Client, wants: Wants, clock: C, findings: &Findings) -> Result<Connection<C, W>> {
         let stream = connect::connect(client, findings).await?;
         let ids = if client.pipelining.sends_ids() { Some(RequestIds::new()?) } else { None };
         Ok(Connection {
@@ -81,6 +87,7 @@ impl<C: Fn() -> Duration> Connection<C> {
             closed: false,
             ended: false,
             wants,
+            unproven: Unproven::new(),
             other_host: None,
         })
     }
@@ -331,6 +338,22 @@ impl<C: Fn() -> Duration> Connection<C> {
     pub(super) async fn linger(&mut self) -> Trailing {
         let _ = tokio::time::timeout(LINGER, self.readable()).await;
         self.trailing()
+    }
+
+    /// What follows the last answer, once the server has answered everything: it closes the connection then, or is waited
+    /// for a while.
+    pub(super) async fn last_trailing(&mut self) -> Trailing {
+        let ending = async {
+            self.stream.end_requests().await;
+            loop {
+                self.readable().await;
+                match self.trailing() {
+                    Trailing::Nothing => {} // of TLS itself
+                    trailing => return trailing,
+                }
+            }
+        };
+        tokio::time::timeout(END_WAIT, ending).await.unwrap_or(Trailing::Nothing)
     }
 
     /// Resolves once there is something to read: bytes, or the end.

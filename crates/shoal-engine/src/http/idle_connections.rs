@@ -7,13 +7,12 @@ use super::client::Client;
 use super::connection::Connection;
 use super::head::Wants;
 use super::stream::Trailing;
+use super::unproven::{Doubt, Passed};
 use crate::findings::Findings;
 
 /// A connection without unanswered requests.
 pub(crate) struct IdleConnection<C, W> {
-    pub open: Box<Connection<C>>,
-    /// The object of its last answer.
-    pub written: Option<W>,
+    pub open: Box<Connection<C, W>>,
     /// The service closes it: no more requests may be sent on it.
     pub closes: bool,
 }
@@ -24,8 +23,8 @@ pub(crate) struct IdleConnections<C, W> {
     other_host: Option<IdleConnection<C, W>>,
     /// The last one that the service closes: kept to see whether its answer was too long.
     closing: Option<IdleConnection<C, W>>,
-    /// Objects whose answers were longer than announced. The caller of `send` takes them from here.
-    pub overlong: Vec<W>,
+    /// Objects that were passed on and may be wrong. The caller of `send` takes them from here.
+    pub doubted: Vec<(Passed<W>, Doubt)>,
     /// Where a new connection that is late is reported.
     pub findings: Arc<Findings>,
     /// Which further fields of answers are needed.
@@ -34,7 +33,7 @@ pub(crate) struct IdleConnections<C, W> {
 
 impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
     pub fn new(findings: Arc<Findings>, wants: Wants) -> Self {
-        IdleConnections { service: None, other_host: None, closing: None, overlong: Vec::new(), findings, wants }
+        IdleConnections { service: None, other_host: None, closing: None, doubted: Vec::new(), findings, wants }
     }
 
     /// Keeps a connection, to be used again or to see what follows its last answer.
@@ -75,13 +74,27 @@ impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
         }
     }
 
+    /// Closes all connections, once the service has answered everything, and looks at what follows their answers. Only those
+    /// of which several answers would be wrong are waited for.
+    pub async fn end(&mut self) {
+        for mut idle in [self.service.take(), self.other_host.take(), self.closing.take()].into_iter().flatten() {
+            let trailing = match idle.open.unproven.has_several() {
+                true => idle.open.last_trailing().await,
+                false => {
+                    idle.open.receive();
+                    idle.open.trailing()
+                }
+            };
+            self.doubted.extend(idle.open.unproven.doubt(trailing));
+        }
+    }
+
     /// Returns the connection if nothing has arrived since its last answer, which otherwise may be too long.
     pub(super) fn if_idle(&mut self, idle: Option<IdleConnection<C, W>>) -> Option<IdleConnection<C, W>> {
         let mut idle = idle?;
         match idle.open.trailing() {
             Trailing::Nothing => return Some(idle),
-            Trailing::Bytes => self.overlong.extend(idle.written),
-            Trailing::Answer | Trailing::End => {}
+            trailing => self.doubted.extend(idle.open.unproven.doubt(trailing)),
         }
         None
     }

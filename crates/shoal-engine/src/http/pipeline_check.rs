@@ -32,7 +32,8 @@ async fn fetch_pipelined<E: RequestHandler>(
     objects: &[CheckObject],
     received: &Cell<u64>,
 ) -> Result<()> {
-    let mut open = Connection::open(client, handler.wants(), || handler.stalled(), handler.findings()).await?;
+    let mut open: Connection<_> =
+        Connection::open(client, handler.wants(), || handler.stalled(), handler.findings()).await?;
     open.grow_buffer(E::WHOLE_MAX + HEAD_MAX);
     let mut reader = Reader::new(Trust::Order, handler.wants(), E::WHOLE_MAX);
     let (depth, mut sent, mut first) = (client.pipelining.depth(objects.len()), 0, 0);

@@ -26,6 +26,7 @@ use super::reader::{Answer, BEGIN, HEAD_MAX, Reader, Trust};
 use super::request_handler::{Next, Plan, RequestHandler};
 use super::respond::{BodyCheck, SingleRequest, respond};
 use super::stream::Trailing;
+use super::unproven::Passed;
 use crate::error::{Error, Kind};
 
 /// Where the connection ended, for messages.
@@ -36,7 +37,7 @@ const AHEAD: &str = "with requests unanswered";
 pub(super) async fn run_pipelined<E: RequestHandler, C: Fn() -> Duration + Clone>(
     client: &Client,
     handler: &E,
-    IdleConnection { mut open, written, .. }: IdleConnection<C, E::Written>,
+    IdleConnection { mut open, .. }: IdleConnection<C, E::Written>,
     trust: Trust,
     probe: Option<Probe<'_>>,
     single: &mut VecDeque<SingleRequest<E::Job>>,
@@ -53,7 +54,7 @@ pub(super) async fn run_pipelined<E: RequestHandler, C: Fn() -> Duration + Clone
         unanswered: VecDeque::new(),
         first: 0,
         held: None,
-        written,
+        trust,
         answers: 0,
         sending: true,
         probe,
@@ -64,15 +65,14 @@ pub(super) async fn run_pipelined<E: RequestHandler, C: Fn() -> Duration + Clone
     if connection.sample.is_some() {
         client.pipelining.samples.missed();
     }
-    let PipelinedConnection { open, written, .. } = connection;
-    open.map(|open| IdleConnection { open, written, closes: false })
+    connection.open.map(|open| IdleConnection { open, closes: false })
 }
 
 struct PipelinedConnection<'a, E: RequestHandler, C> {
     client: &'a Client,
     handler: &'a E,
     single: &'a mut VecDeque<SingleRequest<E::Job>>,
-    open: Option<Box<Connection<C>>>,
+    open: Option<Box<Connection<C, E::Written>>>,
     reader: Reader,
     /// Further header lines of the request that is being queued.
     condition: Vec<u8>,
@@ -82,8 +82,7 @@ struct PipelinedConnection<'a, E: RequestHandler, C> {
     first: u64,
     /// The complete answer before it, which begins the unread bytes. `None` if no requests are unanswered.
     held: Option<HeldAnswer<E::Job>>,
-    /// The object of the last answer that was passed on.
-    written: Option<E::Written>,
+    trust: Trust,
     /// Number of answers received.
     answers: usize,
     /// Whether more requests may be sent.
@@ -180,9 +179,7 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                     // With nothing unanswered, nothing may have been received either.
                     let trailing = if self.unanswered.is_empty() { open.trailing() } else { Trailing::Nothing };
                     if trailing != Trailing::Nothing {
-                        if trailing == Trailing::Bytes {
-                            self.report_overlong();
-                        }
+                        self.report_doubted(trailing);
                         self.single.push_back(SingleRequest::new(job));
                         self.open = None;
                         return false;
@@ -227,15 +224,15 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                     if !self.reader.has_head() {
                         return Some(held + needed);
                     }
-                    self.pass_on_held();
+                    self.pass_on_held(true);
                     return Some(needed);
                 }
                 Ok(Answer::Whole { head, body }) => {
-                    self.pass_on_held();
+                    self.pass_on_held(true);
                     self.hold(head, body);
                 }
                 Ok(Answer::Begun { head, body }) => {
-                    self.pass_on_held();
+                    self.pass_on_held(true);
                     self.stream_answer(head, body).await;
                 }
                 Err(error) => self.wrong_answer(error),
@@ -255,33 +252,36 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
         let close = head.close;
         self.held = Some(HeldAnswer { job, head, body });
         if close {
-            self.pass_on_held();
+            self.pass_on_held(false);
             self.end();
         } else if self.unanswered.is_empty() {
-            self.pass_on_held();
+            self.pass_on_held(false);
         }
     }
 
-    /// The bytes after the held answer begin the next one, or nothing more is expected: passes it on.
-    fn pass_on_held(&mut self) {
+    /// The bytes after the held answer begin the next one (`is_followed`), or nothing more is expected: passes it on.
+    fn pass_on_held(&mut self, is_followed: bool) {
         let (Some(HeldAnswer { job, head, body }), Some(open)) = (self.held.take(), &mut self.open) else { return };
         let end = body.end;
-        self.written = None;
+        // The id of the next answer proves this one. Without ids, each may be another's.
+        let is_proven = is_followed && self.trust == Trust::Ids;
+        let mut passed = None;
         if head.status / 100 == 3 && head.status != 304 {
             // Redirects are followed by `request.rs`, for single requests.
             self.single.push_back(SingleRequest::new(job));
             self.sending = false;
         } else {
             match self.handler.head(&job, &head) {
-                Plan::Keep => match self.sample {
-                    None => self.written = self.handler.whole(job, &head, open.unread(body)),
+                Plan::Keep => match &mut self.sample {
                     Some(0) => {
                         self.single.push_back(SingleRequest { job, pipelined: Some(hash(open.unread(body))) });
                         (self.sample, self.sending) = (None, false);
                     }
-                    Some(left) => {
-                        self.sample = Some(left - 1);
-                        self.written = self.handler.whole(job, &head, open.unread(body));
+                    sample => {
+                        *sample = sample.map(|left| left - 1);
+                        let body = open.unread(body);
+                        let written = self.handler.whole(job, &head, body);
+                        passed = if is_proven { None } else { Passed::of(written, body) };
                     }
                 },
                 Plan::Unchanged => self.handler.unchanged(job),
@@ -289,6 +289,10 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
             }
         }
         open.consume(end);
+        match is_proven {
+            true => open.unproven.clear(),
+            false => open.unproven.push(passed, head.echo),
+        }
     }
 
     /// Handles an answer whose body is large, chunked, encoded, or ends with the connection.
@@ -307,7 +311,7 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
             let more = !self.unanswered.is_empty();
             let idle = respond(self.client, open, self.handler, job, head, more, BodyCheck::Nothing).await;
             let idle = idle.filter(|idle| !idle.closes);
-            (self.open, self.written) = idle.map_or((None, None), |idle| (Some(idle.open), idle.written));
+            self.open = idle.map(|idle| idle.open);
         }
         match &mut self.open {
             Some(open) => open.restart_deadline(),
@@ -317,6 +321,12 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
 
     /// The connection is over, through no failure of a request.
     fn end(&mut self) {
+        if self.unanswered.is_empty()
+            && let Some(open) = &mut self.open
+        {
+            let trailing = open.trailing();
+            self.report_doubted(trailing);
+        }
         if !self.unanswered.is_empty() || !self.client.pipelining.works() {
             self.client.pipelining.connection_ended(self.answers);
         }
@@ -329,7 +339,7 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
         // So few bytes after the held answer may be part of its body as well as the beginning of the next answer.
         match unread > 0 && unread < BEGIN.len() {
             true => self.retry_held(),
-            false => self.pass_on_held(),
+            false => self.pass_on_held(false),
         }
         let untouched = unread == 0 && error.kind() != Kind::Timeout;
         if let Some(first) = self.unanswered.pop_front() {
@@ -348,9 +358,9 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
         let own = error.kind() == Kind::ShortBody;
         let is_no_answer = self.open.as_ref().is_some_and(|open| !open.may_begin_answer());
         match own {
-            true => self.pass_on_held(), // the next head was right, so this answer was not too long
+            true => self.pass_on_held(true), // the next head was right, so this answer was not too long
             false if self.held.is_some() => self.retry_held(),
-            false if is_no_answer => self.report_overlong(),
+            false if is_no_answer => self.report_doubted(Trailing::Bytes),
             false => {}
         }
         if let Some(open) = self.open.take() {
@@ -374,10 +384,10 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
         self.single.extend(self.unanswered.drain(..).map(SingleRequest::new));
     }
 
-    /// The last answer that was passed on was longer than announced.
-    fn report_overlong(&mut self) {
-        if let Some(written) = self.written.take() {
-            self.handler.overlong(written);
+    /// These bytes follow the last answer that was passed on.
+    fn report_doubted(&mut self, trailing: Trailing) {
+        if let Some(open) = &mut self.open {
+            open.unproven.doubt(trailing).for_each(|(passed, doubt)| self.handler.doubted(passed, doubt));
         }
     }
 

@@ -10,6 +10,7 @@ use super::head::Head;
 use super::idle_connections::{IdleConnection, IdleConnections};
 use super::redirect::{self, REDIRECTS_MAX, RedirectRefused};
 use super::request_id::Echo;
+use super::stream::Trailing;
 use crate::error::Result;
 
 /// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
@@ -25,7 +26,7 @@ pub(crate) async fn send<C: Fn() -> Duration + Clone, W>(
     extra: &[u8],
     target: impl Fn(&mut Vec<u8>),
     redirected: impl Fn(),
-) -> Result<(Box<Connection<C>>, Head)> {
+) -> Result<(Box<Connection<C, W>>, Head)> {
     let idle = connections.take();
     let (open, head) = send_once(client, connections, idle, clock.clone(), extra, &target).await?;
     if !head.is_redirect() {
@@ -42,9 +43,9 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     connections: &mut IdleConnections<C, W>,
     clock: C,
     extra: &[u8],
-    (mut open, mut head): (Box<Connection<C>>, Head),
+    (mut open, mut head): (Box<Connection<C, W>>, Head),
     mut target: Vec<u8>,
-) -> Result<(Box<Connection<C>>, Head)> {
+) -> Result<(Box<Connection<C, W>>, Head)> {
     // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
     let mut other_host: Option<Arc<Client>> = None;
     let private = open.is_private();
@@ -74,7 +75,8 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             other_host = Some(Arc::new(client.for_other_host(place.address, private)));
         }
         let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
-        connections.put(reusable.then_some(IdleConnection { open, written: None, closes: false }));
+        open.unproven.push(None, head.echo);
+        connections.put(reusable.then_some(IdleConnection { open, closes: false }));
         (target, followed) = (place.target, followed + 1);
         let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
         (open, head) = match &other_host {
@@ -121,15 +123,15 @@ async fn send_once<C: Fn() -> Duration, W>(
     clock: C,
     extra: &[u8],
     target: impl Fn(&mut Vec<u8>),
-) -> Result<(Box<Connection<C>>, Head)> {
+) -> Result<(Box<Connection<C, W>>, Head)> {
     // A connection that was closed meanwhile, or that has received unexpected bytes, is not used any more.
     let mut doubtful = None;
-    if let Some(IdleConnection { mut open, written, .. }) = connections.if_idle(idle) {
+    if let Some(IdleConnection { mut open, .. }) = connections.if_idle(idle) {
         match open.send(client, extra, &target).await {
             Ok(head) => return Ok((open, head)),
             Err(_) if open.nothing_received() => {}
             // Either this is not an answer, or the one before was longer than announced: a new connection tells.
-            Err(_) if !open.may_begin_answer() => doubtful = written,
+            Err(_) if !open.may_begin_answer() => doubtful = Some(open),
             Err(error) => return Err(error),
         }
     }
@@ -142,6 +144,8 @@ async fn send_once<C: Fn() -> Duration, W>(
         Err(error) => Err(error),
     };
     // Also if the new connection could not be made: then the object before remains suspect.
-    connections.overlong.extend(doubtful);
+    if let Some(mut open) = doubtful {
+        connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));
+    }
     answered
 }

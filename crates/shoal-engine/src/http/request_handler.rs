@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::head::{Head, Wants};
+use super::unproven::{Doubt, Passed};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 
@@ -38,8 +39,8 @@ pub(crate) trait RequestHandler {
     fn piece(&self, body: &mut Self::Body, piece: &[u8]) -> Result<()>;
     /// The last piece was received, or an error ended it.
     fn finished(&self, job: Self::Job, body: Self::Body, result: Result<()>) -> Option<Self::Written>;
-    /// More bytes than announced followed the answer, and the object was already passed on: it may be truncated.
-    fn overlong(&self, written: Self::Written);
+    /// What followed on its connection shows that an object that was already passed on may be wrong.
+    fn doubted(&self, passed: Passed<Self::Written>, doubt: Doubt);
     /// The object has not changed since the time in `condition`.
     fn unchanged(&self, job: Self::Job);
     /// The object could not be fetched.

@@ -10,6 +10,7 @@ use super::idle_connections::IdleConnection;
 use super::request_handler::{Plan, RequestHandler};
 use super::stream::Trailing;
 use super::stream_body::stream_body;
+use super::unproven::Passed;
 use crate::error::{Error, Kind};
 
 /// A job whose request must be sent alone, before any other.
@@ -64,30 +65,28 @@ impl BodyCheck<'_> {
     }
 }
 
-/// Reads the body of an answer and passes it to the handler. Returns the connection, if it can be reused, with the
-/// object. `more`: other requests are unanswered on it, so another answer may follow the body.
+/// Reads the body of an answer and passes it to the handler. Returns the connection, if it can be reused. `more`: other requests are unanswered on it, so another answer may follow the body.
 pub(super) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
     client: &Client,
-    mut open: Box<Connection<C>>,
+    mut open: Box<Connection<C, E::Written>>,
     handler: &E,
     job: E::Job,
     mut head: Head,
     more: bool,
     check: BodyCheck<'_>,
 ) -> Option<IdleConnection<C, E::Written>> {
-    let (reusable, written) = match handler.head(&job, &head) {
+    let (reusable, passed) = match handler.head(&job, &head) {
         Plan::Unchanged => {
-            let rest = open.is_read() || more && open.may_begin_answer();
+            let rest = open.may_go_on(more, handler);
             check.skipped(client);
             handler.unchanged(job);
             (rest, None)
         }
         Plan::Refuse(error) => {
-            let reusable = open.discard(&mut head.framing).await;
-            let rest = open.is_read() || more && open.may_begin_answer();
+            let reusable = open.discard(&mut head.framing).await && open.may_go_on(more, handler);
             check.skipped(client);
             handler.failed(job, error);
-            (reusable && rest, None)
+            (reusable, None)
         }
         Plan::Keep if head.encoding.is_some() => {
             check.skipped(client);
@@ -103,6 +102,8 @@ pub(super) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
                     return stream_body(client, open, handler, job, &mut head, more).await;
                 }
                 (_, Some(error)) => {
+                    let trailing = open.trailing();
+                    open.report_ahead(trailing, handler);
                     check.skipped(client);
                     handler.failed(job, error);
                     (false, None)
@@ -110,19 +111,20 @@ pub(super) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
                 (whole, None) => {
                     let trailing = if handler.is_doubted(&job) { open.linger().await } else { Trailing::Nothing };
                     let body = open.whole_body(&whole);
-                    let wrong = match trailing {
-                        Trailing::Bytes => Some(Error::new(Kind::ShortBody, "the answer is longer than announced")),
-                        _ => check.run(client, handler, &job, Some(body)),
+                    let wrong = match trailing.is_surplus() {
+                        true => Some(Error::new(Kind::ShortBody, "the answer is longer than announced")),
+                        false => check.run(client, handler, &job, Some(body)),
                     };
-                    let written = match wrong {
-                        None => handler.whole(job, &head, body),
+                    let passed = match wrong {
+                        None => Passed::of(handler.whole(job, &head, body), body),
                         Some(error) => {
                             handler.failed(job, error);
                             None
                         }
                     };
                     open.clear_pieces();
-                    (trailing == Trailing::Nothing, written)
+                    open.report_ahead(trailing, handler);
+                    (trailing == Trailing::Nothing, passed)
                 }
             },
             Err(error) => {
@@ -132,5 +134,25 @@ pub(super) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
             }
         },
     };
-    reusable.then_some(IdleConnection { open, written, closes: head.close })
+    open.unproven.push(passed, head.echo);
+    reusable.then_some(IdleConnection { open, closes: head.close })
+}
+
+impl<C: Fn() -> Duration, W> Connection<C, W> {
+    /// Whether the connection can be used after an answer without an object. For `more`, see `respond`.
+    fn may_go_on<E: RequestHandler<Written = W>>(&mut self, more: bool, handler: &E) -> bool {
+        let goes_on = self.is_read() || more && self.may_begin_answer();
+        if !goes_on {
+            let trailing = self.trailing();
+            self.report_ahead(trailing, handler);
+        }
+        goes_on
+    }
+
+    /// The last answer is no object, or fails for what follows it. If that is another answer, those before it are doubted.
+    pub(super) fn report_ahead<E: RequestHandler<Written = W>>(&mut self, trailing: Trailing, handler: &E) {
+        if trailing == Trailing::Ahead && self.unproven.is_by_order() {
+            self.unproven.doubt(trailing).for_each(|(passed, doubt)| handler.doubted(passed, doubt));
+        }
+    }
 }

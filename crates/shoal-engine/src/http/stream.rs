@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -65,6 +65,14 @@ impl Stream {
         let _ = stream.readable().await; // the next read reports an error
     }
 
+    /// Says that nothing more is sent: a server that has answered everything then closes the connection.
+    pub async fn end_requests(&mut self) {
+        let _ = match self {
+            Stream::Plain(stream) => stream.shutdown().await,
+            Stream::Tls(stream) => stream.shutdown().await,
+        }; // the next read reports an error
+    }
+
     /// Reads without the event loop, which may not be notified yet. Returns how many bytes; through TLS, always 0.
     pub fn receive(&mut self, buffer: &mut [u8]) -> usize {
         match self {
@@ -110,7 +118,9 @@ pub(super) enum Trailing {
     /// The end of the connection.
     End,
     /// An error answer to no request: many servers send 408 before they close.
-    Answer,
+    Refusal,
+    /// Another answer to no request: since some moment, each answer was taken for that to the next request.
+    Ahead,
     /// Other bytes: the answer may have been longer than announced.
     Bytes,
 }
@@ -119,7 +129,16 @@ impl Trailing {
     /// What these bytes are; there is at least one.
     pub fn of(bytes: &[u8]) -> Trailing {
         // Byte 9 is the status's first digit, if received. Fewer bytes than BEGIN may as well be the end of a body.
-        let is_refusal = bytes.get(9).is_none_or(|digit| matches!(digit, b'4' | b'5'));
-        if bytes.starts_with(BEGIN) && is_refusal { Trailing::Answer } else { Trailing::Bytes }
+        match bytes.get(9) {
+            _ if !bytes.starts_with(BEGIN) => Trailing::Bytes,
+            None | Some(b'4' | b'5') => Trailing::Refusal,
+            Some(b'2' | b'3') => Trailing::Ahead,
+            Some(_) => Trailing::Bytes,
+        }
+    }
+
+    /// Whether the answer before these bytes may be wrong.
+    pub fn is_surplus(self) -> bool {
+        matches!(self, Trailing::Bytes | Trailing::Ahead)
     }
 }

@@ -12,12 +12,14 @@ use super::request::send;
 use super::request_handler::{Plan, RequestHandler};
 use super::resume::{Resume, ResumedAnswer};
 use super::stream::Trailing;
+use super::unproven::Passed;
 use crate::error::{Error, Kind, Result};
+use crate::object::Fingerprinter;
 
 /// Streams a body to the handler, beginning with the pieces already read. For `more` and the result, see `respond`.
 pub(super) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
     client: &Client,
-    mut open: Box<Connection<C>>,
+    mut open: Box<Connection<C, E::Written>>,
     handler: &E,
     job: E::Job,
     head: &mut Head,
@@ -36,7 +38,8 @@ pub(super) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
             received: 0,
             length: head.length(),
             decoding,
-            has_trailing: false,
+            trailing: Trailing::Nothing,
+            fingerprint: Fingerprinter::new(),
         },
         Err(error) => {
             handler.failed(job, error);
@@ -53,8 +56,11 @@ pub(super) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
         Ok(()) => streamed.copy(&mut open, head, more).await,
         Err(error) => Err(error),
     };
+    if result.is_err() {
+        open.report_ahead(streamed.trailing, handler);
+    }
     let (result, reusable) = match (result, resume) {
-        (Ok(()), _) => (Ok(()), (!streamed.has_trailing).then_some(open)),
+        (Ok(()), _) => (Ok(()), (streamed.trailing == Trailing::Nothing).then_some(open)),
         (Err(error), Some(resume)) => {
             let clock = open.clock().clone();
             drop(open);
@@ -62,10 +68,13 @@ pub(super) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
         }
         (Err(error), None) => (Err(error), None),
     };
+    let fingerprint = streamed.fingerprint.end();
     let error = match (streamed.body, result) {
         (Some(body), result) => {
             let written = handler.finished(job, body, result);
-            return reusable.map(|open| IdleConnection { open, written, closes: head.close });
+            let mut open = reusable?;
+            open.unproven.push(written.map(|written| Passed { written, fingerprint }), head.echo);
+            return Some(IdleConnection { open, closes: head.close });
         }
         (None, Err(error)) => error,
         (None, Ok(())) => Error::new(Kind::Internal, "a large object came to nothing"),
@@ -87,8 +96,10 @@ struct StreamedBody<'a, E: RequestHandler> {
     length: Option<u64>,
     /// If the body is encoded; `received` and `length` count encoded bytes.
     decoding: Option<Decoding>,
-    /// There are bytes, or the end of the connection, after the body: the connection cannot be reused.
-    has_trailing: bool,
+    /// What follows the body: if anything, the connection cannot be reused.
+    trailing: Trailing,
+    /// Of what was passed on.
+    fingerprint: Fingerprinter,
 }
 
 impl<E: RequestHandler> StreamedBody<'_, E> {
@@ -98,22 +109,32 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             return Err(Error::new(Kind::Protocol, "the answer is longer than announced"));
         }
         let Some(body) = &mut self.body else { return Ok(()) };
+        let mut pass_on = |piece: &[u8]| {
+            self.fingerprint.add(piece);
+            self.handler.piece(body, piece)
+        };
         match &mut self.decoding {
-            None => self.handler.piece(body, piece)?,
-            Some(decoding) => decoding.decode(piece, &mut |decoded: &[u8]| self.handler.piece(body, decoded))?,
+            None => pass_on(piece)?,
+            Some(decoding) => decoding.decode(piece, &mut pass_on)?,
         }
         self.received = received;
         Ok(())
     }
 
     /// Reads until the end of the answer, and passes on every piece.
-    async fn copy<C: Fn() -> Duration>(&mut self, open: &mut Connection<C>, head: &mut Head, more: bool) -> Result<()> {
+    async fn copy<C: Fn() -> Duration, W>(
+        &mut self,
+        open: &mut Connection<C, W>,
+        head: &mut Head,
+        more: bool,
+    ) -> Result<()> {
         // The memory budget counts this many bytes for every object in flight.
         open.grow_buffer(E::WHOLE_MAX);
         while let Some(piece) = open.piece(&mut head.framing).await? {
             self.push(open.bytes(piece))?;
         }
         if let Some(error) = open.trailing_bytes(head, more) {
+            self.trailing = open.trailing();
             return Err(error);
         }
         // One system call for each large object: trailing bytes are often here by now. If `more`, the next one shows.
@@ -122,8 +143,8 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             false if self.handler.is_doubted(self.job) => open.linger().await,
             false => open.trailing(),
         };
-        self.has_trailing = trailing != Trailing::Nothing;
-        if trailing == Trailing::Bytes {
+        self.trailing = trailing;
+        if trailing.is_surplus() {
             return Err(Error::new(Kind::ShortBody, "the answer is longer than announced"));
         }
         if let Some(length) = self.length
@@ -194,7 +215,7 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
         }
         self.handler.wasted(self.received);
         // Dropped before the next one begins: a sink has one open object of a name at a time.
-        self.body = None;
+        (self.body, self.fingerprint) = (None, Fingerprinter::new());
         self.received = 0;
         self.length = head.length();
         self.decoding = Decoding::of(head)?;

@@ -3,7 +3,7 @@
 //!
 //! Not here: the counts (`stage.rs`). A damaged or missing row harms no run, because nothing depends on it.
 
-use rusqlite::{Connection, Row, Statement};
+use rusqlite::{Connection, Row, Statement, params};
 
 use super::columns::{Columns, Field, Sum, sealed};
 use super::error::JournalError;
@@ -16,6 +16,7 @@ pub const NAMES_MAX: u64 = 100_000;
 pub(super) struct Names<'c> {
     writer: Statement<'c>,
     forgetter: Statement<'c>,
+    remover: Statement<'c>,
     run: i64,
     epoch: i64,
     /// Rows so far.
@@ -26,7 +27,11 @@ impl<'c> Names<'c> {
     pub(super) fn new(connection: &'c Connection, run: i64, epoch: i64, count: u64) -> Result<Names<'c>, JournalError> {
         let writer = connection.prepare("INSERT INTO skipped VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let forgetter = connection.prepare("DELETE FROM skipped WHERE run = ?1 AND seq = ?2")?;
-        Ok(Names { writer, forgetter, run, epoch, count })
+        let remover = connection.prepare(
+            "DELETE FROM skipped WHERE id = (SELECT id FROM skipped WHERE run = ?1 AND seq = ?2 AND name = ?3 AND \
+            reason = ?4 LIMIT 1)",
+        )?;
+        Ok(Names { writer, forgetter, remover, run, epoch, count })
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -41,6 +46,13 @@ impl<'c> Names<'c> {
             self.writer.execute(sealed([None, Some(self.run)], fields, sum(self.run, self.epoch)))?;
             self.count += 1;
         }
+        Ok(())
+    }
+
+    /// Deletes the row of an object that was skipped and is a failure now.
+    pub(super) fn remove(&mut self, seq: u64, name: &[u8], reason: Reason) -> Result<(), JournalError> {
+        let gone = self.remover.execute(params![self.run, seq as i64, name, reason.as_str()])?;
+        self.count = self.count.saturating_sub(gone as u64);
         Ok(())
     }
 

@@ -367,6 +367,9 @@ impl Journal {
         (*counted.written, *counted.bytes) = (left, left_bytes);
         if let Some(reason) = reason {
             counted.skips.remove(reason);
+            if reason.is_listed() {
+                rows.names.remove(seq, &failed.name, reason)?;
+            }
         }
         Fault::of(seq, failed).write(&mut rows.faults, self.run, self.progress.epoch, None)?;
         staged.failed += 1;

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
-    SinkState, Start, Started, StateRow, Wake, Writer,
+    SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use crate::error::{Error, Kind, Result};
 use crate::key::ObjectKey;
@@ -119,14 +119,14 @@ impl Sink for DigestSink {
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         self.inner.publish(state)
     }
-    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         self.inner.withdrawing(objects)
     }
     fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
         self.inner.mend(state, stop)
     }
-    fn withdraw(&self, seq: u64, key: &ObjectKey) {
-        self.inner.withdraw(seq, key);
+    fn withdraw(&self, object: &WithdrawnObject) {
+        self.inner.withdraw(object);
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()

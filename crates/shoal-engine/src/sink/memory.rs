@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::collision::{Decision, Rules, SameBytes, Times, same_bytes};
 use super::{
     Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState, Start, Started,
-    Wake, Writer,
+    Wake, WithdrawnObject, Writer,
 };
 use crate::error::{Error, Kind, Result};
 use crate::key::ObjectKey;
-use crate::object::{Modes, ObjectMeta, Payload};
+use crate::object::{Fingerprint, Modes, ObjectMeta, Payload};
 use crate::options::Overwrite;
 use crate::partition::Partition;
 use crate::poison::ignore_poison;
@@ -37,6 +37,12 @@ struct Store {
     /// One step for each run.
     clock: i64,
     started: Option<(Sessions, Rules)>,
+}
+
+impl Store {
+    fn twice(&self) -> Option<Twice> {
+        self.started.as_ref().map(|(_, rules)| rules.twice)
+    }
 }
 
 #[derive(Debug)]
@@ -99,12 +105,14 @@ impl Sink for MemorySink {
         None
     }
 
-    fn withdraw(&self, _: u64, key: &ObjectKey) {
+    fn withdraw(&self, object: &WithdrawnObject) {
         let mut store = self.store();
-        let is_one = store.started.as_ref().is_some_and(|(_, rules)| rules.twice == Twice::SameObject);
-        let is_ours = store.objects.get(key.as_bytes()).is_some_and(|stored| stored.born != STRANGER);
-        if is_one && is_ours {
-            store.objects.remove(key.as_bytes());
+        let (name, is_one) = (object.key.as_bytes(), store.twice() == Some(Twice::SameObject));
+        let is_it = store.objects.get(name).is_some_and(|stored| {
+            Fingerprint::of(&stored.bytes) == object.fingerprint && (!object.kept || is_one && stored.born != STRANGER)
+        });
+        if is_it {
+            store.objects.remove(name);
         }
     }
 

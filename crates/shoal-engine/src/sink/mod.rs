@@ -32,12 +32,26 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::key::ObjectKey;
 use crate::name::Name;
+use crate::object::Fingerprint;
 pub use crate::object::{ObjectWriter, Put};
 pub use crate::sink_state::{ReadRow, SinkState, StateRow};
 pub use flush::{DurabilityScope, Flush, Flushed, Sealed};
 pub use properties::SinkProperties;
 pub use start::{Mode, Start, Started};
 pub use writer::{Completed, PartitionWriter, Place, Wake, Writer};
+
+/// A committed object that is a failure now.
+#[derive(Clone, Debug)]
+pub struct WithdrawnObject {
+    /// The partition it was written with.
+    pub partition: u64,
+    /// What the sink calls it.
+    pub key: ObjectKey,
+    /// What was written.
+    pub fingerprint: Fingerprint,
+    /// It was there already, from an earlier session.
+    pub kept: bool,
+}
 
 /// Where objects go.
 pub trait Sink: Send + Sync {
@@ -84,12 +98,17 @@ pub trait Sink: Send + Sync {
         let _ = state;
         Ok(())
     }
-    /// Says what to remember of committed objects, each with its length, that are failures from now on. It is committed
-    /// in the transaction of the failures. A sink with many objects in a file removes them in [`Sink::mend`], or in the
+    /// These committed objects are about to be recorded as failures: returns the state to commit with that. After a kill
+    /// before `withdraw`, it is in `start`. A sink with many objects in a file removes them in [`Sink::mend`], or in the
     /// next [`Sink::start`], and stores nothing under their names before.
-    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         let _ = objects;
         Vec::new()
+    }
+    /// Tells the sink that a committed object is now recorded as a failure, and that nothing else counts on its bytes. The
+    /// sink removes it if it can; an object that a consumer has received stays there.
+    fn withdraw(&self, object: &WithdrawnObject) {
+        let _ = object;
     }
     /// Removes withdrawn objects, once nothing is written any more. Returns the state that is committed next, then passed
     /// to `publish`; called again until there is none. Asks often whether to `stop`: the next start does the rest.
@@ -99,11 +118,6 @@ pub trait Sink: Send + Sync {
     fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
         let _ = (state, stop);
         Ok(Vec::new())
-    }
-    /// Tells the sink that a committed object of partition `seq` is now recorded as a failure. The sink removes it if
-    /// it can; an object that a consumer has received stays there.
-    fn withdraw(&self, seq: u64, key: &ObjectKey) {
-        let _ = (seq, key);
     }
     /// Called once at the end, also of an interrupted run, after the journal has recorded that this session has ended.
     /// If that could not be recorded, it is not called and the lease stays, as after a kill.

@@ -10,7 +10,7 @@ use globset::GlobMatcher;
 use super::{Body, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, Head, PipelinePolicy, Plan, Wants};
+use crate::http::{Address, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
 use crate::object::{ObjectMeta, Payload};
 
 /// Connections of a lane to a host until its first answer has shown whether requests can be sent ahead, and so how many it
@@ -142,9 +142,16 @@ fn meta(lane: &dyn Lane, head: &Head, size: Option<u64>) -> ObjectMeta {
     }
 }
 
-/// Takes back an object that was longer than announced.
-pub(super) fn withdraw(lane: &dyn Lane, written: Written) {
-    let why = "the answer was longer than announced, which was detected after the object was written: \
-    `resume=\"failed\"` fetches it again";
-    lane.withdraw(written, Error::new(Kind::ShortBody, why));
+/// Takes back an object that may be wrong.
+pub(super) fn withdraw(lane: &dyn Lane, passed: Passed<Written>, doubt: Doubt) {
+    let why = match doubt {
+        Doubt::Overlong => "the answer was longer than announced, which was detected after the object was written",
+        Doubt::Ahead => {
+            "answers on this connection were one ahead, which was detected after the object was written: it may be \
+            another object's"
+        }
+    };
+    // Not `OutOfOrder`, which no retry ends: all that may be wrong is withdrawn, and is fetched again with patience.
+    let error = Error::new(Kind::ShortBody, format!("{why}: `resume=\"failed\"` fetches it again"));
+    lane.withdraw(passed.written, passed.fingerprint, error);
 }

@@ -3,12 +3,14 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Entries, Entry, LocalFuture};
 use crate::error::{Error, HostId, Result};
 use crate::key::ObjectKey;
-use crate::object::{ObjectMeta, ObjectWriter, Payload};
+use crate::object::{Fingerprint, ObjectMeta, ObjectWriter, Payload};
 use crate::report::Settled;
 
 /// One object to fetch. Answered exactly once.
@@ -88,10 +90,17 @@ pub struct Written {
     pub(crate) was: Was,
 }
 
+/// How an object was counted.
+pub(crate) struct Counted {
+    pub settled: Settled,
+    /// Of one that had the bytes of another object of its name: whether it was withdrawn with that.
+    pub is_gone: Option<Arc<AtomicBool>>,
+}
+
 /// What became of an object when it was written.
 pub(crate) enum Was {
     /// This.
-    Settled(Settled),
+    Settled(Counted),
     /// The sink tells later.
     Later(Rc<RefCell<Later>>),
 }
@@ -101,9 +110,9 @@ pub(crate) enum Later {
     /// Not known yet.
     Pending,
     /// Not known yet; but its source has withdrawn it.
-    Withdrawn(Error),
+    Withdrawn(Fingerprint, Error),
     /// Written or skipped.
-    Settled(Settled),
+    Settled(Counted),
     /// Failed: there is nothing to withdraw.
     Failed,
 }
@@ -181,8 +190,8 @@ pub trait Lane {
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>>;
     /// Answers a job begun with `begin`: all pieces are written, or there was an error. Returns what `whole` does.
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written>;
-    /// Turns an object that was written into a failure, for good.
-    fn withdraw(&self, written: Written, error: Error);
+    /// Turns an object that was written, with these bytes, into a failure for good.
+    fn withdraw(&self, written: Written, wrote: Fingerprint, error: Error);
     /// Answers a job: its object could not be fetched.
     fn failed(&self, job: Job, error: Error);
     /// A job takes long, so it does not take the place of another one. It is answered like the others.

@@ -13,7 +13,7 @@ use super::{
     Take, Written, locators,
 };
 use crate::error::{Error, HostId, Kind, Result};
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Fingerprint, ObjectMeta, Payload};
 use crate::partition::{Cursor, Partition};
 use crate::poison::ignore_poison;
 use crate::session::Twice;
@@ -225,7 +225,7 @@ impl Fetcher for MemorySource {
 
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let mut late = Vec::new();
+            let mut late: Vec<Late> = Vec::new();
             loop {
                 match lane.take() {
                     Take::Stop => break,
@@ -236,14 +236,14 @@ impl Fetcher for MemorySource {
                     }
                 }
             }
-            late.into_iter().for_each(|(written, kind)| lane.withdraw(written, Error::new(kind, "as scripted")));
+            late.into_iter().for_each(|late| withdraw(&*lane, late));
             Ok(())
         })
     }
 }
 
 impl MemorySource {
-    async fn answer(&self, lane: &dyn Lane, job: Job, late: &mut Vec<(Written, Kind)>) {
+    async fn answer(&self, lane: &dyn Lane, job: Job, late: &mut Vec<Late>) {
         let name = job.entry().locator.to_vec();
         let count = {
             let mut fetches = ignore_poison(self.fetches.lock());
@@ -267,8 +267,8 @@ impl MemorySource {
             Answer::Whole => _ = lane.whole(job, &meta, Payload::Borrowed(data)),
             Answer::Other(data) => _ = lane.whole(job, &ObjectMeta::default(), Payload::Owned(data)),
             Answer::Withdrawn { kind, at_end } => match (lane.whole(job, &meta, Payload::Borrowed(data)), at_end) {
-                (Some(written), true) => late.push((written, kind)),
-                (Some(written), false) => lane.withdraw(written, Error::new(kind, "as scripted")),
+                (Some(written), true) => late.push((written, Fingerprint::of(data), kind)),
+                (Some(written), false) => withdraw(lane, (written, Fingerprint::of(data), kind)),
                 (None, _) => {}
             },
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
@@ -278,6 +278,13 @@ impl MemorySource {
             Answer::Panic => panic!("as scripted"),
         }
     }
+}
+
+/// What is withdrawn when the lane ends.
+type Late = (Written, Fingerprint, Kind);
+
+fn withdraw(lane: &dyn Lane, (written, wrote, kind): Late) {
+    lane.withdraw(written, wrote, Error::new(kind, "as scripted"));
 }
 
 /// Passes on pieces of this size; with an error, only some of them.

@@ -52,7 +52,7 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
 pub use self::in_pieces::in_pieces;
 pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
-pub(crate) use self::lane::{BodyClock, Later, Was};
+pub(crate) use self::lane::{BodyClock, Counted, Later, Was};
 pub use self::pages::Pages;
 pub use self::turn::Turn;
 pub use crate::object::WHOLE_MAX;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, HostId, Kind, Result};
 use crate::name::Name;
-use crate::object::{ObjectMeta, ObjectWriter, Payload, Put, WHOLE_MAX};
+use crate::object::{Fingerprint, ObjectMeta, ObjectWriter, Payload, Put, WHOLE_MAX};
 use crate::source::archive::archive_file::ArchiveFile;
 use crate::source::archive::format::{Archive, Format, Unpacker};
 use crate::source::archive::member::{EntryKind, Member};
@@ -261,7 +261,7 @@ impl Lane for Desk {
         None
     }
 
-    fn withdraw(&self, _: Written, _: Error) {
+    fn withdraw(&self, _: Written, _: Fingerprint, _: Error) {
         panic!("an archive withdraws nothing");
     }
 

@@ -11,7 +11,7 @@ use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{
     Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
-    SinkState, Start, Started, StateRow, Wake, Writer,
+    SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 
 /// Counts operations; the chosen one fails, and every one after it.
@@ -88,14 +88,14 @@ impl Sink for FailingSink {
     fn publish(&self, state: &[StateRow]) -> Result<()> {
         self.fuse.run(|| self.inner.publish(state))
     }
-    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         self.inner.withdrawing(objects)
     }
     fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
         self.fuse.run(|| self.inner.mend(state, stop))
     }
-    fn withdraw(&self, seq: u64, key: &ObjectKey) {
-        self.inner.withdraw(seq, key);
+    fn withdraw(&self, object: &WithdrawnObject) {
+        self.inner.withdraw(object);
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()

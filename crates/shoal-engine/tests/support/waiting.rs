@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use shoal_engine::sink::{
     Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
-    SinkState, Start, Started, Wake, Writer,
+    SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use shoal_engine::{Error, Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload, Result};
 
@@ -120,8 +120,11 @@ impl Sink for Waiting {
     fn flush(&self, sealed: Vec<Sealed>, reason: Flush) -> Result<Flushed> {
         self.inner.flush(sealed, reason)
     }
-    fn withdraw(&self, seq: u64, name: &ObjectKey) {
-        self.inner.withdraw(seq, name);
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
+        self.inner.withdrawing(objects)
+    }
+    fn withdraw(&self, object: &WithdrawnObject) {
+        self.inner.withdraw(object);
     }
     fn finish(&self) -> Result<()> {
         self.inner.finish()

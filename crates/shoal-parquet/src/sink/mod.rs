@@ -37,7 +37,7 @@ use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
-    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, Writer,
+    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use shoal_engine::{Error, Kind, ObjectKey, Part, Result};
 
@@ -241,7 +241,7 @@ impl Sink for ParquetSink {
         recover::publish(&self.path, self.part, tmp, state)
     }
 
-    fn withdrawing(&self, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         let shards = self.session.get().map(|session| &session.shards);
         shards.map_or_else(Vec::new, |shards| shards.withdrawn.add(&shards.session, objects))
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use shoal_engine::sink::StateRow;
-use shoal_engine::{Error, Kind, ObjectKey, Result};
+use shoal_engine::sink::{StateRow, WithdrawnObject};
+use shoal_engine::{Error, Kind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::shard::lock;
@@ -31,16 +31,17 @@ impl WithdrawnNames {
     }
 
     /// What the journal remembers of objects that are withdrawn now.
-    pub fn add(&self, session: &str, objects: &[(ObjectKey, u64)]) -> Vec<StateRow> {
+    pub fn add(&self, session: &str, objects: &[WithdrawnObject]) -> Vec<StateRow> {
         let mut rows = lock(&self.rows);
-        self.any.store(self.any() || !objects.is_empty(), SeqCst);
-        let add = |(key, length): &(ObjectKey, u64)| {
-            let (name, length) = (xxh3_128(key.as_bytes()), *length);
+        let add = |object: &WithdrawnObject| {
+            let (name, length) = (xxh3_128(object.key.as_bytes()), object.fingerprint.bytes);
+            self.any.store(true, SeqCst);
             let count = rows.entry((name, length)).or_default();
             *count += 1;
             state::withdrawn(&Withdrawn { session: session.to_owned(), name, length }, *count)
         };
-        objects.iter().map(add).collect()
+        // What was kept is a row of an earlier session.
+        objects.iter().filter(|object| !object.kept).map(add).collect()
     }
 
     /// Whether an object of this name may be stored.

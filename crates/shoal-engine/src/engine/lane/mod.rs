@@ -34,7 +34,7 @@ use super::queue::Dequeued;
 use super::retry::HOLD_MAX;
 use super::shared::Shared;
 use crate::error::{Class, Error, HostId, Kind, Result};
-use crate::object::{ObjectMeta, Payload};
+use crate::object::{Fingerprint, ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
 use crate::source::{Body, BodyClock, Fetcher, Hangs, Job, JobId, Lane, Limits, LocalFuture, Take, Written};
@@ -448,8 +448,8 @@ impl Lane for Handle {
         }
     }
 
-    fn withdraw(&self, written: Written, error: Error) {
-        self.0.withdraw(written, error);
+    fn withdraw(&self, written: Written, wrote: Fingerprint, error: Error) {
+        self.0.withdraw(written, wrote, error);
     }
 
     fn failed(&self, job: Job, error: Error) {

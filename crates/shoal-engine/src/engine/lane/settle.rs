@@ -2,21 +2,24 @@
 //! jobs are all settled.
 
 use std::cmp::Reverse;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::super::doubles::Double;
 use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::{LanePartition, failed};
-use super::super::message::Message;
+use super::super::message::{Gone, Message};
 use super::super::progress::{add, sub};
 use super::super::retry::{DESTINATION, HOLD_MAX, HostState, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, Kind, Result, Side};
 use crate::journal::{Settled, Withdrawn};
+use crate::object::Fingerprint;
 use crate::options::Pass;
 use crate::report::Reason;
 use crate::sink::Put;
-use crate::source::{Job, Later, WHOLE_MAX, Was, Written};
+use crate::source::{Counted, Job, Later, WHOLE_MAX, Was, Written};
 
 impl LaneState {
     pub(super) fn settle(&self, job: &Job, outcome: impl FnOnce(&mut LanePartition)) {
@@ -68,14 +71,13 @@ impl LaneState {
     /// The sink took the object, or did not.
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) -> Option<Written> {
         let probe = self.take_probe(job.id());
-        match result {
-            Ok(put) => {
+        match result.and_then(|put| Ok((put, self.double(&job, put)?))) {
+            Ok((put, is_gone)) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
                 self.shared.sink_retry.succeeded(DESTINATION, self.take_sink_probe(&job));
                 let numbers = self.numbers(&job);
-                let was = self.settle_written(&job, put, bytes, unverified);
-                // A duplicate is another object's, which its own source may withdraw.
-                (put != Put::Duplicate).then(|| written(job, numbers, Was::Settled(was))).flatten()
+                let settled = self.settle_written(&job, put, bytes, unverified);
+                written(job, numbers, Was::Settled(Counted { settled, is_gone }))
             }
             Err(error) => {
                 let is_of_sink = error.side() == Side::Sink;
@@ -85,6 +87,29 @@ impl LaneState {
                 self.fail(job, error, probe && is_of_sink);
                 None
             }
+        }
+    }
+
+    /// Remembers an object that counts because another one of its name had written its bytes, where that one may still be
+    /// withdrawn.
+    ///
+    /// # Errors
+    /// If it was: this one is fetched again.
+    pub(super) fn double(&self, job: &Job, put: Put) -> Result<Option<Arc<AtomicBool>>> {
+        if put != Put::Duplicate || !self.shared.source.properties().is_network {
+            return Ok(None);
+        }
+        let Some((partition, seq)) = self.numbers(job) else { return Ok(None) };
+        let error = Error::new(
+            Kind::ShortBody,
+            "its bytes are those of another object of this name, which turned out to be wrong after it was written: \
+            `resume=\"failed\"` fetches both again",
+        );
+        let was = Settled::Skipped(Reason::Duplicate);
+        let failed = failed(&job.entry(), &error, 1, Duration::ZERO, None);
+        match self.shared.doubles.add(Gone { partition, withdrawn: Withdrawn { seq, was, failed }, wrote: None }) {
+            Double::Counted(is_gone) => Ok(Some(is_gone)),
+            Double::Withdrawn => Err(error),
         }
     }
 
@@ -108,24 +133,46 @@ impl LaneState {
         Settled::Written { bytes, kept }
     }
 
-    /// What was written is a failure after all. The committer counts it so, once what it was written with is committed.
-    pub(super) fn withdraw(&self, written: Written, error: Error) {
+    /// What was written is a failure after all, and so is what had the same bytes. The committer counts them so, once what
+    /// they were written with is committed.
+    pub(super) fn withdraw(&self, written: Written, wrote: Fingerprint, error: Error) {
         let Written { partition, counted, entries, index, was } = written;
         let was = match was {
             Was::Settled(was) => was,
             Was::Later(later) => {
                 let was = std::mem::replace(&mut *later.borrow_mut(), Later::Failed);
                 match was {
-                    Later::Settled(Settled::Skipped(Reason::Duplicate)) | Later::Failed => return,
+                    Later::Failed => return,
                     Later::Settled(was) => was,
-                    Later::Pending | Later::Withdrawn(_) => {
-                        *later.borrow_mut() = Later::Withdrawn(error);
+                    Later::Pending | Later::Withdrawn(..) => {
+                        *later.borrow_mut() = Later::Withdrawn(wrote, error);
                         return;
                     }
                 }
             }
         };
-        let (counters, entry) = (self.counters(), entries.get(index));
+        if was.is_gone.as_ref().is_some_and(|is_gone| is_gone.swap(true, Relaxed)) {
+            return; // with the object of which it had the bytes
+        }
+        let (was, is_double) = (was.settled, was.settled == Settled::Skipped(Reason::Duplicate));
+        let error = error.within(entries.within(index).as_deref());
+        let failed = failed(&entries.get(index), &error, 1, Duration::ZERO, None);
+        // The file of a double is another object's.
+        let (others, are_all) = match is_double {
+            true => (Vec::new(), false),
+            false => self.shared.doubles.take(&failed.name),
+        };
+        let withdrawn = Withdrawn { seq: counted, was, failed };
+        let mut gone = vec![Gone { partition, withdrawn, wrote: are_all.then_some(wrote) }];
+        gone.extend(others);
+        gone.iter().for_each(|gone| self.uncount(gone.withdrawn.was));
+        self.shared.tell_committer(Message::Withdrawn(gone));
+        self.shared.stop_at_failures(&error);
+    }
+
+    /// An object that was counted so has failed.
+    fn uncount(&self, was: Settled) {
+        let counters = self.counters();
         match was {
             Settled::Written { bytes, kept } => {
                 sub(&counters.kept, u64::from(kept));
@@ -134,15 +181,11 @@ impl LaneState {
             }
             Settled::Skipped(reason) => {
                 sub(&counters.skipped, 1);
+                sub(&counters.duplicates, u64::from(reason == Reason::Duplicate));
                 sub(&counters.unchanged, u64::from(reason == Reason::Unchanged));
             }
         }
         self.count_failed();
-        let error = error.within(entries.within(index).as_deref());
-        let failed = failed(&entry, &error, 1, Duration::ZERO, None);
-        let withdrawn = Withdrawn { seq: counted, was, failed };
-        self.shared.tell_committer(Message::Withdrawn { partition, withdrawn: Box::new(withdrawn) });
-        self.shared.stop_at_failures(&error);
     }
 
     pub(super) fn fail(&self, job: Job, error: Error, mut probe: bool) {

@@ -19,7 +19,7 @@ use super::settle::written;
 use crate::error::{Class, Error, Kind, Side};
 use crate::object::{ObjectMeta, Payload};
 use crate::sink::{Completed, Put};
-use crate::source::{Job, Later, Was, Written};
+use crate::source::{Counted, Job, Later, Was, Written};
 
 /// A write that has not ended.
 struct Write {
@@ -133,19 +133,24 @@ impl LaneState {
     }
 
     fn wrote(&self, write: Write, mut put: Put) {
-        let Write { job, meta, bytes, probe, retried, was, .. } = write;
-        if put == Put::Duplicate && retried {
+        if put == Put::Duplicate && write.retried {
             put = Put::Written; // the attempt before wrote it, but its answer was lost
         }
+        let is_gone = match self.double(&write.job, put) {
+            Ok(is_gone) => is_gone,
+            Err(error) => return self.lost(write, error),
+        };
+        let Write { job, meta, bytes, probe, was, .. } = write;
         self.shared.sink_retry.succeeded(DESTINATION, probe);
         let numbers = self.numbers(&job);
         let settled = self.settle_written(&job, put, bytes, meta.unverified);
-        let before = std::mem::replace(&mut *was.borrow_mut(), Later::Settled(settled));
-        if let Later::Withdrawn(error) = before
-            && put != Put::Duplicate
-            && let Some(written) = written(job, numbers, Was::Settled(settled))
-        {
-            self.withdraw(written, error);
+        let counted = Counted { settled, is_gone };
+        if let Later::Withdrawn(wrote, error) = was.replace(Later::Failed) {
+            if let Some(written) = written(job, numbers, Was::Settled(counted)) {
+                self.withdraw(written, wrote, error);
+            }
+        } else {
+            was.replace(Later::Settled(counted));
         }
     }
 
@@ -191,7 +196,7 @@ impl LaneState {
     fn lost_for_good(&self, write: Write, error: Error, tried: Option<(u32, std::time::Duration)>) {
         let before = std::mem::replace(&mut *write.was.borrow_mut(), Later::Failed);
         let error = match before {
-            Later::Withdrawn(withdrawn) => withdrawn,
+            Later::Withdrawn(_, withdrawn) => withdrawn,
             _ => error,
         };
         self.give_up(write.job, error, tried);

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 
 use rustix::io::Errno;
 
@@ -20,6 +20,7 @@ use super::joined::Joined;
 use super::open::{Opened, sync_above};
 use super::options::DirOptions;
 use super::probe;
+use super::removals::Removals;
 use super::writing::Writing;
 use crate::error::Result;
 use crate::fs::dir::{Dir, DirectoryId, Look, has_mounts_below, resolved};
@@ -57,8 +58,10 @@ pub(super) struct Destination {
     pub clock: Option<Clock>,
     /// Keeps other runs out.
     _lock: Option<Lock>,
-    /// Locked while a file is replaced, if several objects may have its name.
-    pub replacing: Mutex<()>,
+    /// Locked while a file is replaced; by one alone, if several objects may have its name.
+    pub replacing: RwLock<()>,
+    /// Files of objects that failed after all.
+    pub removals: Removals,
     /// The names being written. `None` if each name is one object, or if other processes write too.
     pub writing: Option<Writing>,
 }
@@ -142,7 +145,8 @@ impl Destination {
             keep_times: false,
             clock: None,
             _lock: opened.lock,
-            replacing: Mutex::default(),
+            replacing: RwLock::default(),
+            removals: Removals::default(),
             writing: None,
         }
     }

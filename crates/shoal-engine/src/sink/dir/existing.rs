@@ -103,6 +103,9 @@ impl Target<'_> {
             let why = "on this file system the name is the same as that of another file, which is spelled differently";
             return Err(self.refused(Kind::NameConflict, why));
         }
+        if self.is_withdrawn(&look) {
+            return Ok(Existing::Replace);
+        }
         let times = destination.times(&look);
         if let Some(file) = self.same(&look, content) {
             // If several objects may have this name, the attributes of the first stay.
@@ -155,9 +158,10 @@ impl Target<'_> {
         look: impl FnOnce() -> Result<Existing>,
         replace: impl FnOnce() -> Result<()>,
     ) -> Result<Existing> {
-        let alone = match self.destination.rules.twice {
-            Twice::SameObject => None, // both write the same object
-            _ => Some(ignore_poison(self.destination.replacing.lock())),
+        let replacing = &self.destination.replacing;
+        let (_shared, alone) = match self.destination.rules.twice {
+            Twice::SameObject => (Some(ignore_poison(replacing.read())), None), // both write the same object
+            _ => (None, Some(ignore_poison(replacing.write()))),
         };
         if alone.is_some() {
             match look()? {
@@ -165,13 +169,15 @@ impl Target<'_> {
                 existing => return Ok(existing),
             }
         }
-        replace().map(|()| Existing::There(Put::Written))
+        replace()?;
+        self.destination.removals.replaced(self.name);
+        Ok(Existing::There(Put::Written))
     }
 
     /// Changes a file's change time, which records that an object was found to have its bytes, unless another lane was
     /// faster and replaced it. `look` looks again.
     pub fn find_alone(self, look: impl FnOnce() -> Result<Existing>) -> Result<Existing> {
-        let _alone = ignore_poison(self.destination.replacing.lock());
+        let _alone = ignore_poison(self.destination.replacing.write());
         match look()? {
             Existing::Found => {}
             existing => return Ok(existing),
@@ -192,7 +198,7 @@ impl Target<'_> {
         if directory.is_new {
             return Ok(None);
         }
-        let Some(look) = self.look()? else { return Ok(None) };
+        let Some(look) = self.look()?.filter(|look| !self.is_withdrawn(look)) else { return Ok(None) };
         let Some(ObjectMeta { size: Some(size), last_modified: Some(modified), changed, .. }) = meta() else {
             return Ok(None);
         };
@@ -224,7 +230,7 @@ impl Target<'_> {
         if directory.is_new {
             return Ok(None);
         }
-        let Some(look) = self.look()? else { return Ok(None) };
+        let Some(look) = self.look()?.filter(|look| !self.is_withdrawn(look)) else { return Ok(None) };
         let is_set = look.written % SECOND == 0 && look.born.is_some_and(|born| look.written < born - 2 * SECOND);
         let each = directory.syncs_each_file();
         if !look.kind.is_file()

@@ -8,7 +8,8 @@
 //!
 //! Here: the sink. The other files, each of which uses only files of the lines above it:
 //! - `options.rs`, `joined.rs`, `attributes.rs` (times, permissions), `clock.rs`, `writing.rs` (names that are being
-//!   written), `directory.rs`, `temp_name.rs`, `layout.rs` (paths), `open.rs` (opens and locks the directories)
+//!   written), `directory.rs`, `temp_name.rs`, `layout.rs` (paths), `open.rs` (opens and locks the directories),
+//!   `removals.rs` (files that are to be removed)
 //! - `barrier.rs`, `cleanup.rs`, `probe.rs` (what a file system can do), `description.rs` (for the report)
 //! - `destination.rs`: what a session knows of the destination
 //! - `target.rs`: an object's file, and error texts. `withdrawn.rs`: removes files of objects that failed after all
@@ -36,6 +37,7 @@ mod options;
 mod partition_directory;
 mod partition_registry;
 mod probe;
+mod removals;
 mod stream;
 mod target;
 mod temp_file;
@@ -58,10 +60,11 @@ use self::open_partition::Held;
 pub use self::options::DirOptions;
 use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;
-use super::{Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
+use super::{
+    Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
+};
 use crate::error::{Error, Kind, Result};
 use crate::fs::private::PrivateDir;
-use crate::key::ObjectKey;
 use crate::options::Layout;
 
 /// A directory as the destination.
@@ -152,12 +155,13 @@ impl Sink for DirSink {
         matches!(writer, Some(Ok(true)))
     }
 
-    fn start(&self, start: &Start, _state: &dyn SinkState) -> Result<Started> {
+    fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
         let opened = Opened::create(&self.path, self.options.part)?;
         // First: it may free the room that the session's own files need.
         let removed = cleanup::remove_leftovers(&opened)?;
         let (destination, mut started) = Destination::start(opened, self.options, start, self.warp.clone())?;
         started.notes.splice(0..0, removed);
+        destination.finish_withdrawals(state)?;
         match self.destination.set(Arc::new(destination)) {
             Ok(()) => Ok(started),
             Err(_) => Err(Error::new(Kind::Internal, "a directory sink was started twice")),
@@ -173,7 +177,8 @@ impl Sink for DirSink {
     }
 
     fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
-        let flushed = Flushed::all(&sealed);
+        let destination = self.destination()?;
+        let flushed = Flushed { state: destination.removals.settled(), ..Flushed::all(&sealed) };
         if flushed.durable.is_empty() {
             return Ok(flushed);
         }
@@ -185,16 +190,19 @@ impl Sink for DirSink {
                 None => {}
             }
         }
-        let destination = self.destination()?;
         let replaced = partition_directory::publish(destination, &directories, &mut touched)?;
         let reach = destination.sync(&touched)?;
         partition_directory::delete(destination, &replaced);
         Ok(Flushed { reach, ..flushed })
     }
 
-    fn withdraw(&self, seq: u64, key: &ObjectKey) {
-        if let (Some(destination), Ok(name)) = (self.destination.get(), key.name()) {
-            destination.withdraw(seq, name);
+    fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
+        self.destination.get().map_or_else(Vec::new, |destination| destination.withdrawing(objects))
+    }
+
+    fn withdraw(&self, object: &WithdrawnObject) {
+        if let Some(destination) = self.destination.get() {
+            destination.withdraw(object);
         }
     }
 

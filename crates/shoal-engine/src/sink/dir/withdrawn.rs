@@ -1,39 +1,117 @@
 //! Removes files of objects that were written and then became failures. Not here: when that happens
 //! (`engine/commit.rs`).
+//!
+//! A file is removed only if it has the very bytes of its object, and after the journal has the failure. The same
+//! transaction has a row with the file, and the next start removes what a kill or an error has left. Until that works,
+//! no object counts on the file.
+
+use std::os::fd::AsFd;
 
 use super::destination::Destination;
 use super::directory::open_below;
 use super::layout::{partition_path, retried_path};
+use super::target::Target;
+use crate::fs::dir::{Dir, Look};
+use crate::fs::file;
 use crate::name::Name;
+use crate::object::Fingerprint;
 use crate::options::Layout;
 use crate::partition::RETRIED_FROM;
-use crate::session::{Twice, Whose};
+use crate::poison::ignore_poison;
+use crate::session::{Found, Twice, Whose};
+use crate::sink::{SinkState, StateRow, WithdrawnObject};
+
+impl Target<'_> {
+    /// Whether the file is one that was withdrawn: it counts for nothing, and is replaced.
+    pub fn is_withdrawn(self, look: &Look) -> bool {
+        let left = self.destination.removals.left(self.name);
+        left.is_some_and(|fingerprint| has(&self.directory.dir, self.leaf(), look, fingerprint))
+    }
+}
 
 impl Destination {
-    /// Removes the file of an object that was written with the partition `seq`. The file stays if it cannot be removed,
-    /// if this run did not write it, or if it may be another object of this name. The failure is recorded in any case.
-    pub fn withdraw(&self, seq: u64, name: &Name) {
-        if self.rules.twice != Twice::SameObject {
-            return;
+    /// The rows for these objects. Files in partitions' directories have none.
+    pub fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
+        if self.options.layout != Layout::Names {
+            return Vec::new();
         }
+        let row = |object: &WithdrawnObject| {
+            let name = object.key.name().ok()?;
+            let (directory, leaf) = name.split();
+            self.may_remove(&self.open(directory).ok()?, leaf, object).then_some(())?;
+            let Fingerprint { bytes, hash } = object.fingerprint;
+            let value = [bytes.to_le_bytes(), hash.to_le_bytes()].concat();
+            Some((Box::from(name.as_bytes()), Some(value.into())))
+        };
+        objects.iter().filter_map(row).collect()
+    }
+
+    /// Removes the file of an object. It stays if it cannot be removed, if it has not the object's bytes, or if it may count
+    /// for another object. The failure is recorded in any case.
+    pub fn withdraw(&self, object: &WithdrawnObject) {
+        let Ok(name) = object.key.name() else { return };
         let (part, (directory, leaf)) = (self.options.part, name.split());
         let directory = match self.options.layout {
             Layout::Names => directory.map(<[u8]>::to_vec),
-            Layout::Partition if seq >= RETRIED_FROM => Some(retried_path(part, directory, name)),
+            Layout::Partition if object.partition >= RETRIED_FROM => Some(retried_path(part, directory, name)),
             Layout::Partition => {
-                let path = partition_path(part, seq).into_bytes();
+                let path = partition_path(part, object.partition).into_bytes();
                 Some(directory.map_or(path.clone(), |below| [&path, below].join(&b'/')))
             }
         };
-        let opened = directory.map(|path| open_below(&self.root.dir, &path)).transpose();
-        let Ok(opened) = opened else { return };
-        let dir = opened.as_ref().unwrap_or(&self.root.dir);
-        let is_of_this_run = dir.look(leaf).is_ok_and(|look| {
-            let times = self.times(&look);
-            look.kind.is_file() && self.sessions.whose(times.born, times.changed) != Whose::Other
-        });
-        if is_of_this_run {
-            let _ = dir.remove(leaf);
+        let Ok(dir) = self.open(directory.as_deref()) else { return };
+        let _alone = ignore_poison(self.replacing.write());
+        if self.may_remove(&dir, leaf, object) {
+            self.removals.tried(name, object.fingerprint, dir.remove(leaf));
         }
     }
+
+    /// Removes what an earlier session has left.
+    ///
+    /// # Errors
+    /// Those of reading the journal.
+    pub fn finish_withdrawals(&self, state: &dyn SinkState) -> crate::Result<()> {
+        state.each(&mut |name, value| {
+            let (Ok(key), Some((bytes, hash))) = (Name::parse(name), value.split_at_checked(8)) else { return Ok(()) };
+            let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+            let fingerprint = Fingerprint { bytes: number(bytes), hash: number(hash) };
+            let (directory, leaf) = key.split();
+            let removed = self.open(directory).and_then(|dir| match dir.look(leaf) {
+                Ok(look) if self.is_of_run(&look) && has(&dir, leaf, &look, fingerprint) => dir.remove(leaf),
+                Ok(_) => Ok(()), // something else has its name now
+                Err(errno) => Err(errno),
+            });
+            self.removals.tried(&key, fingerprint, removed);
+            Ok(())
+        })
+    }
+
+    fn open(&self, directory: Option<&[u8]>) -> rustix::io::Result<Dir> {
+        match directory {
+            Some(path) => open_below(&self.root.dir, path),
+            None => self.root.dir.open(b"."),
+        }
+    }
+
+    fn may_remove(&self, dir: &Dir, leaf: &[u8], object: &WithdrawnObject) -> bool {
+        let Ok(look) = dir.look(leaf) else { return false };
+        let times = self.times(&look);
+        // An earlier session may have committed another object of this name with the bytes of this file.
+        let is_its_own = !object.kept
+            || self.rules.twice == Twice::SameObject
+            || self.sessions.found(times.born, times.changed) == Found::ByThis;
+        is_its_own && self.is_of_run(&look) && has(dir, leaf, &look, object.fingerprint)
+    }
+
+    /// Whether a session of this run made the file, and nothing else changed it since, as far as its file system tells.
+    fn is_of_run(&self, look: &Look) -> bool {
+        let times = self.times(look);
+        times.born.is_none() || self.sessions.whose(times.born, times.changed) != Whose::Other
+    }
+}
+
+/// Whether the file has these bytes.
+fn has(dir: &Dir, leaf: &[u8], look: &Look, fingerprint: Fingerprint) -> bool {
+    let hash = || file::fingerprint(dir.read(leaf).ok()?.as_fd(), look.size).ok();
+    look.kind.is_file() && look.size == fingerprint.bytes && hash() == Some(fingerprint)
 }

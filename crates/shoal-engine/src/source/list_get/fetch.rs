@@ -14,7 +14,7 @@ use super::doubt::{Came, Suspicion, page};
 use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
+use crate::http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::http_objects::{self, connections_wanted};
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
@@ -52,9 +52,10 @@ impl Fetcher for Fetch {
                     crew.running.set(crew.running.get() + 1);
                     let (service, crew) = (self.service.clone(), crew.clone());
                     connections.spawn_local(async move {
-                        run_requests(&service.client, &Jobs { service: &service, crew: &crew, page: Cell::new(None) })
-                            .await;
+                        let jobs = Jobs { service: &service, crew: &crew, page: Cell::new(None) };
+                        let ending = run_requests(&service.client, &jobs).await;
                         crew.running.set(crew.running.get() - 1);
+                        ending.end().await;
                     });
                 }
                 tokio::select! {
@@ -210,8 +211,8 @@ impl RequestHandler for Jobs<'_> {
         self.crew.lane.finished(job, body, result)
     }
 
-    fn overlong(&self, written: Written) {
-        http_objects::withdraw(&*self.crew.lane, written);
+    fn doubted(&self, passed: Passed<Written>, doubt: Doubt) {
+        http_objects::withdraw(&*self.crew.lane, passed, doubt);
     }
 
     fn unchanged(&self, job: Job) {

@@ -169,7 +169,7 @@ impl Pages {
         });
         match body? {
             Some(json) => {
-                self.connections.put((!close).then_some(IdleConnection { open, written: None, closes: false }));
+                self.connections.put((!close).then_some(IdleConnection { open, closes: false }));
                 Ok((json, links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))

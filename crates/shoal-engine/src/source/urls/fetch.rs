@@ -15,7 +15,7 @@ use super::refusal::refusal;
 use super::silence::{self, Asked};
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Head, Next, Plan, RequestHandler, Wants, run_requests};
+use crate::http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
@@ -78,10 +78,11 @@ impl Fetcher for Fetch {
                         let jobs =
                             Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None), asked: Rc::default() };
                         pool.asked.borrow_mut().push(jobs.asked.clone());
-                        run_requests(&pool.client, &jobs).await;
+                        let ending = run_requests(&pool.client, &jobs).await;
                         jobs.set_idle(false);
                         pool.asked.borrow_mut().retain(|asked| !Rc::ptr_eq(asked, &jobs.asked));
                         pools.ended(&pool);
+                        ending.end().await;
                     });
                 }
                 if pools.stopped.get() && connections.is_empty() {
@@ -246,8 +247,8 @@ impl RequestHandler for Jobs<'_> {
         self.pools.lane.finished(job, body, result)
     }
 
-    fn overlong(&self, written: Written) {
-        http_objects::withdraw(&*self.pools.lane, written);
+    fn doubted(&self, passed: Passed<Written>, doubt: Doubt) {
+        http_objects::withdraw(&*self.pools.lane, passed, doubt);
     }
 
     fn unchanged(&self, job: Job) {
