@@ -1,12 +1,13 @@
-"""Bodies that are longer than they say, the surplus in a segment of its own: the object before it is to be doubted."""
+"""What comes on a connection behind a complete answer, in a segment of its own: objects before it are doubted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
-from hostile.oracle import Outcome, Shoal, assert_arrived, numbered
+from hostile.oracle import DEFAULTS, Outcome, Shoal, assert_arrived, numbered
 from hostile.pipelining import MANY, assert_pipelined, service
 from servers import pipeline_faults
 from servers.fault_server import Exchange, Fault
@@ -144,3 +145,57 @@ def test_no_large_body_that_is_longer_than_it_says_is_kept_without_a_word(
     outcome = shoal_command.copy(server, "--max-retries", "0")
 
     assert_all_but(outcome, objects, big)
+
+
+def replayed(wait: float) -> Fault:
+    """The right answer, and once more a moment later: it is taken for the answer to the next request."""
+
+    async def fault(exchange: Exchange) -> None:
+        await exchange.healthy()
+        await exchange.pause(wait)
+        await exchange.send(exchange.healthy_bytes())
+
+    return fault
+
+
+@pytest.mark.parametrize("wait", [0, 0.0005, 0.003, 0.03])
+def test_without_ids_no_object_has_the_bytes_of_another_after_an_answer_too_many(
+    shoal_command: Shoal, fault_server: MakeServer, wait: float
+) -> None:
+    objects = numbered(60, 20)
+    server = service(fault_server, objects, echo=False)
+    for name in list(objects)[5:60:10]:
+        server.on_object(name, replayed(wait))
+    server.start()
+
+    outcome = shoal_command.copy(server)
+
+    assert outcome.code == 1, outcome
+    wrong = {name: data for name, data in tree(outcome.out).items() if data != objects[name]}
+    assert not wrong, "each is a failure, and has no file"
+    assert {failure["kind"] for failure in outcome.report["failures"]} == {"short-body"}
+    server.heal()
+    mended = shoal_command.copy(server, "--retry-failed")
+    assert (mended.code, tree(mended.out)) == (0, objects), mended
+
+
+def test_an_object_of_a_list_of_urls_that_may_be_short_has_no_file_until_it_is_fetched_again(
+    shoal_command: Shoal, fault_server: MakeServer, tmp_path: Path
+) -> None:
+    objects = numbered(100, 20)
+    server = service(fault_server, objects, echo=False)
+    names = list(objects)
+    hit = set(names[10:90:20])
+    for name in hit:
+        server.on_object(name, late())
+    server.start()
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{name}\t{server.url}/get/{name}\n" for name in names))
+
+    def copy(*options: str) -> Outcome:
+        return shoal_command.run("copy", "--urls", urls, shoal_command.out, *DEFAULTS, "--workers", "1", *options)
+
+    assert_all_but(copy(), objects, hit)
+    server.heal()
+    mended = copy("--retry-failed")
+    assert (mended.code, tree(mended.out)) == (0, objects), mended
