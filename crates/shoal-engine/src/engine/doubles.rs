@@ -20,7 +20,7 @@ struct Known {
     /// Each as it will have to be recorded, and whether that has been done.
     doubles: HashMap<u64, Vec<(Gone, Arc<AtomicBool>)>>,
     count: u64,
-    /// Names of which an object was withdrawn: what has the bytes of its file is fetched again.
+    /// Names of which an object was withdrawn: what then has the bytes of its file fails as well.
     withdrawn: HashSet<u64>,
 }
 

@@ -71,10 +71,17 @@ impl LaneState {
     /// The sink took the object, or did not.
     pub(super) fn stored(&self, job: Job, result: Result<Put>, bytes: u64, unverified: bool) -> Option<Written> {
         let probe = self.take_probe(job.id());
-        match result.and_then(|put| Ok((put, self.double(&job, put)?))) {
-            Ok((put, is_gone)) => {
+        match result {
+            Ok(put) => {
                 self.shared.retry.succeeded(job.entry().host, probe);
                 self.shared.sink_retry.succeeded(DESTINATION, self.take_sink_probe(&job));
+                let is_gone = match self.double(&job, put) {
+                    Ok(is_gone) => is_gone,
+                    Err(error) => {
+                        self.give_up(job, error, None);
+                        return None;
+                    }
+                };
                 let numbers = self.numbers(&job);
                 let settled = self.settle_written(&job, put, bytes, unverified);
                 written(job, numbers, Was::Settled(Counted { settled, is_gone }))
@@ -94,7 +101,7 @@ impl LaneState {
     /// withdrawn.
     ///
     /// # Errors
-    /// If it was: this one is fetched again.
+    /// If it was: this one fails as well, for good. At once, it would find the same file again.
     pub(super) fn double(&self, job: &Job, put: Put) -> Result<Option<Arc<AtomicBool>>> {
         if put != Put::Duplicate || !self.shared.source.properties().is_network {
             return Ok(None);

@@ -138,7 +138,10 @@ impl LaneState {
         }
         let is_gone = match self.double(&write.job, put) {
             Ok(is_gone) => is_gone,
-            Err(error) => return self.lost(write, error),
+            Err(error) => {
+                self.shared.sink_retry.succeeded(DESTINATION, write.probe);
+                return self.lost_for_good(write, error, None);
+            }
         };
         let Write { job, meta, bytes, probe, was, .. } = write;
         self.shared.sink_retry.succeeded(DESTINATION, probe);

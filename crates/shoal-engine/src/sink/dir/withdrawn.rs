@@ -77,7 +77,7 @@ impl Destination {
             let fingerprint = Fingerprint { bytes: number(bytes), hash: number(hash) };
             let (directory, leaf) = key.split();
             let removed = self.open(directory).and_then(|dir| match dir.look(leaf) {
-                Ok(look) if self.is_of_run(&look) && has(&dir, leaf, &look, fingerprint) => dir.remove(leaf),
+                Ok(look) if has(&dir, leaf, &look, fingerprint) => dir.remove(leaf),
                 Ok(_) => Ok(()), // something else has its name now
                 Err(errno) => Err(errno),
             });
@@ -96,17 +96,12 @@ impl Destination {
     fn may_remove(&self, dir: &Dir, leaf: &[u8], object: &WithdrawnObject) -> bool {
         let Ok(look) = dir.look(leaf) else { return false };
         let times = self.times(&look);
+        let is_of_run = times.born.is_none() || self.sessions.whose(times.born, times.changed) != Whose::Other;
         // An earlier session may have committed another object of this name with the bytes of this file.
         let is_its_own = !object.kept
             || self.rules.twice == Twice::SameObject
             || self.sessions.found(times.born, times.changed) == Found::ByThis;
-        is_its_own && self.is_of_run(&look) && has(dir, leaf, &look, object.fingerprint)
-    }
-
-    /// Whether a session of this run made the file, and nothing else changed it since, as far as its file system tells.
-    fn is_of_run(&self, look: &Look) -> bool {
-        let times = self.times(look);
-        times.born.is_none() || self.sessions.whose(times.born, times.changed) != Whose::Other
+        is_of_run && is_its_own && has(dir, leaf, &look, object.fingerprint)
     }
 }
 
