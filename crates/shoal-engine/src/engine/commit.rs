@@ -233,7 +233,7 @@ impl Committer {
     /// Whether nothing goes on before held partitions are committed: the rest of the run is retries that are in them, or
     /// too many objects are deferred.
     fn waits_for_held(&self) -> bool {
-        self.held_retries > 0 && self.shared.queue.is_drained_but(self.held_objects())
+        self.held_retries > 0 && self.shared.queue.is_drained_but(self.held.len())
             || !self.held.is_empty() && self.deferred() >= DEFERRED_MAX
     }
 
@@ -271,11 +271,7 @@ impl Committer {
     }
 
     fn is_over(&self) -> bool {
-        self.pending.is_empty() && self.shared.queue.is_drained_but(self.held_objects()) && self.deferred() == 0
-    }
-
-    fn held_objects(&self) -> u64 {
-        self.held.values().map(|complete| complete.objects).sum()
+        self.pending.is_empty() && self.shared.queue.is_drained_but(self.held.len()) && self.deferred() == 0
     }
 
     fn flush(&mut self, reason: Flush) -> Result<()> {
@@ -326,6 +322,7 @@ impl Committer {
         durable: Durable,
         barrier: Option<i64>,
     ) -> Result<Commit> {
+        let partitions = through.len();
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
         for complete in through {
             self.again.remove(&complete.seq);
@@ -364,7 +361,7 @@ impl Committer {
         let mut journal = self.keeper.journal();
         self.shared.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
         self.looked_at_due = None;
-        self.shared.queue.committed(objects, listed, bytes, window);
+        self.shared.queue.committed(partitions, objects, listed, bytes, window);
         let now = now_ms();
         if journal.wants_sample(now) {
             let totals = journal.totals();

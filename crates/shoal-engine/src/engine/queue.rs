@@ -62,6 +62,8 @@ struct State {
     /// Some lane was told to wait since lanes were last woken.
     waiting: bool,
     window: usize,
+    /// Partitions handed out and not committed: one without objects is work as well.
+    out: usize,
 }
 
 impl State {
@@ -113,6 +115,7 @@ impl Queue {
             again: VecDeque::new(),
             open: BTreeMap::new(),
             out_objects: 0,
+            out: 0,
             out_bytes: 0,
             out_listed: 0,
             mark,
@@ -231,6 +234,7 @@ impl Queue {
             return Dequeued::Wait; // cannot happen: no other lane knows it yet
         }
         state.out_objects += open.len();
+        state.out += 1;
         if matches!(open.origin, Origin::Listed) {
             state.out_listed += open.len();
         }
@@ -288,8 +292,9 @@ impl Queue {
     }
 
     /// Partitions were committed.
-    pub fn committed(&self, objects: u64, listed: u64, bytes: u64, window: usize) {
+    pub fn committed(&self, partitions: usize, objects: u64, listed: u64, bytes: u64, window: usize) {
         let mut state = self.state();
+        state.out = state.out.saturating_sub(partitions);
         state.out_listed = state.out_listed.saturating_sub(listed);
         state.out_objects = state.out_objects.saturating_sub(objects);
         state.out_bytes = state.out_bytes.saturating_sub(bytes);
@@ -316,13 +321,13 @@ impl Queue {
         state.listed_all && state.ready.is_empty() && state.again.is_empty()
     }
 
-    /// Whether the listing has ended and everything handed out is committed, but for `held` objects that the sink holds.
-    pub fn is_drained_but(&self, held: u64) -> bool {
+    /// Whether the listing has ended and everything handed out is committed, but for `held` partitions that the sink holds.
+    pub fn is_drained_but(&self, held: usize) -> bool {
         let state = self.state();
         state.listed_all
             && state.ready.is_empty()
             && state.again.is_empty()
-            && state.out_objects == held
+            && state.out == held
             && state.open.is_empty()
     }
 
