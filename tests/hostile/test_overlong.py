@@ -179,6 +179,33 @@ def test_without_ids_no_object_has_the_bytes_of_another_after_an_answer_too_many
     assert (mended.code, tree(mended.out)) == (0, objects), mended
 
 
+@pytest.mark.parametrize("options", [[], ["--pipeline", "off"]])
+@pytest.mark.parametrize("wait", [0.0005, 0.003, 0.03])
+def test_with_ids_an_answer_without_one_is_no_object_once_the_answer_that_it_displaced_has_come(
+    shoal_command: Shoal, fault_server: MakeServer, wait: float, options: list[str]
+) -> None:
+    objects = numbered(60, 20)
+    server = service(fault_server, objects)
+
+    async def fault(exchange: Exchange) -> None:
+        await exchange.healthy()
+        await exchange.pause(wait)
+        await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+
+    for name in list(objects)[5:60:10]:
+        server.on_object(name, fault)
+    server.start()
+
+    outcome = shoal_command.copy(server, *options, "--workers", "1")
+
+    wrong = {name: data for name, data in tree(outcome.out).items() if data != objects[name]}
+    assert not wrong, "each is fetched again, or is a failure and has no file"
+    assert outcome.code == 1 or tree(outcome.out) == objects, outcome
+    server.heal()
+    mended = shoal_command.copy(server)
+    assert (mended.code, tree(mended.out)) == (0, objects), mended
+
+
 def test_an_object_of_a_list_of_urls_that_may_be_short_has_no_file_until_it_is_fetched_again(
     shoal_command: Shoal, fault_server: MakeServer, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ use super::deadline::Deadlines;
 use super::encoding::Decoding;
 use super::head::{self, Head, Wants};
 use super::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
-use super::request_id::RequestIds;
+use super::request_id::{Echo, RequestIds};
 use super::stream::{Stream, Trailing};
 use super::unproven::Unproven;
 use super::{connect, tls};
@@ -61,6 +61,8 @@ pub(crate) struct Connection<C, W = ()> {
     /// The peer announced its end, and all that it sent was received.
     ended: bool,
     wants: Wants,
+    /// The answer to an earlier request came: since some moment, each was taken for that to the next request.
+    pub(super) is_ahead: bool,
     /// The answers that what arrives next may prove wrong.
     pub(super) unproven: Unproven<W>,
     /// `Some`: the connection is not to the service but to another host, to which a redirect led.
@@ -87,6 +89,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             closed: false,
             ended: false,
             wants,
+            is_ahead: false,
             unproven: Unproven::new(),
             other_host: None,
         })
@@ -111,6 +114,10 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
                 return Err(Error::new(Kind::Protocol, "there is an empty line where an answer should begin"));
             }
             match if parse { head::parse(unread, self.wants, id)? } else { None } {
+                Some((head, _)) if head.echo == Echo::Another => {
+                    self.is_ahead = true;
+                    return Err(Error::new(Kind::Protocol, "the answer to another request"));
+                }
                 Some((head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {

@@ -210,10 +210,9 @@ impl HeadFields<'_> {
                 }
             }
             16 if name.eq_ignore_ascii_case(request_id::FIELD) => {
-                if request_id::is_of_another(value, self.id) {
-                    return Err(broken("the answer to another request".to_owned()));
-                }
                 self.echo = match self.echo {
+                    _ if request_id::is_of_another(value, self.id) => Echo::Another,
+                    Echo::Another => Echo::Another,
                     Echo::Missing if self.id.is_empty() => Echo::Missing,
                     Echo::Missing if value == self.id => Echo::Right,
                     _ => Echo::Wrong,
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_another_request_is_refused_and_one_that_a_cache_kept_is_wrong() {
+    fn the_id_of_another_request_is_told_from_one_that_a_cache_kept() {
         let own = format!("{}-7", "a".repeat(32));
         let echo = |id: &str| {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nShoal-Request-Id: {id}\r\n\r\n");
@@ -335,8 +334,8 @@ mod tests {
                 .map_err(|e| e.kind())
         };
         assert_eq!(echo(&own), Ok(Echo::Right));
-        assert_eq!(echo(&format!("{}-6", "a".repeat(32))), Err(Kind::Protocol));
-        assert_eq!(echo(&format!("{own}0")), Err(Kind::Protocol));
+        assert_eq!(echo(&format!("{}-6", "a".repeat(32))), Ok(Echo::Another));
+        assert_eq!(echo(&format!("{own}0")), Ok(Echo::Another));
         assert_eq!(echo(&format!("{}-7", "b".repeat(32))), Ok(Echo::Wrong));
         assert_eq!(echo(""), Ok(Echo::Wrong));
     }

@@ -47,11 +47,13 @@ pub(crate) struct Reader {
     seen: usize,
     /// The head of an incomplete body, and where the body begins. It is parsed once, however many reads the body takes.
     head: Option<(Head, usize)>,
+    /// The last error was the answer to an earlier request: since some moment, each was taken for that to the next one.
+    pub is_ahead: bool,
 }
 
 impl Reader {
     pub fn new(trust: Trust, wants: Wants, whole_max: usize) -> Reader {
-        Reader { trust, wants, whole_max, seen: 0, head: None }
+        Reader { trust, wants, whole_max, seen: 0, head: None, is_ahead: false }
     }
 
     /// Whether the head of the next answer is complete and the right one, but not its body. If so, the answer before it
@@ -86,6 +88,10 @@ impl Reader {
                 self.seen = unread.len();
                 return Ok(Answer::More(unread.len() + 1));
             };
+            if head.echo == Echo::Another {
+                self.is_ahead = true;
+                return Err(Error::new(Kind::Protocol, "the answer to another request"));
+            }
             if head.status / 100 == 1 {
                 interim += 1;
                 if interim > INTERIM_MAX {
@@ -127,7 +133,7 @@ impl Reader {
         match (echo, self.trust) {
             (Echo::Right, _) | (Echo::Missing, Trust::Order) => Ok(()),
             (Echo::Missing, Trust::Ids) => Err(Error::new(Kind::Integrity, "an answer without its request's id")),
-            (Echo::Wrong, _) => Err(Error::new(Kind::Integrity, "the answer to another request")),
+            (Echo::Wrong | Echo::Another, _) => Err(Error::new(Kind::Integrity, "the answer to another request")),
         }
     }
 }

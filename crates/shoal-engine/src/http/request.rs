@@ -130,6 +130,10 @@ async fn send_once<C: Fn() -> Duration, W>(
         match open.send(client, extra, &target).await {
             Ok(head) => return Ok((open, head)),
             Err(_) if open.nothing_received() => {}
+            Err(error) if open.is_ahead => {
+                connections.doubted.extend(open.unproven.doubt(Trailing::Ahead));
+                return Err(error);
+            }
             // Either this is not an answer, or the one before was longer than announced: a new connection tells.
             Err(_) if !open.may_begin_answer() => doubtful = Some(open),
             Err(error) => return Err(error),

@@ -76,6 +76,8 @@ pub(crate) enum Echo {
     Right,
     /// It has another id, or several.
     Wrong,
+    /// It has the id of another request of this connection.
+    Another,
 }
 
 #[cfg(test)]
