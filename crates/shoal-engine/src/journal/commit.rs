@@ -84,6 +84,13 @@ pub struct Retried {
     pub outcome: Result<Settled, Failed>,
 }
 
+impl Retried {
+    /// Whether the object was there already.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.outcome, Ok(Settled::Written { kept: true, .. }))
+    }
+}
+
 /// An object that was committed as written, and is now a failure.
 #[derive(Clone, Debug)]
 pub struct Withdrawn {

@@ -300,6 +300,8 @@ impl Journal {
             found.push((id, fault.seq, fault.due_ms.is_some(), Box::<[u8]>::from(fault.name)));
         }
         drop(answers);
+        // What was kept may have been withdrawn meanwhile. That failure stays, and is retried.
+        found.retain(|(_, _, was_deferred, _)| *was_deferred || !retried.is_kept());
         for (turn, (id, seq, was_deferred, name)) in found.into_iter().enumerate() {
             match was_deferred {
                 true => staged.deferred = staged.deferred.saturating_sub(1),

@@ -83,8 +83,11 @@ impl Model {
     fn settle(&mut self, retried: &Retried) {
         self.handed.retain(|locator| *locator != retried.locator);
         let mut first = true;
+        // What was kept does not settle a failure for good, which may be a withdrawal of it.
+        let is_kept = matches!(retried.outcome, Ok(Settled::Written { kept: true, .. }));
+        let is_settled = |row: &Row| row.locator == retried.locator && (row.due_ms.is_some() || !is_kept);
         for row in &mut self.rows {
-            if row.locator != retried.locator {
+            if !is_settled(row) {
                 continue;
             }
             let partition = self.partitions.get_mut(&row.seq).unwrap();
@@ -99,7 +102,7 @@ impl Model {
             first = false;
         }
         if retried.outcome.is_ok() {
-            self.rows.retain(|row| row.locator != retried.locator);
+            self.rows.retain(|row| !is_settled(row));
         }
     }
 
