@@ -121,6 +121,6 @@ def check_nodes(job: Job, sight: Sight, nodes: list[dict[str, Any]]) -> None:
             raise ConfigError(
                 f'{what}: locks of the destination "{job.directory}" do not reach it, so two processes could work on '
                 "one part",
-                hint="mount it with `local_lock=none` (NFS) or `flock` (Lustre) on all nodes; `allow_unlocked` "
+                hint="mount it with -o local_lock=none (NFS) or -o flock (Lustre) on all nodes; `allow_unlocked` "
                 "continues without locks",
             )

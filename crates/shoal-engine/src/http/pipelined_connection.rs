@@ -356,8 +356,10 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
     /// The bytes received are not the answer to the first unanswered request.
     fn wrong_answer(&mut self, error: Error) {
         let own = error.kind() == Kind::ShortBody;
-        if self.reader.is_ahead {
-            self.report_doubted(Trailing::Ahead);
+        if self.reader.is_ahead
+            && let Some(open) = &mut self.open
+        {
+            open.report_ahead(Trailing::Ahead, self.handler);
         }
         let is_no_answer = self.open.as_ref().is_some_and(|open| !open.may_begin_answer());
         match own {

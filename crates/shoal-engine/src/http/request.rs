@@ -131,7 +131,10 @@ async fn send_once<C: Fn() -> Duration, W>(
             Ok(head) => return Ok((open, head)),
             Err(_) if open.nothing_received() => {}
             Err(error) if open.is_ahead => {
-                connections.doubted.extend(open.unproven.doubt(Trailing::Ahead));
+                // One that had the id of its request is right: it was followed by an answer.
+                if open.unproven.is_by_order() {
+                    connections.doubted.extend(open.unproven.doubt(Trailing::Ahead));
+                }
                 return Err(error);
             }
             // Either this is not an answer, or the one before was longer than announced: a new connection tells.
