@@ -304,12 +304,12 @@ fn items_that_failed_are_passed_again_in_their_turn() {
     for (memory, workers) in [(MEMORY, 1), (MEMORY, 7), (3000, 1), (3000, 7)] {
         let directory = tempfile::tempdir().unwrap();
         // Every third fails, a hundred in a row, and the last.
-        let bad = |n: usize| n % 3 == 0 || (500..600).contains(&n) || n == 1999;
+        let bad = |n: usize| n.is_multiple_of(3) || (500..600).contains(&n) || n == 1999;
         let all = (0..2000).filter(|n| bad(*n)).count() as u64;
         let with = (memory, workers);
         let first = save_again(directory.path(), (2000, true), with, bad, item_name);
         assert_eq!(counts(&first.0), [2000, 2000 - all, all, 2000 - all, all]);
-        let half = |n: usize| bad(n) && n % 2 == 0;
+        let half = |n: usize| bad(n) && n.is_multiple_of(2);
         let left = (0..2000).filter(|n| half(*n)).count() as u64;
         let (second, needed) = save_again(directory.path(), (2000, true), with, half, item_name);
         assert_eq!(counts(&second), [all, all - left, left, 2000 - left, left], "{memory} {workers}");
@@ -327,7 +327,7 @@ fn items_that_failed_are_passed_again_in_their_turn() {
 fn what_no_lane_asks_for_takes_no_memory() {
     // Refused for their names, before their data is asked for.
     let directory = tempfile::tempdir().unwrap();
-    let refused = |n: usize| if n % 2 == 0 { format!("../{n}") } else { item_name(n) };
+    let refused = |n: usize| if n.is_multiple_of(2) { format!("../{n}") } else { item_name(n) };
     for failed in [500, 500] {
         let outcome = save_again(directory.path(), (1000, true), (3000, 3), |_| false, refused).0;
         assert_eq!(counts(&outcome)[2..], [failed, 500, failed]);
@@ -357,7 +357,7 @@ fn what_no_lane_asks_for_takes_no_memory() {
 fn a_series_that_was_broken_off_with_failures_retries_them_and_goes_on() {
     for (memory, workers) in [(MEMORY, 1), (MEMORY, 7), (3000, 7)] {
         let directory = tempfile::tempdir().unwrap();
-        let bad = |n: usize| n % 5 == 0 || n == 1029;
+        let bad = |n: usize| n.is_multiple_of(5) || n == 1029;
         let with = (memory, workers);
         let first = save_again(directory.path(), (1030, false), with, bad, item_name);
         assert_eq!((counts(&first.0), first.0.report.complete), ([1030, 823, 207, 823, 207], false));

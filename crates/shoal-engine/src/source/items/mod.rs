@@ -13,7 +13,7 @@
 //! Items can be listed once and fetched once. A **named** series promises the same items in the same order each time.
 //! Its cursor records how many items are before it, and a hash of their names, so that a resumed run skips exactly
 //! these. Those among them that failed are retried: the engine selects them in the order of their positions, and the
-//! pushing end keeps each as it comes, for the lane that waits for it ([`series::Retries`]).
+//! pushing end keeps each as it comes, for the lane that waits for it (`series::Retries`).
 //!
 //! `series.rs` has what the two ends share, `push.rs` the pushing end, `fetch.rs` that of the lanes.
 
