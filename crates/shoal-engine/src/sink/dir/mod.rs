@@ -200,6 +200,11 @@ impl Sink for DirSink {
         self.destination.get().map_or_else(Vec::new, |destination| destination.withdrawing(objects))
     }
 
+    /// Forgets the files that were removed after the last flush.
+    fn mend(&self, _state: &dyn SinkState, _stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
+        Ok(self.destination()?.removals.settled())
+    }
+
     fn withdraw(&self, object: &WithdrawnObject) {
         if let Some(destination) = self.destination.get() {
             destination.withdraw(object);

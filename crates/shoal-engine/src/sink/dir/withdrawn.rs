@@ -10,10 +10,10 @@ use std::os::fd::AsFd;
 use super::destination::Destination;
 use super::directory::open_below;
 use super::layout::{partition_path, retried_path};
+use super::removals;
 use super::target::Target;
 use crate::fs::dir::{Dir, Look};
 use crate::fs::file;
-use crate::name::Name;
 use crate::object::Fingerprint;
 use crate::options::Layout;
 use crate::partition::RETRIED_FROM;
@@ -39,9 +39,7 @@ impl Destination {
             let name = object.key.name().ok()?;
             let (directory, leaf) = name.split();
             self.may_remove(&self.open(directory).ok()?, leaf, object).then_some(())?;
-            let Fingerprint { bytes, hash } = object.fingerprint;
-            let value = [bytes.to_le_bytes(), hash.to_le_bytes()].concat();
-            Some((Box::from(name.as_bytes()), Some(value.into())))
+            Some(self.removals.begun(name, object.fingerprint))
         };
         objects.iter().filter_map(row).collect()
     }
@@ -71,17 +69,15 @@ impl Destination {
     /// # Errors
     /// Those of reading the journal.
     pub fn finish_withdrawals(&self, state: &dyn SinkState) -> crate::Result<()> {
-        state.each(&mut |name, value| {
-            let (Ok(key), Some((bytes, hash))) = (Name::parse(name), value.split_at_checked(8)) else { return Ok(()) };
-            let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-            let fingerprint = Fingerprint { bytes: number(bytes), hash: number(hash) };
-            let (directory, leaf) = key.split();
+        state.each(&mut |key, value| {
+            let Some((name, fingerprint)) = removals::read(key, value) else { return Ok(()) };
+            let (directory, leaf) = name.split();
             let removed = self.open(directory).and_then(|dir| match dir.look(leaf) {
-                Ok(look) if has(&dir, leaf, &look, fingerprint) => dir.remove(leaf),
+                Ok(look) if self.is_of_run(&look) && has(&dir, leaf, &look, fingerprint) => dir.remove(leaf),
                 Ok(_) => Ok(()), // something else has its name now
                 Err(errno) => Err(errno),
             });
-            self.removals.tried(&key, fingerprint, removed);
+            self.removals.tried(&name, fingerprint, removed);
             Ok(())
         })
     }
@@ -93,15 +89,20 @@ impl Destination {
         }
     }
 
+    /// Not if the user has put another file there.
+    fn is_of_run(&self, look: &Look) -> bool {
+        let times = self.times(look);
+        times.born.is_none() || self.sessions.whose(times.born, times.changed) != Whose::Other
+    }
+
     fn may_remove(&self, dir: &Dir, leaf: &[u8], object: &WithdrawnObject) -> bool {
         let Ok(look) = dir.look(leaf) else { return false };
         let times = self.times(&look);
-        let is_of_run = times.born.is_none() || self.sessions.whose(times.born, times.changed) != Whose::Other;
         // An earlier session may have committed another object of this name with the bytes of this file.
         let is_its_own = !object.kept
             || self.rules.twice == Twice::SameObject
             || self.sessions.found(times.born, times.changed) == Found::ByThis;
-        is_of_run && is_its_own && has(dir, leaf, &look, object.fingerprint)
+        self.is_of_run(&look) && is_its_own && has(dir, leaf, &look, object.fingerprint)
     }
 }
 
