@@ -151,7 +151,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
 
     /// The last answer is no object, or fails for what follows it. If that is another answer, those before it are doubted.
     pub(super) fn report_ahead<E: RequestHandler<Written = W>>(&mut self, trailing: Trailing, handler: &E) {
-        if trailing == Trailing::Ahead && self.unproven.is_by_order() {
+        if matches!(trailing, Trailing::Ahead | Trailing::Error) && self.unproven.is_by_order() {
             self.unproven.doubt(trailing).for_each(|(passed, doubt)| handler.doubted(passed, doubt));
         }
     }

@@ -119,6 +119,8 @@ pub(super) enum Trailing {
     End,
     /// An error answer to no request: many servers send 408 before they close.
     Refusal,
+    /// Another error answer, or the first bytes of some answer: `Ahead`, where only the order tells whose answers are whose.
+    Error,
     /// Another answer to no request: since some moment, each answer was taken for that to the next request.
     Ahead,
     /// Other bytes: the answer may have been longer than announced.
@@ -131,7 +133,8 @@ impl Trailing {
         // Byte 9 is the status's first digit, if received. Fewer bytes than BEGIN may as well be the end of a body.
         match bytes.get(9) {
             _ if !bytes.starts_with(BEGIN) => Trailing::Bytes,
-            None | Some(b'4' | b'5') => Trailing::Refusal,
+            _ if bytes.get(9..12) == Some(b"408") => Trailing::Refusal,
+            None | Some(b'4' | b'5') => Trailing::Error,
             Some(b'2' | b'3') => Trailing::Ahead,
             Some(_) => Trailing::Bytes,
         }

@@ -77,9 +77,9 @@ impl<W> Unproven<W> {
     pub fn doubt(&mut self, trailing: Trailing) -> impl Iterator<Item = (Passed<W>, Doubt)> + '_ {
         let (all, last) = (self.answers.len(), self.answers.len().saturating_sub(1));
         let (from, doubt) = match trailing {
-            Trailing::Ahead if self.is_by_order() => (usize::from(self.by_id), Doubt::Ahead),
+            Trailing::Ahead | Trailing::Error if self.is_by_order() => (usize::from(self.by_id), Doubt::Ahead),
             Trailing::Bytes | Trailing::Ahead => (last, Doubt::Overlong),
-            Trailing::Nothing | Trailing::Refusal | Trailing::End => (all, Doubt::Overlong),
+            Trailing::Nothing | Trailing::Refusal | Trailing::Error | Trailing::End => (all, Doubt::Overlong),
         };
         self.answers.drain(from..).flatten().map(move |passed| (passed, doubt))
     }
@@ -112,6 +112,8 @@ mod tests {
         use Echo::{Missing, Right, Wrong};
         let echoes = [Missing, Right, Missing, Wrong];
         assert_eq!(doubted(&echoes, Trailing::Ahead), [(2, Ahead), (3, Ahead)]);
+        assert_eq!(doubted(&echoes, Trailing::Error), [(2, Ahead), (3, Ahead)], "the last object may be gone");
+        assert_eq!(doubted(&echoes[..2], Trailing::Error), []);
         assert_eq!(doubted(&echoes, Trailing::Bytes), [(3, Overlong)]);
         assert_eq!(doubted(&echoes[..2], Trailing::Ahead), [(1, Overlong)], "its id is right, its length may not be");
         for trailing in [Trailing::Nothing, Trailing::Refusal, Trailing::End] {
