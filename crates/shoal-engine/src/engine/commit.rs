@@ -20,6 +20,7 @@ use super::panicked::panicked;
 use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Commit, Credited, Due, Durable, Ending, Journal, MARK_ALL, Settled};
+use crate::options::Pass;
 use crate::partition::{Cursor, Key};
 use crate::poison::ignore_poison;
 use crate::sink::{DurabilityScope, Flush, Flushed, Mode, Sink, StateRow, WithdrawnObject};
@@ -419,8 +420,10 @@ impl Committer {
     /// What the sink is to remove once nothing counts on it.
     fn withdrawn_file(&self, gone: &Gone) -> Option<WithdrawnObject> {
         let kept = !matches!(gone.withdrawn.was, Settled::Written { kept: false, .. });
-        // As when the listing starts over.
-        let fingerprint = gone.wrote.filter(|_| !(kept && self.is_forgotten(gone.partition)))?;
+        // A file of an earlier pass is good, whatever this one found; and one that was kept before the listing started over
+        // may be found again.
+        let is_earlier = kept && (self.shared.pass != Pass::First || self.is_forgotten(gone.partition));
+        let fingerprint = gone.wrote.filter(|_| !is_earlier)?;
         let key = self.shared.sink.admit(&gone.withdrawn.failed.name).ok()?;
         Some(WithdrawnObject { partition: gone.partition, key, fingerprint, kept })
     }

@@ -88,6 +88,17 @@ impl Counters {
             sum(&mut sums.in_flight, &lane.in_flight);
             sum(&mut sums.beats, &lane.beats);
         }
+        // What one lane takes back can be seen before what another has added.
+        for sum in [
+            &mut sums.written,
+            &mut sums.bytes,
+            &mut sums.skipped,
+            &mut sums.duplicates,
+            &mut sums.unchanged,
+            &mut sums.kept,
+        ] {
+            *sum = if sum.cast_signed() < 0 { 0 } else { *sum };
+        }
         sums
     }
 }
