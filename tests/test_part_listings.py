@@ -183,3 +183,21 @@ def test_the_exit_code_of_status_says_whether_all_of_it_is_there_only_if_asked(s
         assert shoal.run("status", "taken", "--exit-code", *more).returncode == 1
     assert shoal.run("copy", "src", "taken", "--overwrite", "always").returncode == 0
     assert shoal.run("status", "taken", "--exit-code").returncode == 0
+
+
+def test_a_part_that_is_updated_alone_keeps_the_job_from_being_complete_until_the_others_are(shoal: Command) -> None:
+    fill(shoal.directory / "src", NAMES)
+    fill(shoal.directory / "other", NAMES[:300])
+    job = Machines(shoal, "src", "out", "--update")
+    job.count = 2
+    assert job.part(0)[0] == 0
+    code, told = job.elsewhere(shoal.directory / "other", lambda: job.part(1))
+    assert (code, told["kind"]) == (1, "different-listings")
+    job.elsewhere(shoal.directory / "other", lambda: job.part(1))
+    code, status = job.status()
+    assert (code, status["complete"]) == (1, False), "the same command again hides nothing"
+    assert status["different_listings"]
+    assert job.part(0)[0] == 1
+    for index in (1, 0):
+        job.part(index)
+    assert job.status()[0] == 0, "all of them have seen the same now"

@@ -13,6 +13,7 @@ use super::error::JournalError;
 use super::files::Files;
 use super::journal::Journal;
 use super::options::{DESTINATION, Location, OpenOptions, RunKey};
+use super::parts;
 use super::rate::Rate;
 use super::rows::{Entry, Fault, Header, Progress};
 use super::schema::{self, Log};
@@ -71,6 +72,11 @@ impl Journal {
     /// format, [`Kind::Journal`] with a hint if it cannot be read.
     pub fn open(location: &Location, key: &RunKey, options: &OpenOptions) -> Result<(Journal, Standing)> {
         let mut notes = Vec::new();
+        // Before this part's own journal is opened.
+        let passes = match (location, options.resume.pass()) {
+            (Location::Part(directory, _), Some(_)) => parts::passes(directory).unwrap_or_default(),
+            _ => (0, 0),
+        };
         let files = Files::create(location)?;
         let (store, lock) = match &files {
             None => (Store::empty(), None),
@@ -107,7 +113,7 @@ impl Journal {
             return Ok((journal, Standing { notes, ..Standing::default() }));
         }
         journal.connection().and_then(schema::make_or_check).map_err(|error| journal.explain(error))?;
-        journal.choose_run(key, options, &mut notes)?;
+        journal.choose_run(key, options, passes, &mut notes)?;
         journal.load(&mut notes)?;
         journal.forget_tries_of_deferred()?;
         if options.resume == Resume::Failed {
@@ -125,7 +131,14 @@ impl Journal {
     }
 
     /// Finds the run of this source, or starts one.
-    fn choose_run(&mut self, key: &RunKey, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
+    /// `passes`: the numbers of the oldest and the newest pass of the parts of the job.
+    fn choose_run(
+        &mut self,
+        key: &RunKey,
+        options: &OpenOptions,
+        passes: (u64, u64),
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
         let Some(Known { mut header, differences, other_secrets }) = self.find_run(key, options)? else {
             return self.begin_run(key);
         };
@@ -138,7 +151,7 @@ impl Journal {
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match options.resume.pass() {
-            Some(pass) => drop(self.begin_pass(pass)?),
+            Some(pass) => drop(self.begin_pass(pass, passes)?),
             None if rebooted => drop(self.reset_listing()?),
             None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
                 "an interrupted update continues; what it has compared is not compared again until the next \

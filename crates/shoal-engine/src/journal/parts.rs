@@ -194,6 +194,8 @@ pub struct Difference {
     why: String,
     /// Some parts have seen nothing, others something. This is never accepted.
     pub is_empty: bool,
+    /// Some parts have not been updated, or restarted, like the others.
+    is_behind: bool,
 }
 
 impl Difference {
@@ -221,7 +223,7 @@ impl Difference {
         }
         texts.push(text(usual, most));
         let why = format!("the {count} parts have listed different names: {}", texts.join(", "));
-        Some(Difference { why, is_empty })
+        Some(Difference { why, is_empty, is_behind: false })
     }
 
     /// What a user reads.
@@ -230,6 +232,9 @@ impl Difference {
             with `resume=\"relist\"`";
         let hint = match self.is_empty {
             true => check.to_owned(),
+            false if self.is_behind => {
+                "run the others in the same way; `allow_different_listings` accepts them".to_owned()
+            }
             false => format!("{check}; `allow_different_listings` accepts a source that changes meanwhile"),
         };
         Error::new(Kind::DifferentListings, self.why.clone()).hint(hint)
@@ -263,12 +268,40 @@ fn named(indexes: &[u32]) -> String {
 /// # Errors
 /// As [`parts`].
 pub fn difference(destination: &Path) -> Result<Option<Difference>> {
-    Ok(read(destination, false)?.and_then(|parts| parts.difference()))
+    Ok(read(destination, false)?.and_then(|parts| parts.listings()))
+}
+
+/// The numbers of the oldest and the newest pass over the source that parts have begun.
+///
+/// # Errors
+/// As [`parts`].
+pub(super) fn passes(destination: &Path) -> Result<(u64, u64)> {
+    let parts = read(destination, true)?;
+    let runs = parts.iter().flat_map(|parts| &parts.parts).filter_map(|part| part.journal.as_ref()?.runs.first());
+    let passes: Vec<_> = runs.map(|run| run.passes).collect();
+    Ok((passes.iter().min().copied().unwrap_or(0), passes.iter().max().copied().unwrap_or(0)))
 }
 
 impl Parts {
-    /// How the listings of the parts that are complete differ.
+    /// How the parts that are complete differ: in what they have listed, or because some were not updated like the others.
     pub fn difference(&self) -> Option<Difference> {
+        self.listings().or_else(|| {
+            let complete = self.parts.iter().filter(|part| part.is_complete());
+            let pass = |part: &PartStatus| Some((part.journal.as_ref()?.runs.first()?.passes, part.index));
+            let passes: Vec<(u64, u32)> = complete.filter_map(pass).collect();
+            let newest = passes.iter().map(|(pass, _)| *pass).max()?;
+            let (new, old): (Vec<_>, Vec<_>) = passes.iter().partition(|(pass, _)| *pass == newest);
+            let indexes = |of: Vec<(u64, u32)>| named(&of.into_iter().map(|(_, index)| index).collect::<Vec<_>>());
+            (!old.is_empty()).then(|| Difference {
+                why: format!("{} went through the source again after {}", indexes(new), indexes(old)),
+                is_empty: false,
+                is_behind: true,
+            })
+        })
+    }
+
+    /// How the listings of the parts that are complete differ. A source may change from pass to pass.
+    fn listings(&self) -> Option<Difference> {
         let complete = self.parts.iter().filter(|part| part.is_complete());
         let seen = complete.filter_map(|part| {
             let run = part.journal.as_ref()?.runs.first()?;

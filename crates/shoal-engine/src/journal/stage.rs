@@ -104,12 +104,16 @@ impl Journal {
         self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 
-    /// Does the same as `reset_listing`, for a new pass over the source.
+    /// Does the same as `reset_listing`, for a new pass over the source. `oldest`, `newest`: those of the parts of the job. A
+    /// part begins another one only if no part is behind: parts that are begun anew after a kill must not drift apart.
     ///
     /// # Errors
     /// As [`Journal::commit`].
-    pub(super) fn begin_pass(&mut self, pass: Pass) -> Result<Standing> {
-        let (passes, before_pass) = (self.progress.passes + 1, self.progress.sessions);
+    pub(super) fn begin_pass(&mut self, pass: Pass, (oldest, newest): (u64, u64)) -> Result<Standing> {
+        let Progress { passes, completed, sessions: before_pass, pass: before, .. } = self.progress;
+        let goes_on = completed.is_none() && before == pass;
+        let joins = passes < newest || oldest < newest || goes_on;
+        let passes = if joins { passes.max(newest) } else { passes + 1 };
         self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 
