@@ -12,7 +12,7 @@ use super::dataset::Found;
 use super::fault::Fault;
 use super::file::name_of;
 use crate::schema::{file_name, file_number};
-use crate::sink::published_number;
+use crate::sink::{is_withdrawn, published_number};
 
 /// Most files that are named.
 const NAMED: usize = 10;
@@ -54,7 +54,7 @@ impl Lacking {
                 self.unfinished.push(why);
             }
             let mut journals = job.parts.iter().filter_map(|part| Some((part.index, part.journal.as_ref()?)));
-            return journals.try_for_each(|(part, status)| published(Some(part), status, ends));
+            return journals.try_for_each(|(part, status)| self.published(Some(part), status, ends));
         }
         let status = match journal::status(directory) {
             Err(error) if error.kind() == Kind::Config => return Ok(()), // there is none
@@ -63,7 +63,26 @@ impl Lacking {
         if status.runs.iter().any(|run| run.completed_at.is_none()) {
             self.unfinished.push("the copy into this directory is not finished: run it again to finish it".to_owned());
         }
-        published(None, &status, ends)
+        self.published(None, &status, ends)
+    }
+
+    /// Reads how many files a part has published, and whether some of their rows are known to be wrong.
+    fn published(&mut self, part: Option<u32>, status: &Status, ends: &mut BTreeMap<Option<u32>, u64>) -> Result<()> {
+        let mut is_wrong = false;
+        status.each(&mut |key, value| {
+            is_wrong |= is_withdrawn(key, value);
+            if let Some(number) = published_number(key, value) {
+                let end = ends.entry(part).or_default();
+                *end = number.saturating_add(1).max(*end);
+            }
+            Ok(())
+        })?;
+        if is_wrong {
+            let why =
+                "rows that are known to be wrong could not be removed yet: run the copy into this directory again";
+            self.unfinished.push(why.to_owned());
+        }
+        Ok(())
     }
 
     /// All of it as one reason; empty if it lacks nothing.
@@ -84,16 +103,6 @@ impl Lacking {
             false => Fault::new(Kind::Archive, format!("the dataset is incomplete: {why}")),
         }
     }
-}
-
-fn published(part: Option<u32>, status: &Status, ends: &mut BTreeMap<Option<u32>, u64>) -> Result<()> {
-    status.each(&mut |key, value| {
-        if let Some(number) = published_number(key, value) {
-            let end = ends.entry(part).or_default();
-            *end = number.saturating_add(1).max(*end);
-        }
-        Ok(())
-    })
 }
 
 /// Files that a copy into the directory has not finished: their rows are not part of the dataset yet.

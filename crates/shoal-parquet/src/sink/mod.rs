@@ -46,7 +46,7 @@ use self::earlier::Earlier;
 use self::group::Format;
 use self::mend::Place;
 use self::shard::{Shards, lock};
-pub(crate) use self::state::published_number;
+pub(crate) use self::state::{is_withdrawn, published_number};
 use self::writer::{Lane, Limits, OBJECT_MAX};
 
 /// Bytes of a file, about.

@@ -117,6 +117,11 @@ pub(super) fn read(key: &[u8], value: &[u8]) -> Result<Row> {
     })
 }
 
+/// Whether the row is of objects that were withdrawn, and are still in their files.
+pub(crate) fn is_withdrawn(key: &[u8], value: &[u8]) -> bool {
+    matches!(read_row(key, value), Some(Row::Withdrawn(..)))
+}
+
 /// The number of a published file, if the row is of one.
 pub(crate) fn published_number(key: &[u8], value: &[u8]) -> Option<u64> {
     match read_row(key, value)? {
