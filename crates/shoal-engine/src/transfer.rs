@@ -212,8 +212,10 @@ impl Transfer {
         let is_finished = standing.completed_at.is_some();
         if options.resume == Resume::Auto && standing.totals.failed + standing.deferred > 0 {
             if properties.in_turn {
-                journal.retry_in_turn()?; // in any case, because its objects are passed anyway
-                source.begin_retries(!is_finished);
+                // Also before the listing is finished, because its objects are passed anyway.
+                if journal.retry_in_turn(sink.properties().replaces)? {
+                    source.begin_retries(!is_finished);
+                }
             } else if is_finished && !properties.once {
                 journal.retry_all_failed()?;
             }

@@ -77,24 +77,26 @@ impl Journal {
 
     /// Does the same for a source that passes its objects in turn: `take_due` first returns all of them in the order of
     /// their locators, whenever they are due. If the listing is not finished, the partitions that it passes again and that
-    /// have failures are forgotten, because they are listed as a whole.
+    /// have failures are forgotten, because they are listed as a whole. False if there are such partitions and the sink
+    /// does not replace what it has of them (`replaces`): then nothing is retried before the listing is finished.
     ///
     /// # Errors
     /// As [`Journal::commit`]. What was changed before the error stays changed.
-    pub fn retry_in_turn(&mut self) -> Result<()> {
+    pub fn retry_in_turn(&mut self, replaces: bool) -> Result<bool> {
         if self.progress.completed.is_none() {
-            self.forget_partitions_with_failures()?;
+            let has_failures = |entry: &&Entry| entry.failures() != Some(0);
+            let forgotten: Vec<u64> = self.window.values().filter(has_failures).map(|entry| entry.seq).collect();
+            match (forgotten.is_empty(), replaces) {
+                (true, _) => {}
+                (false, true) => self.forget_partitions(&forgotten)?,
+                (false, false) => return Ok(false),
+            }
         }
         self.in_turn = Some(Box::default());
-        self.retry_all_failed()
+        self.retry_all_failed().map(|()| true)
     }
 
-    fn forget_partitions_with_failures(&mut self) -> Result<()> {
-        let has_failures = |entry: &&Entry| entry.failures() != Some(0);
-        let forgotten: Vec<u64> = self.window.values().filter(has_failures).map(|entry| entry.seq).collect();
-        if forgotten.is_empty() {
-            return Ok(());
-        }
+    fn forget_partitions(&mut self, forgotten: &[u64]) -> Result<()> {
         self.write(|journal, connection| {
             let mut forget = connection.prepare("DELETE FROM done WHERE run = ?1 AND seq = ?2")?;
             forgotten.iter().try_for_each(|seq| Ok(forget.execute([journal.run, *seq as i64]).map(drop)?))
