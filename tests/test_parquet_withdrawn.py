@@ -146,3 +146,37 @@ def test_after_ctrl_c_the_next_run_removes_the_row(shoal: Command, fault_server:
     done = shoal.run(*command)
     assert done.returncode == 0, done.stderr
     assert_rows_are(shoal, out, server.objects)
+
+
+def test_a_dataset_with_a_row_that_could_not_be_removed_is_incomplete(shoal: Command, fault_server: MakeServer) -> None:
+    server = fault_server({"right": b"12345678", "wrong": b"abcdefgh", "slow": b"slow"})
+    server.echo = False
+    server.on_object("wrong", late(b"junk"))
+    server.on_object("slow", slow)
+    server.start()
+    urls = shoal.directory / "urls.txt"
+    urls.write_text(
+        "".join(f"{name}\t{server.url}/get/{of}\n" for name, of in [("a", "right"), ("a", "wrong"), ("b", "slow")])
+    )
+    done = shoal.run("copy", "--urls", urls, "parquet:out", "--workers", "2")
+    assert done.returncode == 1
+    assert "could not be removed yet" in shoal.run("read", "parquet:out", "--checksum", "sha256").stderr
+    for command in (["read", "parquet:out", "--checksum", "sha256"], ["copy", "parquet:out", "files"]):
+        assert shoal.run(*command).returncode == 1, command
+
+
+def test_files_beside_a_dataset_leave_what_its_journal_knows(shoal: Command) -> None:
+    source = shoal.directory / "src"
+    source.mkdir()
+    for number in range(50):
+        (source / f"f{number}").write_text(f"{number}")
+    assert shoal.run("copy", "src", "parquet:out").returncode == 0
+    other = shoal.directory / "other"
+    other.mkdir()
+    (other / "beside").write_text("beside")
+    assert shoal.run("copy", "other", "out").returncode == 0
+    (dataset,) = (shoal.directory / "out").glob("*.parquet")
+    dataset.unlink()
+    done = shoal.run("verify", "parquet:out")
+    assert done.returncode != 0
+    assert dataset.name in done.stdout + done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from hostile.oracle import DEFAULTS, Outcome, Shoal, assert_arrived, numbered
 from hostile.pipelining import MANY, assert_pipelined, service
-from servers import pipeline_faults
+from servers import faults, pipeline_faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
 from trees import tree
@@ -28,6 +28,12 @@ def late(surplus: bytes = b"", wait: float = 0.002) -> Fault:
         await exchange.send(body[said:])
 
     return fault
+
+
+async def slow(exchange: Exchange) -> None:
+    """Right, but so late that all surpluses are there before."""
+    await exchange.pause(0.5)
+    await exchange.healthy()
 
 
 @pytest.mark.parametrize("surplus", [b"", b"H", b"HTTP/1.", b"\r\n"])
@@ -226,3 +232,59 @@ def test_an_object_of_a_list_of_urls_that_may_be_short_has_no_file_until_it_is_f
     server.heal()
     mended = copy("--retry-failed")
     assert (mended.code, tree(mended.out)) == (0, objects), mended
+
+
+def test_without_ids_objects_are_doubted_also_if_the_answer_too_many_is_that_of_an_object_which_is_gone(
+    shoal_command: Shoal, fault_server: MakeServer, tmp_path: Path
+) -> None:
+    objects = numbered(40, 20)
+    server = service(fault_server, objects, echo=False)
+    *_, last = names = list(objects)
+    server.on_object(names[5], replayed(0.003))
+    server.on_object(last, faults.status(404))
+    server.start()
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{name}\t{server.url}/get/{name}\n" for name in names))
+
+    outcome = shoal_command.run("copy", "--urls", urls, shoal_command.out, *DEFAULTS, "--workers", "1")
+
+    assert outcome.code == 1, outcome
+    assert not {name: data for name, data in tree(outcome.out).items() if data != objects[name]}
+
+
+def test_a_file_that_the_user_puts_where_a_withdrawn_one_was_is_left_alone(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(10, 20)
+    server = service(fault_server, objects, echo=False)
+    *_, last = names = list(objects)
+    server.on_object(last, late(b"junk", wait=0.02))
+    server.on_object(names[0], slow)  # the run goes on, and looks at the connection of the other
+    server.start()
+    assert_all_but(shoal_command.copy(server, "--workers", "2"), objects, [last])
+    (shoal_command.out / last).write_bytes(objects[last])
+    server.heal()
+    server.on_object(last, faults.status(404))
+
+    outcome = shoal_command.copy(server)
+
+    assert outcome.code == 1, outcome
+    assert tree(outcome.out) == objects
+
+
+def test_an_update_removes_no_file_that_has_the_bytes_which_it_doubts(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(10, 20)
+    server = service(fault_server, objects, echo=False)
+    server.start()
+    assert shoal_command.copy(server).code == 0
+    *_, last = names = list(objects)
+    server.on_object(last, late(b"junk", wait=0.02))
+    server.on_object(names[0], slow)
+
+    outcome = shoal_command.copy(server, "--update", "--workers", "2")
+
+    assert outcome.code == 1, outcome
+    assert [failure["name"] for failure in outcome.report["failures"]] == [last]
+    assert tree(outcome.out) == objects
