@@ -95,6 +95,7 @@ def test_a_row_of_an_answer_that_was_too_long_is_removed_and_the_next_run_adds_t
     server.heal()
     done = shoal.run(*command, *again)
     assert done.returncode == 0, done.stderr
+    assert not [note for note in shoal.last_json(done)["notes"] if "another job" in note]
     assert_rows_are(shoal, out, server.objects)
 
 

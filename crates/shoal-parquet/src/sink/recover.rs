@@ -91,7 +91,8 @@ pub(super) fn recover(
         }
         Ok(())
     })?;
-    of_others |= start.sessions.is_empty() && !published.is_empty();
+    let is_new = start.frontier == 0 && places.is_empty();
+    of_others |= is_new && !published.is_empty();
     let mut earlier = Earlier::new(start);
     for (temporary, key, of_row) in places {
         let place = match published.get(&temporary) {
