@@ -39,7 +39,7 @@ fn failed() -> Error {
     Error::new(Kind::DestinationFailed, "failed on purpose")
 }
 
-/// A sink whose n-th operation (put, directory, piece, finish, seal, flush, mend, publish) fails with an error that ends
+/// A sink of which the n-th operation (put, directory, piece, finish, seal, flush, mend, publish) fails with an error that ends
 /// the run. Its clock cannot be read any more then.
 pub struct FailingSink {
     inner: Arc<dyn Sink>,
