@@ -9,12 +9,13 @@ from collections import Counter
 
 import pytest
 
-from hostile.oracle import Shoal, assert_arrived, numbered
+from hostile.oracle import Shoal, assert_arrived, assert_same_tree, numbered
 from hostile.pipelining import MANY, assert_pipelined, service
 from servers import faults, pipeline_faults
 from servers.fault_server import Exchange, Fault
 from servers.fixtures import MakeServer
 from servers.pipeline_faults import ahead
+from trees import tree
 
 FREE = (*MANY, "--max-retries", "0")
 # A connection that closes costs its host 14 tokens, an answer brings 2: a service that closes all the time is paused.
@@ -213,6 +214,16 @@ def test_whatever_happens_at_random_every_object_has_its_own_bytes(
     objects = numbered(2000)
     server = service(fault_server, objects)
     # Six harms in seven cost tokens, 14 each against 2 for an answer: at 3 in 100 the host is not paused.
-    server.on_objects(pipeline_faults.at_random(seed, 0.03, HARM))
+    no_echo: list[str] = []
+    server.on_objects(pipeline_faults.at_random(seed, 0.03, HARM, no_echo))
     server.start()
-    assert_pipelined(shoal_command.copy(server, *PATIENT, limit=60), server, objects)
+    outcome = shoal_command.copy(server, *PATIENT, limit=60)
+    # Where a later answer of its connection was another object's, an object without an id is in doubt.
+    doubted = {failure["name"] for failure in outcome.report["failures"]}
+    assert doubted <= set(no_echo)
+    arrived = {name: data for name, data in objects.items() if name not in doubted}
+    assert_pipelined(outcome, server, arrived, dict.fromkeys(doubted, "short-body"))
+    server.heal()
+    again = shoal_command.copy(server, "--retry-failed")
+    assert again.code == 0, again
+    assert_same_tree(tree(again.out), objects)

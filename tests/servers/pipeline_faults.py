@@ -169,8 +169,11 @@ def framed(first: bytes, *, chunk: int = 0, interim: bytes = b"", then: faults.T
     return fault
 
 
-def at_random(seed: int, share: float, kinds: Sequence[str]) -> Fault:
-    """Answers well but for a share of the requests, to which one of these kinds of harm is done."""
+def at_random(seed: int, share: float, kinds: Sequence[str], no_echo: list[str] | None = None) -> Fault:
+    """Answers well but for a share of the requests, to which one of these kinds of harm is done.
+
+    `no_echo` collects the objects that were answered without the id of their request.
+    """
     chance = random.Random(seed)
 
     async def harm(exchange: Exchange, kind: str) -> None:
@@ -184,6 +187,8 @@ def at_random(seed: int, share: float, kinds: Sequence[str]) -> Fault:
             await exchange.send(data[: chance.randrange(len(data))])
             await faults.end(exchange, chance.choice(("fin", "rst")))
         elif kind == "no echo":
+            if no_echo is not None:
+                no_echo.append(exchange.request.name or "")
             await exchange.send(data.replace(exchange.echo, b"", 1))
         elif kind == "delay":
             await exchange.pause(chance.random() / 20)
