@@ -278,7 +278,7 @@ def test_a_script_without_the_guard_is_told_so_and_ends(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert 'put the call under `if __name__ == "__main__":`' in done.stderr
     assert "worker process" in done.stderr.splitlines()[-2] + done.stderr.splitlines()[-1]
-    wait_until(lambda: not processes_in(tmp_path), 5)
+    wait_until(lambda: not processes_in(tmp_path))
 
 
 def test_a_module_that_workers_cannot_import_ends_the_run_with_the_reason(job: Job) -> None:

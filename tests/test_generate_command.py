@@ -65,7 +65,7 @@ def test_ctrl_c_is_exit_code_130(shoal: Command) -> None:
     process = shoal.start("generate", "job:slow", "5", "out", "--name", "data-{:04d}.csv", "--durability", "none")
     wait_until(lambda: (shoal.directory / "calls").exists())
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=30)  # an item takes 60
     assert process.returncode == 130
     assert "run the same command again to resume" in said
-    wait_until(lambda: not processes_in(shoal.directory), 2)
+    wait_until(lambda: not processes_in(shoal.directory))

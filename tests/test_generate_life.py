@@ -136,7 +136,7 @@ def test_a_worker_that_slept_through_the_death_of_its_run_does_no_harm(job: Job)
     finally:
         os.kill(sleeper, signal.SIGCONT)
     assert counts[4]
-    wait_until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory))
     assert job.contents() == expected(20)
 
 
@@ -146,7 +146,7 @@ def test_no_process_outlives_a_caller_that_is_killed(job: Job) -> None:
     wait_until(lambda: len(job.lines("calls")) == 3)
     process.kill()
     process.wait()
-    wait_until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory))
 
 
 def test_no_process_is_left_when_the_call_returns_but_pythons_own(job: Job) -> None:
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_it_within_2_s_and_the_same_call_goes_on(job: Job) -> None:
 
     assert time.monotonic() - began < 2
     assert "KeyboardInterrupt" in said
-    wait_until(lambda: not processes_in(job.directory), 2)
+    wait_until(lambda: not processes_in(job.directory))
     job.module("make = plain")
     assert job.run("range(300)")[0][4]
     assert job.contents() == expected(300)

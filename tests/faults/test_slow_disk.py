@@ -32,25 +32,33 @@ def peak_until_end(run: subprocess.Popen[str]) -> int:
     return peak
 
 
-@pytest.mark.parametrize(
-    ("stalls", "durability"),
-    [
-        ("write:delay_enter=5s:when=40", "batch"),
-        ("syncfs:delay_enter=5s:when=1", "batch"),
-        ("fsync,fdatasync:delay_enter=5s:when=10", "file"),
-    ],
-    ids=["write", "barrier", "sync of each file"],
-)
+WRITE = ("write:delay_enter=5s:when=40", "batch")
+BARRIER = ("syncfs:delay_enter=5s:when=1", "batch")
+EACH = ("fsync,fdatasync:delay_enter=5s:when=10", "file")
 # Where requests are sent ahead, some of those behind a large body are sent twice: small ones show that none else is.
-@pytest.mark.parametrize(("size", "pipeline"), [(20_000, "auto"), (2_000_000, "off")])
+SMALL, LARGE = (20_000, "auto"), (2_000_000, "off")
+
+
+@pytest.mark.parametrize(
+    ("stalls", "durability", "size", "pipeline"),
+    [
+        pytest.param(*WRITE, *SMALL, id="write, small"),
+        pytest.param(*BARRIER, *LARGE, id="barrier, large"),
+        pytest.param(*EACH, *SMALL, id="sync of each file, small"),
+        pytest.param(*WRITE, *LARGE, id="write, large", marks=pytest.mark.slow),
+        pytest.param(*BARRIER, *SMALL, id="barrier, small", marks=pytest.mark.slow),
+        pytest.param(*EACH, *LARGE, id="sync of each file, large", marks=pytest.mark.slow),
+    ],
+)
 def test_while_the_disk_stands_still_no_request_times_out_and_memory_stays_flat(
     shoal: Command, service: Service, tmp_path: Path, stalls: str, durability: str, size: int, pipeline: str
 ) -> None:
     count = TOTAL // size
     log, accesses = tmp_path / "strace", tmp_path / "accesses"
     server = service(synthetic=f"{count}:{size}", access_log=accesses)
-    # Several batches, and not so fast that all of it has arrived when the disk stands still.
-    limits = ("--timeout", "1", "--memory", BUDGET, "--limit-rate", "30MB")
+    # Several batches, and not so fast that all of it has arrived when the disk stands still. It does so for longer than
+    # the timeout, which is long enough for a machine that is busy.
+    limits = ("--timeout", "3", "--memory", BUDGET, "--limit-rate", "30MB")
     options = (*limits, "--pipeline", pipeline, "--durability", durability, "--json")
 
     run = shoal.under(*traced(log, stalls)).start("copy", server.url, "out", *options)
