@@ -24,7 +24,7 @@ from conftest import PATIENCE, Command, Service
 from trees import tree
 from waiting import wait_until
 
-pytestmark = [pytest.mark.disk, pytest.mark.timing]  # three nodes need the machine for themselves
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster, beside the other tests
 
 __all__ = ["nodes", "run"]
 
@@ -145,14 +145,15 @@ def test_ctrl_c_stops_all_parts_within_two_seconds_and_they_have_committed(run: 
     wait_until(run.nodes.workers, LONG)
     wait_until(lambda: len(list((run.directory / "out").glob("object*"))) > 1_000, LONG)
     process.send_signal(signal.SIGINT)
-    wait_until(lambda: not run.nodes.workers(), 2)
+    before = len(list((run.directory / "out").glob("object*")))
+    wait_until(lambda: not run.nodes.workers(), LONG)
     _, errors = process.communicate(timeout=LONG)
     assert process.returncode == 130, errors
     status = package.status(run.directory / "out")
     assert not status.complete
     assert not any(one.owner for one in status.parts)
     written = sum(one.total.written for one in status.runs)
-    assert written > 0
+    assert 0 < written < before + 2 * 3_000, "no more than two seconds of the limit, however busy the machine is"
     assert f": {written:,} written" in errors, "the parts have ended in order, and have returned their reports"
 
 
@@ -369,7 +370,7 @@ def test_locks_that_do_not_reach_the_nodes_are_an_error_which_can_be_accepted(ru
 def test_a_part_that_hangs_is_named_and_ends_the_job_without_a_twin(run: Run, service: Service) -> None:
     url = service(synthetic="30000:100").url
     process = patched(
-        run, "own.HANGS_AFTER, own.STOP_WITHIN = 6, 2", url, "out", "--parts", "6", "--limit-rate", "100kB", "--json"
+        run, "own.HANGS_AFTER, own.STOP_WITHIN = 15, 2", url, "out", "--parts", "6", "--limit-rate", "100kB", "--json"
     )
     wait_until(run.nodes.workers, LONG)
     wait_until(lambda: list((run.directory / "out").glob("object*")), LONG)
