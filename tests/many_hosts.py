@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import shoal as package
 from servers.ports import bound_socket
 from servers.url_server import UrlServer
@@ -33,6 +35,7 @@ class Mixed:
         sock = stack.enter_context(bound_socket(address=absent))
         self.absent = f"http://{absent}:{sock.getsockname()[1]}"
         self.each, self.wanted = each, healthy * each
+        self.alone: float | None = None  # seconds that the healthy hosts take, once they were measured
 
     def lines(self, *, only_healthy: bool = False) -> Iterator[str]:
         hosts = [f"{service.url}/get" for service in self.services]
@@ -74,8 +77,23 @@ class Mixed:
             copying.send_signal(signal.SIGINT)
         return took
 
+    def assert_not_held_up(self, shoal: Command, beside: Path, *, at_most: float, why: str = "") -> None:
+        """The healthy hosts take at most so many seconds longer beside the others of a list than alone."""
+        alone = beside.with_name("alone")
+        took = self.seconds(shoal, beside)
+        if self.alone is None or took >= self.alone + at_most:  # the machine may be busier than it was then
+            self.alone = self.seconds(shoal, write(alone, self.lines(only_healthy=True)))
+        assert took < self.alone + at_most, why
+
     def sent(self) -> int:
         return sum(service.stats.requests for service in self.services)
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Mixed]:
+    """Hosts that several tests share: how long they take alone is measured once."""
+    with contextlib.ExitStack() as stack:
+        yield Mixed(stack, healthy=17, each=5_000)
 
 
 def write(path: Path, lines: Iterator[str]) -> Path:

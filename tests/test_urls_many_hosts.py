@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal as package
-from many_hosts import Mixed, lines_of, reasons, write
+from many_hosts import Mixed, hosts, lines_of, reasons, write
 from servers.ports import bound_socket
 from servers.url_server import Answer, UrlServer
 
 if TYPE_CHECKING:
     from conftest import Command
+
+__all__ = ["hosts"]
 
 
 def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path: Path) -> None:
@@ -61,9 +63,7 @@ def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal:
         lines = list(hosts.lines(only_healthy=True))
         # The slow host comes early: lanes that are no longer needed later have its objects.
         lines[1_000:1_000] = [f"slow/{number}\t{hosts.slow.url}/object-{number}" for number in range(200)]
-        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
-        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
-        assert beside <= alone + 2
+        hosts.assert_not_held_up(shoal, write(tmp_path / "beside", iter(lines)), at_most=2)
 
 
 def test_hosts_that_pipeline_and_others_do_not_have_the_search_for_workers_begin_anew_each_time(tmp_path: Path) -> None:
@@ -83,18 +83,15 @@ def test_hosts_that_pipeline_and_others_do_not_have_the_search_for_workers_begin
 @pytest.mark.timing
 @pytest.mark.parametrize(("absent", "each"), [(500, 100), (3_000, 5)])
 def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
-    tmp_path: Path, shoal: Command, absent: int, each: int
+    tmp_path: Path, shoal: Command, hosts: Mixed, absent: int, each: int
 ) -> None:
     with contextlib.ExitStack() as stack:
-        hosts = Mixed(stack, healthy=17, each=5_000)
         port = stack.enter_context(bound_socket(address="0.0.0.0")).getsockname()[1]
         lines = [*hosts.lines(only_healthy=True), *lines_of("absent", port, absent, each)]
         random.Random(0).shuffle(lines)
-        alone = hosts.seconds(shoal, write(tmp_path / "alone", hosts.lines(only_healthy=True)))
-        beside = hosts.seconds(shoal, write(tmp_path / "beside", iter(lines)))
-        assert beside < alone + 5, "an absent host is given up after 10 s"
-        source = package.urls(tmp_path / "beside")
-        report = package.copy(source, tmp_path / "out", retry_timeout=2, on_error="record")
+        beside = write(tmp_path / "beside", iter(lines))
+        hosts.assert_not_held_up(shoal, beside, at_most=5, why="an absent host is given up after 10 s")
+        report = package.copy(package.urls(beside), tmp_path / "out", retry_timeout=2, on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, absent * each, 0)
         assert report.seconds < 15
 
