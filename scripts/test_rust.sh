@@ -14,7 +14,7 @@ strace -o /dev/null true 2>/dev/null || missing+=("strace")
 # Tests that others start are nothing by themselves.
 skip=(--skip other_process)
 for need in "${missing[@]}"; do
-    names=$(grep -rhA1 "#\[ignore = \"needs $need" crates/*/tests | sed -n 's/^ *fn \([a-z0-9_]*\)(.*/\1/p')
+    names=$(grep -rhA1 "#\[ignore = \"needs .*$need" crates/*/tests | sed -n 's/^ *fn \([a-z0-9_]*\)(.*/\1/p')
     echo "notice: skipped, since they need $need (scripts/install_test_tools.sh installs tools):" $names
     for name in $names; do skip+=(--skip "$name"); done
 done
