@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 SOURCES := $(shell find crates/*/src -name '*.rs') $(wildcard crates/*/Cargo.toml crates/*/build.rs) Cargo.toml Cargo.lock pyproject.toml
 BENCH := $(shell find bench/limits/src -name '*.rs') bench/limits/Cargo.toml bench/pyproject.toml
 
-.PHONY: help build demo billion check test test-bench test-torch test-faults test-wheel wheel docs fuzz clean tools
+.PHONY: help build demo billion check test test-bench test-torch test-tenth test-faults test-wheel wheel docs fuzz clean tools
 .DELETE_ON_ERROR:
 
 ## make help         this list
@@ -32,7 +32,7 @@ check: .venv/.built .venv/.bench .venv/.tools
 
 ## make test         every test but the slow ones and the lab's; those that lack root or a tool are skipped with a notice
 test: .venv/.built .venv/.bench
-	scripts/test.sh
+	scripts/test.sh $(BESIDE)
 
 ## make test-bench   the tests of the lab
 test-bench: .venv/.built .venv/.bench .venv/.tools
@@ -42,6 +42,10 @@ test-bench: .venv/.built .venv/.bench .venv/.tools
 test-torch: .venv/.built .venv/.tools
 	$(PYTHON) -m pip install --quiet --group torch
 	.venv/bin/pytest tests/test_torch.py tests/test_examples.py::test_each_image_reaches_the_model_once
+
+## make test-tenth   a tenth of the slow tests in ten minutes, another one each day (SHOAL_TENTH=3 for one)
+test-tenth: .venv/.built .venv/.bench .venv/.tools
+	scripts/test_tenth.sh
 
 ## make test-faults  the tests marked root, mount or slow, after installing the tools they use; 10,000 runs of the model
 test-faults: .venv/.built .venv/.bench .venv/.tools

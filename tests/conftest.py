@@ -29,6 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+pytest_plugins = ["skips", "tenth"]
+
 # The longest any one command of these tests may take, on two slow cores with others at work.
 PATIENCE = 60
 
