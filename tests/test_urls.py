@@ -435,4 +435,5 @@ def test_an_object_is_given_up_when_its_retry_timeout_ends_however_many_retries_
         source = package.urls(list_file)
         report = package.copy(source, tmp_path / "out", retry_timeout=3, max_retries=1_000, on_error="record")
     assert report.failed == 1
-    assert 3 <= report.seconds < 10
+    assert 0 < len(server.requests) < 100
+    assert report.seconds >= 3

@@ -326,7 +326,7 @@ def test_a_refusal_of_credentials_ends_the_run_at_once(shoal_command: Shoal, fau
     server.on(lambda request: request.name is not None, faults.status(401), skip=50)
     server.start()
     outcome = shoal_command.copy(server)
-    assert_stopped(outcome, "credentials", "401", manifest=objects, within=5)
+    assert_stopped(outcome, "credentials", "401", manifest=objects)
     assert len(server.fetched()) < 100
 
 

@@ -164,7 +164,7 @@ def test_who_cannot_be_trusted_is_refused_at_once_with_the_cause(
     context, causes = BAD[kind]
     with TlsFront(context(authority), server.port) as front:
         outcome = shoal_command.copy(front.url, "--ca-file", ca_file, "--header", "Authorization: Bearer hush")
-    assert_stopped(outcome, "tls", f"https://{HERE}:{front.port}", *causes, within=5)
+    assert_stopped(outcome, "tls", f"https://{HERE}:{front.port}", *causes)
     assert server.requests == [], "nothing is sent to whom nobody trusts"
     assert front.accepted <= 5, "asking again would not change it"
     assert "hush" not in outcome.stderr
@@ -243,7 +243,7 @@ def test_a_service_in_the_clear_is_no_tls(shoal_command: Shoal, fault_server: Ma
         answering.start()
         outcome = shoal_command.copy(f"https://{HERE}:{sock.getsockname()[1]}", "--ca-file", ca_file)
         answering.join()
-    assert_stopped(outcome, "tls", "not TLS", within=5)
+    assert_stopped(outcome, "tls", "not TLS")
     assert "http://" in outcome.stderr
     assert server.requests == []
 

@@ -216,7 +216,7 @@ fn a_stop_does_not_wait_for_writes() {
     });
     assert_eq!(outcome.error.unwrap().kind(), Kind::Interrupted);
     let took = stopped.unwrap().elapsed();
-    assert!(took < Duration::from_millis(100), "{took:?}");
+    assert!(took < Duration::from_secs(10), "a write takes an hour, the stop took {took:?}");
 }
 
 #[test]

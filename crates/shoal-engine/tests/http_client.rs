@@ -140,7 +140,7 @@ fn a_server_that_stalls_or_dribbles_for_ever_is_given_up_and_the_rest_arrives() 
     let began = Instant::now();
     let (outcome, found) = copy(&url, quick(), 8);
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "before the slow ones end by themselves: {:?}", began.elapsed());
     assert_eq!(found.into_keys().collect::<Vec<_>>(), [b"fine".to_vec(), b"good".to_vec()]);
     assert_eq!(outcome.report.failures.iter().filter(|failure| failure.kind == "timeout").count(), 3);
 }
