@@ -41,7 +41,7 @@ def test_memory_does_not_grow_with_the_number_of_objects() -> None:
     assert many < 120 * MEBIBYTE
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_five_million_objects_need_no_more_memory_than_a_hundred_thousand() -> None:
     few, many = peak_rss(100_000), peak_rss(5_000_000)
     assert many < few * 1.2, f"{few / MEBIBYTE:.1f} MiB for 100,000 objects, {many / MEBIBYTE:.1f} MiB for 5,000,000"

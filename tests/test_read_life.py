@@ -66,7 +66,7 @@ assert at == 19_999
     assert grown(interpreter, script, many) < (64 + 60) * MEBIBYTE
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_two_hundred_thousand_files_and_a_consumer_that_sleeps_stay_within_the_budget(
     interpreter: Interpreter, many: Path
 ) -> None:

@@ -464,7 +464,7 @@ def test_ctrl_c_while_waiting_for_the_lock_of_an_append(interpreter: Interpreter
     assert path.stat().st_size == 960_000
 
 
-@pytest.mark.parametrize("gigabytes", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("gigabytes", [3, pytest.param(20, marks=pytest.mark.slow(minutes=2))])
 def test_a_sparse_file_of_many_gb_is_read_within_300_mb(
     interpreter: Interpreter, tmp_path: Path, gigabytes: int
 ) -> None:

@@ -86,7 +86,7 @@ def million() -> Iterator[Path]:
         yield Path(root)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_a_million_files_of_which_some_are_renamed_meanwhile_are_all_copied_or_told(
     service: Service, million: Path, tmp_path: Path
 ) -> None:

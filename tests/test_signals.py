@@ -246,7 +246,7 @@ def test_the_interpreter_exits_while_a_run_goes_on_in_a_daemon_thread(
     assert package.status(tmp_path / "out0").owner is None
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_the_interpreter_exits_a_hundred_times(interpreter: Interpreter, service: Service) -> None:
     url = service(synthetic=MANY).url
     for attempt in range(100):

@@ -43,7 +43,7 @@ def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path:
         assert took < min(report.seconds / 2, alone + 5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=20)
 @pytest.mark.timing
 def test_2_000_000_urls_healthy_hosts_take_at_most_1_15_times_as_long_beside_bad_ones(
     tmp_path: Path, shoal: Command
@@ -141,7 +141,7 @@ def test_a_host_that_is_well_again_is_asked_while_others_fill_all_workers(
         assert longest < 2, longest
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 @pytest.mark.timing
 def test_objects_of_a_host_that_stays_away_fail_a_few_at_a_time_while_others_have_work(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
@@ -186,7 +186,7 @@ def start(list_file: Path, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("each", [1_500, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [1_500, pytest.param(100_000, marks=pytest.mark.slow(minutes=8))])
 def test_a_run_over_20_hosts_that_is_killed_resumes_and_accounts_for_every_object(tmp_path: Path, each: int) -> None:
     with contextlib.ExitStack() as stack:
         hosts = Mixed(stack, healthy=17, each=each, delay=0.001)

@@ -45,7 +45,7 @@ def assert_done_in(limited: Group, done: subprocess.CompletedProcess[str], writt
     assert (limited.peak() or 0) <= MEMORY
 
 
-@pytest.mark.parametrize("keys", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("keys", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow(minutes=5))])
 def test_any_number_of_keys_is_listed_in_256_mb(shoal: Command, service: Service, group: Groups, keys: int) -> None:
     limited = group("memory", MEMORY)
     url = service(synthetic=f"{keys}:10", page_size=10_000).url

@@ -27,7 +27,7 @@ from servers.fault_server import FaultServer
 from trees import tree
 from waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timing, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow(minutes=4), pytest.mark.timing, pytest.mark.timeout(1200)]
 
 __all__ = ["nodes", "run"]
 

@@ -74,7 +74,7 @@ def test_where_some_packets_are_lost_everything_arrives_exactly_and_in_time(
     assert lossy.network.lost() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 @pytest.mark.parametrize("pipeline", ["auto", "off"])
 def test_where_every_third_packet_is_lost_everything_arrives_exactly_and_in_time(
     shoal_command: Shoal, lossy: Lossy, pipeline: str

@@ -113,7 +113,7 @@ def test_a_few_objects_that_fail_several_times_all_arrive(shoal_command: Shoal, 
     assert all(request.at < last for request in server.requests if request.name not in stubborn)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=4)
 def test_one_percent_that_fail_ten_times_each_all_arrive(shoal_command: Shoal, fault_server: MakeServer) -> None:
     objects = numbered(10_000, 20)
     stubborn = list(objects)[::100]
@@ -175,7 +175,7 @@ def test_a_host_that_is_away_for_a_while_is_waited_for(
     assert_sat_out(shoal_command, server, objects, absence, recovery=30)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 @pytest.mark.parametrize("kind", ["refuse", "reset", "status"])
 def test_a_host_that_is_away_for_a_minute_is_waited_for(
     shoal_command: Shoal, fault_server: MakeServer, kind: AwayKind

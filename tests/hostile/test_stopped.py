@@ -20,7 +20,7 @@ from waiting import wait_until
 DEFAULTS = ("--timeout", "30", "--connect-timeout", "10", "--max-retries", "10", "--retry-timeout", "180")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=3)
 def test_a_copy_that_is_stopped_for_ninety_seconds_loses_nothing_and_wastes_no_try(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
@@ -45,7 +45,7 @@ def test_a_copy_that_is_stopped_for_ninety_seconds_loses_nothing_and_wastes_no_t
     ("seconds", "options"),
     [
         (4, ("--timeout", "1", "--max-retries", "10")),
-        pytest.param(90, DEFAULTS, marks=pytest.mark.slow),
+        pytest.param(90, DEFAULTS, marks=pytest.mark.slow(minutes=3)),
     ],
     ids=["4 s", "90 s"],
 )
