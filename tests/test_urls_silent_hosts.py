@@ -136,11 +136,11 @@ def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_
         lines += [f"{name}\thttp://127.1.0.{name[1:].split('/')[0]}:{silent.port}/get/{name}" for name in objects]
         random.Random(0).shuffle(lines)
         source = package.urls(write(tmp_path / "list", iter(lines)))
-        report = package.copy(source, tmp_path / "out", progress=progress)
+        report = package.copy(source, tmp_path / "out", timeout=120, progress=progress)
         assert (report.written, report.failed, report.total.unfinished) == (46_000, 0, 0)
         assert all((tmp_path / "out" / name).read_bytes() == body for name, body in objects.items())
         assert silent.depth > 1, "nothing was sent ahead"
-        assert took[0] < 25, "a request takes 30 s"
+        assert took[0] < 100, "a request takes 120 s, the healthy hosts a few"
 
 
 @pytest.mark.parametrize("per_host", [1, 6])
