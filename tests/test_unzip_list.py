@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make_zip(path: Path, names: list[str]) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
-            archive.writestr(zipfile.ZipInfo(name, (2026, 5, 4, 3, 2, 0)), name * 10)
+            archive.writestr(zipfile.ZipInfo(name, (2026, 5, 4, 3, 2, 0)), "" if name.endswith("/") else name * 10)
     return path
 
 
@@ -64,6 +64,41 @@ def test_entries_are_listed_as_json_and_by_patterns(shoal: Command) -> None:
     failure = next(row for row in rows if row["type"] == "failure")
     assert (failure["name"], failure["archive"], failure["kind"]) == ("seven.zip", str(broken), "archive")
     assert "a 7z archive" in failure["reason"]
+
+
+@pytest.mark.parametrize("pattern", [(), ("--include", "*.csv")])
+def test_46_an_archive_before_another_in_one_file_is_a_failure_whatever_is_done(
+    shoal: Command, pattern: tuple[str, ...]
+) -> None:
+    parts = [make_zip(shoal.directory / name, [entry]) for name, entry in (("1", "one.csv"), ("2", "two.csv"))]
+    (shoal.directory / "both.zip").write_bytes(b"".join(part.read_bytes() for part in parts))
+    (shoal.directory / "program.zip").write_bytes(b"#!/bin/sh\n" + parts[0].read_bytes())
+    what = '"both.zip"'
+
+    listed = shoal.run("unzip", "--list", "*.zip", *pattern)
+    assert sorted(line.split("\t")[3] for line in listed.stdout.splitlines()) == ["one.csv", "two.csv"]
+    tested = shoal.run("unzip", "--test", "*.zip", *pattern)
+    unpacked = shoal.run("unzip", "*.zip", "-d", "out", *pattern)
+    copied = shoal.run("copy", "zip:*.zip", "copy", *pattern)
+    again = shoal.run("copy", "zip:*.zip", "copy", "--retry-failed", *pattern)
+    for done in (listed, tested, unpacked, copied, again):
+        assert done.returncode == 1, done
+        assert what in done.stderr, done
+        assert "begins with another archive" in done.stderr, done
+    assert sorted(path.name for path in (shoal.directory / "out").glob("*.csv")) == ["one.csv", "two.csv"]
+
+
+def test_46_a_tar_that_breaks_off_is_a_failure_whatever_entries_were_asked_for(shoal: Command) -> None:
+    with tarfile.open(shoal.directory / "x.tar", "w") as archive:
+        for name in ("one.csv", "two.csv"):
+            archive.addfile(tarfile.TarInfo(name))
+    whole = (shoal.directory / "x.tar").read_bytes()
+    (shoal.directory / "x.tar").write_bytes(whole[:512] + b"x" * 512)
+
+    done = shoal.run("unzip", "x.tar", "-d", "out", "--include", "*.csv")
+    assert (shoal.directory / "out/one.csv").exists()
+    assert done.returncode == 1, done
+    assert 'x.tar"' in done.stderr
 
 
 def test_one_of_the_three_things_to_do_is_asked_for(shoal: Command) -> None:

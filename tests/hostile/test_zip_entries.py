@@ -44,6 +44,11 @@ def test_encrypted_entries_and_unknown_methods_are_said_to_be_so(unzip: Unzip, c
     unzip.case(case)
 
 
+@pytest.mark.parametrize("case", corpus.directories_with_contents(), ids=str)
+def test_46_a_directory_with_contents_is_a_failure(unzip: Unzip, case: Case) -> None:
+    unzip.case(case)
+
+
 @pytest.mark.parametrize("case", corpus.descriptors(), ids=str)
 def test_sizes_behind_the_data_are_understood_in_every_form(unzip: Unzip, case: Case) -> None:
     unzip.case(case)

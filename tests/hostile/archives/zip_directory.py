@@ -132,13 +132,15 @@ def zip64_that_only_some_see() -> bytes:
 
 def undecided_directories() -> list[Case]:
     """Archives that one may refuse or read in the one way that their records allow."""
-    two = build(plain({"second.txt": b"second"}))
     whole = Expected(GOOD)
     nothing = Expected(refused=DAMAGED)
     # Offsets of a second archive behind a first one count from its own start, as behind any prefix.
+    second = {"second.txt": b"second"}
+    two = build(plain(second))
     return [
+        either("archive-behind-an-empty-one", build([]) + two, Expected(second)),
         either("end-in-the-comment", end_in_the_comment(), nothing),
-        either("archive-behind-an-archive", build(ENTRIES) + two, Expected({"second.txt": b"second"}), nothing),
+        either("archive-behind-an-archive", build(ENTRIES) + two, Expected(second, {"x.zip": DAMAGED})),
         either("signature-in-the-comment", build(ENTRIES, comment=b"about PK\x05\x06 and so on" * 3), whole, nothing),
         either("bytes-behind-the-end", build(ENTRIES) + bytes(100), whole, nothing),
         either("newline-behind-the-end", build(ENTRIES) + b"\n", whole, nothing),

@@ -209,6 +209,14 @@ def not_supported() -> list[Case]:
     ]
 
 
+def directories_with_contents() -> list[Case]:
+    """A name that ends in a slash, and bytes: programs drop them."""
+    end = Expected(GOOD | {"d/x": b"x"}, {"d": DAMAGED}, said=["its name is that of a directory, but it has 6 bytes"])
+    packed = [Entry(b"d/", b"six by", method) for method in (STORED, DEFLATED)]
+    archives = [build([FIRST, entry, Entry(b"d/x", b"x"), LAST]) for entry in packed]
+    return [either(f"directory-with-contents-{number}", archive, end) for number, archive in enumerate(archives)]
+
+
 def descriptors() -> list[Case]:
     """Sizes and checksum behind the data: read from the directory, and held against what stands there, or not."""
     entry = Entry(b"entry", TEXT, DEFLATED)

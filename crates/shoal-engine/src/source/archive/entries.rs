@@ -232,7 +232,7 @@ impl Entries for ArchiveEntries {
             let (name, unlisted) = (self.slice(&entry.name), Some(Unlisted::Anywhere));
             return Entry { name, locator, host: HostId(0), skip: None, unlisted };
         };
-        let plan = &self.archives[which as usize].plan;
+        let Archive { plan, file, .. } = &*self.archives[which as usize];
         let member = &plan.members[number as usize];
         let skip = match member.what {
             EntryKind::File | EntryKind::Fault(_) => None,
@@ -240,7 +240,10 @@ impl Entries for ArchiveEntries {
             EntryKind::Link => Some(Skip::NoObject(Reason::Link)),
             EntryKind::Special => Some(Skip::NoObject(Reason::Special)),
         };
-        Entry { name: plan.name(member), locator, host: HostId(0), skip, unlisted: None }
+        // Named like the archive (`Plan::push_damaged`): entries with any names are missing.
+        let is_gap = matches!(member.what, EntryKind::Fault(Fault::Damaged(_))) && plan.name(member) == &*file.name;
+        let unlisted = is_gap.then_some(Unlisted::Anywhere);
+        Entry { name: plan.name(member), locator, host: HostId(0), skip, unlisted }
     }
 
     fn is_stream(&self) -> bool {

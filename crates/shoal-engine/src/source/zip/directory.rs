@@ -193,9 +193,17 @@ fn entry(
     Ok(())
 }
 
-/// Makes the last entry a failure if it is a file that cannot be unpacked.
+/// Makes the last entry a failure if it has bytes that cannot be unpacked.
 fn judge(plan: &mut Plan, wrong: Option<&str>) {
-    let Some(member) = plan.members.last_mut().filter(|member| member.what == EntryKind::File) else { return };
+    let Some(member) = plan.members.last_mut() else { return };
+    match member.what {
+        EntryKind::File => {}
+        EntryKind::Directory { .. } if member.size > 0 => {
+            let why = format!("its name is that of a directory, but it has {} bytes", member.size);
+            return plan.damage(why);
+        }
+        _ => return,
+    }
     if member.flags & (flag::ENCRYPTED | flag::STRONGLY_ENCRYPTED | flag::MASKED) != 0 {
         member.what = EntryKind::Fault(Fault::Encrypted);
     } else if Method::of_zip(member.method).is_none() {

@@ -2,10 +2,11 @@
 //!
 //! The end record is searched from the end of the file. Exactly one may fit, or two readers could find two archives.
 //! What it says must match its position: the directory must end where the end records begin. Bytes before the archive
-//! (a self-extracting program) shift all its offsets by the same number, which is determined here.
+//! (a self-extracting program) shift all its offsets by the same number, which is determined here. If they are another
+//! archive, that one is not read, and counts as a failure.
 
-use super::fields::damaged;
-use super::fields::{u16_at, u32_at, u64_at};
+use super::fields::{damaged, u16_at, u32_at, u64_at};
+use super::local;
 use crate::error::{Error, Result};
 use crate::source::archive::archive_file::ArchiveFile;
 
@@ -100,6 +101,12 @@ fn position(tail: &[u8]) -> Result<usize> {
         }),
         (None, None) => Err(no_end()),
     }
+}
+
+/// Whether another archive is before this one in the file. Anything else there may be a program that unpacks it.
+pub(super) fn follows_another(file: &ArchiveFile, end: &End) -> Result<bool> {
+    let mut head = [0; local::SIGNATURE.len()];
+    Ok(end.shift > 0 && file.read_at(&mut head, 0)? == head.len() && head == local::SIGNATURE)
 }
 
 fn no_end() -> Error {

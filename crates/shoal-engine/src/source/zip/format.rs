@@ -26,6 +26,9 @@ impl Format for Zip {
         let end = end::find(file)?;
         let mut plan = directory::read(file, &end, options)?;
         extents::bound(&mut plan, end.at, options.allow_overlap)?;
+        if end::follows_another(file, &end)? {
+            plan.push_damaged("the file begins with another archive, and only the last one is unpacked".into(), file);
+        }
         plan.checked(file, options)
     }
 
