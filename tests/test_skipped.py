@@ -137,3 +137,47 @@ def test_after_kills_the_list_has_each_name_once(shoal: Command, tmp_path: Path)
 def test_a_number_of_names_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="`skipped` must not be negative"):
         package.status(tmp_path, skipped=-1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the command is run without its rights")
+@pytest.mark.parametrize("source", ["source", "source/**", "source/l*"])
+def test_46_a_link_to_what_may_not_be_looked_at_is_a_failure(shoal: Command, source: str) -> None:
+    outside = shoal.directory / "outside"
+    (outside / "data").mkdir(parents=True)
+    (outside / "data/f").write_text("f")
+    (shoal.directory / "source").mkdir()
+    (shoal.directory / "source/link").symlink_to("../outside/data")
+    (shoal.directory / "source/none").symlink_to("nowhere")
+    outside.chmod(0)
+    os.chown(outside, 1, 1)
+    other = shoal.under("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
+
+    done = other.run("copy", "--follow-links", source, "out")
+    if (shoal.directory / "out/link/f").exists():
+        pytest.skip("this root may read everything")
+    (run,) = package.status(shoal.directory / "out").runs
+    assert [(one.name, one.kind) for one in run.failures] == [("link", "denied")]
+    assert (done.returncode, listed(run)) == (1, {} if source == "source/l*" else {"none": "dangling-link"})
+    assert other.run("read", "--follow-links", source).returncode == 1
+
+
+def test_46_what_is_only_spelled_like_the_journal_is_not_left_out_silently(shoal: Command) -> None:
+    source = shoal.directory / "source"
+    (source / ".SHOAL").mkdir(parents=True)
+    (source / ".SHOAL/f").write_text("f")
+    (source / ".Shoal").write_text("f")
+    (source / "d/.shoal").mkdir(parents=True)
+    (source / "d/.shoal/f").write_text("f")
+
+    done = shoal.run("copy", source, "out", "-v")
+    assert done.returncode == 1, done.stderr
+    (run,) = package.status(shoal.directory / "out").runs
+    assert {one.name: one.kind for one in run.failures} == dict.fromkeys((".SHOAL/f", ".Shoal"), "unsafe-name")
+    assert 'note: ".shoal" was skipped' not in done.stderr
+    assert (shoal.directory / "out/d/.shoal/f").read_text() == "f"
+
+    assert shoal.run("copy", source, "out2", "--exclude", ".SHOAL/**", "--exclude", ".Shoal").returncode == 0
+    (source / ".SHOAL").rename(source / ".shoal")
+    done = shoal.run("copy", source, "out3", "-v", "--exclude", ".Shoal")
+    assert done.returncode == 0
+    assert 'note: ".shoal" was skipped' in done.stderr

@@ -232,7 +232,8 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
             paths of files, which is held in memory. The name of an object is its path below the directory, or below the
             fixed part of a glob.
         follow_links: Follow symbolic links to files and directories. By default they are skipped and counted, like
-            devices, pipes and sockets.
+            devices, pipes and sockets. A link with a target that does not exist is always skipped. One with a target
+            that cannot be looked at is a failure.
 
     Returns:
         A source for `shoal.read` and `shoal.copy`.

@@ -180,11 +180,7 @@ impl Dir {
                         return Ok(block);
                     }
                     Some(Err(Errno::INTR)) => continue,
-                    // The directory was removed while it was read, so it has no more entries.
-                    Some(Err(Errno::NOENT)) => {
-                        block.ended = true;
-                        return Ok(block);
-                    }
+                    // `ENOENT`, too: the directory was removed, with entries that were never listed.
                     Some(found) => found?,
                 };
                 let name = found.file_name().to_bytes();

@@ -3,7 +3,7 @@
 //!
 //! A locator is the path below the root, or the path of a list as given. An empty directory is an entry too: its
 //! locator has a NUL and a slash after the path. A directory that could not be read is an entry, so that it counts as a
-//! failure: its locator has a NUL and the number of the error.
+//! failure: its locator has a NUL and the number of the error. So is a link with a target that could not be looked at.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) enum Mark {
     NoObject(Reason),
     /// An empty directory.
     Empty,
-    /// A directory that could not be read.
+    /// A directory that could not be read, or a link with a target that could not be looked at.
     Unreadable(Errno),
 }
 

@@ -233,7 +233,7 @@ impl Opener<'_> {
         if let Mark::Unreadable(errno) = mark {
             let hint = "fix the cause, then list again: `resume=\"update\"`";
             let error = unreadable(errno, None);
-            let why = format!("this directory could not be read when it was listed: {}", error.why());
+            let why = format!("this directory or link could not be read when it was listed: {}", error.why());
             return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
         }
         let file = self.open(path).map_err(|errno| unreadable(errno, None))?;

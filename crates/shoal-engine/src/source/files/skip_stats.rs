@@ -41,7 +41,7 @@ impl SkipStats {
         self.ours = true;
     }
 
-    /// Records that the directory at `path` could not be read.
+    /// Records that the directory or link at `path` could not be read.
     pub fn unreadable(&mut self, path: &[u8], errno: rustix::io::Errno) {
         self.unreadable += 1;
         if self.named.len() < NAMED_MAX {
@@ -76,7 +76,12 @@ impl SkipStats {
         if unreadable > 0 {
             let more = unreadable - named.len() as u64;
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let what = if unreadable == 1 { "1 directory" } else { &format!("{unreadable} directories") };
+            let what = match (unreadable, follow) {
+                (1, false) => "1 directory",
+                (1, true) => "1 directory or link",
+                (_, false) => &format!("{unreadable} directories"),
+                (_, true) => &format!("{unreadable} directories or links"),
+            };
             remarks.push(format!("{what} could not be read: {}{more}", named.join(", ")));
         }
         remarks

@@ -56,10 +56,18 @@ impl Tree {
 
     /// Whether a walk looks for files in this directory, which is absolute and free of links.
     pub fn lists_below(&self, directory: &Path) -> bool {
-        let Selection::Walk(pattern) = &self.selection else { return false };
         let Ok(below) = directory.strip_prefix(&self.path) else { return false };
         let mut components = below.components().enumerate();
-        pattern.as_ref().is_none_or(|p| components.all(|(depth, name)| p.enters(depth, name.as_os_str().as_bytes())))
+        matches!(self.selection, Selection::Walk(_))
+            && components.all(|(depth, name)| self.enters(depth, name.as_os_str().as_bytes()))
+    }
+
+    /// Whether a walk looks into a directory with this name, so many levels below the root.
+    pub fn enters(&self, depth: usize, name: &[u8]) -> bool {
+        match &self.selection {
+            Selection::Walk(Some(pattern)) => pattern.enters(depth, name),
+            _ => true,
+        }
     }
 
     /// Identifies the source when a run resumes.

@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::read::unreadable;
 use crate::fs::walk::{Block, Identity, Kind as Found};
-use crate::name::is_shoal_dir;
+use crate::name::SHOAL_DIR;
 use crate::report::Reason;
 
 /// Most directories of the chain that are open at once: a process may have few descriptors.
@@ -116,11 +116,6 @@ impl Walk {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(name);
-        if self.levels.len() == 1 && is_shoal_dir(self.name()) {
-            self.skip_stats.ours();
-            self.advance();
-            return Ok(Step::Nothing);
-        }
         self.entry(found)
     }
 
@@ -163,7 +158,13 @@ impl Walk {
                 Ok(Found::Pipe) => Reason::Pipe,
                 Ok(Found::Socket) => Reason::Socket,
                 Ok(Found::Device) => Reason::Device,
-                Ok(Found::Link | Found::Unknown) | Err(_) => Reason::DanglingLink,
+                Ok(Found::Link | Found::Unknown) | Err(Errno::NOENT) => Reason::DanglingLink,
+                // A file or a directory may be there. The kernel has not said that nothing is.
+                Err(errno) => {
+                    self.advance();
+                    let matches = self.tree.enters(self.levels.len() - 1, self.name()) || self.wants();
+                    return Ok(if matches { self.failed(errno) } else { Step::Nothing });
+                }
             },
             Ok(Found::Link) => Reason::Link,
             Ok(Found::Pipe) => Reason::Pipe,
@@ -205,16 +206,18 @@ impl Walk {
         let top = self.levels.len() - 1;
         Ok(match self.opened(top)? {
             Ok(directory) => directory.kind(self.name(), follow),
-            Err(errno) => Err(errno),
+            Err(_) => Err(Errno::STALE), // whatever became of the directory, its entry is not known to be gone
         })
     }
 
     /// Enters the current entry, which is a directory.
     fn enter(&mut self) -> Result<Step> {
         let (top, follow) = (self.levels.len() - 1, self.tree.follow);
-        if let Selection::Walk(Some(pattern)) = &self.tree.selection
-            && !pattern.enters(top, self.name())
-        {
+        let is_ours = is_ours(top, self.name());
+        if is_ours || !self.tree.enters(top, self.name()) {
+            if is_ours {
+                self.skip_stats.ours();
+            }
             self.advance();
             return Ok(Step::Nothing);
         }
@@ -264,18 +267,14 @@ impl Walk {
         if self.tree.follow {
             return None; // a loop must be detected before it is entered
         }
-        let (level, what) = (&mut self.levels[top], &self.tree.selection);
+        let level = &mut self.levels[top];
         let here = level.block.place();
         level.searched = level.searched.max(level.block.at(here).map_or(here, |(.., next)| next));
         while level.tasks.len() < LEVEL_MAX
             && self.prefetch.has_room()
             && let Some((found, name, next)) = level.block.at(level.searched)
         {
-            let enters = match what {
-                Selection::Walk(Some(pattern)) => pattern.enters(top, name),
-                _ => true,
-            };
-            if found == Found::Directory && enters && !(top == 0 && is_shoal_dir(name)) {
+            if found == Found::Directory && self.tree.enters(top, name) && !is_ours(top, name) {
                 let task = self.prefetch.enqueue(around, name, block_size(top + 1));
                 level.tasks.push_back((level.searched, task));
             }
@@ -290,7 +289,7 @@ impl Walk {
         }
     }
 
-    /// Returns the failed entry of the directory at `path`, which could not be read.
+    /// Returns the failed entry of what is at `path`: a directory, or a link that may lead to one.
     fn failed(&mut self, errno: Errno) -> Step {
         self.skip_stats.unreadable(&self.path, errno);
         Step::Entry(Mark::Unreadable(errno))
@@ -364,6 +363,12 @@ impl Walk {
             }
         }
     }
+}
+
+/// Whether a directory is the one in which shoal keeps a journal. Another spelling is of a file system that tells them
+/// apart, so it is not ours.
+fn is_ours(depth: usize, name: &[u8]) -> bool {
+    depth == 0 && name == SHOAL_DIR.as_bytes()
 }
 
 /// How many bytes of entries are read at once, by the depth of the directory.
