@@ -2,10 +2,11 @@
 //!
 //! A URL is a line that others may have written, so what is wrong with it is a reason for a failure, without secrets.
 
+use ring::digest::{SHA256, digest};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::HostId;
-use crate::http::{decode, split_host};
+use crate::http::{Address, decode, split_host};
 
 /// A URL, with what stands for its parts.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,16 +136,26 @@ impl<'a> Url<'a> {
         Ok(Url { text, secure, user, authority, target })
     }
 
-    /// The host with its port.
+    /// The host with its scheme and port. The hash is a cryptographic one: nothing that a list can name may be taken for
+    /// another host of it.
     pub fn host_id(&self) -> HostId {
         let (host, port) = self.host_and_port();
         let mut named = host.to_ascii_lowercase().into_bytes();
-        named.extend_from_slice(&port.unwrap_or(if self.secure { 443 } else { 80 }).to_le_bytes());
-        HostId(xxh3_64(&named).max(1)) // 0 stands for none
+        named.extend_from_slice(&port.to_le_bytes());
+        named.push(self.secure.into());
+        let id = digest(&SHA256, &named).as_ref().first_chunk().map_or(1, |first| u64::from_le_bytes(*first));
+        HostId(id.max(1)) // 0 stands for none
     }
 
-    fn host_and_port(&self) -> (&'a str, Option<u16>) {
-        split_host(self.authority).unwrap_or((self.authority, None)) // it has been: `parse` looks
+    fn host_and_port(&self) -> (&'a str, u16) {
+        let (host, port) = split_host(self.authority).unwrap_or((self.authority, None)); // it has been: `parse` looks
+        (host, port.unwrap_or(if self.secure { 443 } else { 80 }))
+    }
+
+    /// Whether requests for it go to this address, apart from its user.
+    pub fn is_at(&self, address: &Address) -> bool {
+        let (host, port) = self.host_and_port();
+        (self.secure, port) == (address.secure, address.port) && host.eq_ignore_ascii_case(&address.host)
     }
 
     /// The address of the service, as a user would type it.
@@ -154,9 +165,9 @@ impl<'a> Url<'a> {
         format!("{scheme}://{user}{}", self.authority)
     }
 
-    /// What tells connections apart that must not be shared.
-    pub fn origin(&self) -> (bool, Option<&'a str>) {
-        (self.secure, self.user)
+    /// `user:password`.
+    pub fn user(&self) -> Option<&'a str> {
+        self.user
     }
 
     /// Appends path and query as they are requested.
@@ -166,9 +177,10 @@ impl<'a> Url<'a> {
 
     /// The host, and its port if the URL names one.
     pub fn host(&self) -> String {
-        match self.host_and_port() {
-            (host, Some(port)) => format!("{}:{port}", host.to_ascii_lowercase()),
-            (host, None) => host.to_ascii_lowercase(),
+        match split_host(self.authority) {
+            Some((host, Some(port))) => format!("{}:{port}", host.to_ascii_lowercase()),
+            Some((host, None)) => host.to_ascii_lowercase(),
+            None => String::new(), // `parse` looks
         }
     }
 
@@ -305,6 +317,20 @@ mod tests {
         assert_eq!(id("http://h/x"), id("http://u:p@H:80/y"));
         assert_ne!(id("http://h/x"), id("http://h:81/x"));
         assert_ne!(id("http://h/x"), id("http://i/x"));
+        assert_ne!(id("http://h:81/x"), id("https://h:81/x"));
+    }
+
+    #[test]
+    fn a_host_that_was_made_up_to_be_taken_for_another_is_not() {
+        let (one, other) = (
+            "images.trusted-example.org",
+            "05jtkgdsful4k0y0psst0fjpserzldguw1xoik4xmnr5j2qtaaaaaaaaaaaaaaa.\
+             bbbbbbbbbbbbbbbbtr1wwn5gfe0xmoxvbbbbbbbbbbbbb.evil-example.net",
+        );
+        let unsafe_id = |host: &str| xxh3_64(&[host.as_bytes(), &8443_u16.to_le_bytes()].concat());
+        assert_eq!(unsafe_id(one), unsafe_id(other), "their names were searched for this");
+        let id = |host: &str| Url::parse(&format!("http://{host}:8443/x")).unwrap().host_id();
+        assert_ne!(id(one), id(other));
     }
 
     #[test]

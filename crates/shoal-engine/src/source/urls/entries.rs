@@ -135,7 +135,6 @@ impl Opened {
 
     fn push_record(&mut self, unread: &mut Unread<'_>, parser: &mut Parser, shared: &Shared) -> Option<()> {
         let locator = unread.take(NAME)?;
-        let host = host_at(locator)?;
         let index = u64::from_le_bytes(unread.take(8)?.try_into().ok()?);
         let (length, name) = (unread.number::<4>()? as usize, unread.number::<4>()?);
         let bad = unread.number::<1>()? == 1;
@@ -145,13 +144,13 @@ impl Opened {
         self.text.extend_from_slice(locator);
         let request = match bad {
             true => Err(url.to_owned()),
-            false => parser.parse(url).and_then(|(url, _)| {
+            false => parser.parse(url).and_then(|(url, host)| {
                 shared.template.push(&url, given, index, &mut self.text)?;
-                Ok(url.text)
+                Ok((url.text, host))
             }),
         };
         match request {
-            Ok(url) => self.push_row(from, host, url, false),
+            Ok((url, host)) => self.push_row(from, host, url, false),
             Err(why) => {
                 self.text.truncate(from + NAME);
                 self.text.extend_from_slice(format!("line {}", line_at(locator)?).as_bytes());
@@ -163,17 +162,22 @@ impl Opened {
 
     fn push_located(&mut self, locator: &[u8], shared: &Shared) -> Result<()> {
         let number = |at: usize| Some(u64::from_le_bytes(locator.get(at..at + 8)?.try_into().ok()?));
-        let (Some(position), Some(host), Some(hash)) = (number(8), host_at(locator), locator.get(24..NAME)) else {
+        let (Some(position), Some(hash)) = (number(8), locator.get(24..NAME)) else {
             return Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs"));
         };
         let mut record = Record::default();
         let found = shared.find(position, hash, &mut record);
+        // The host is the one of this URL, whatever the journal says.
+        let mut host = HostId(0);
         let (request, bad) = match found {
             Ok(()) if record.bad => (record.url.clone(), true),
             Ok(()) => match Url::parse(&record.url) {
                 // Its name is in the locator, also if the line has none any more that could be made one.
                 Ok(url) => match has_name(locator, &record, &url, shared) {
-                    Ok(()) => (url.text.to_owned(), false),
+                    Ok(()) => {
+                        host = url.host_id();
+                        (url.text.to_owned(), false)
+                    }
                     Err(why) => (why, true),
                 },
                 Err(why) => (why, true),
@@ -183,7 +187,7 @@ impl Opened {
         };
         let from = self.text.len();
         self.text.extend_from_slice(locator);
-        self.push_row(from, if bad { HostId(0) } else { host }, &request, bad);
+        self.push_row(from, host, &request, bad);
         Ok(())
     }
 

@@ -114,17 +114,16 @@ impl Hosts {
     /// # Errors
     /// [`Kind::Config`] if a proxy variable would apply; [`Kind::BadAnswer`] if the URL is not one of a service.
     pub fn client(&self, site: &Site, url: &Url<'_>) -> Result<Arc<Client>> {
-        let (secure, user) = url.origin();
         let mut clients = ignore_poison(site.clients.lock());
-        let known = clients.iter().find(|known| known.secure == secure && known.user.as_deref() == user);
-        if let Some(known) = known {
+        let is_its = |known: &&KnownClient| url.is_at(&known.client.address) && known.user.as_deref() == url.user();
+        if let Some(known) = clients.iter().find(is_its) {
             return Ok(known.client.clone());
         }
         let client = Arc::new(self.new_client(url)?);
         if clients.len() >= USERS_MAX {
             clients.remove(0);
         }
-        clients.push(KnownClient { secure, user: user.map(str::to_owned), client: client.clone() });
+        clients.push(KnownClient { user: url.user().map(str::to_owned), client: client.clone() });
         Ok(client)
     }
 
@@ -180,7 +179,6 @@ pub(super) struct Site {
 }
 
 struct KnownClient {
-    secure: bool,
     user: Option<String>,
     client: Arc<Client>,
 }
@@ -353,6 +351,19 @@ mod tests {
         one.disconnected();
         assert!(other.connect());
         assert!(hosts.site(HostId(8)).connect());
+    }
+
+    #[test]
+    fn a_client_is_one_for_the_address_and_the_user_whatever_the_id_of_the_host() {
+        let hosts = Hosts::new(&UrlsOptions::default()).unwrap();
+        let site = hosts.site(HostId(7));
+        let client = |text: &str| hosts.client(&site, &Url::parse(text).unwrap()).unwrap();
+        let all = ["http://h/x", "http://i/x", "http://h:81/x", "https://h:80/x", "http://u@h/x"].map(client);
+        for (index, one) in all.iter().enumerate() {
+            assert!(all[index + 1..].iter().all(|other| !Arc::ptr_eq(one, other)));
+        }
+        assert!(Arc::ptr_eq(&all[0], &client("HTTP://H:80/y")));
+        assert_eq!((&*all[1].address.host, all[2].address.port, all[3].address.secure), ("i", 81, true));
     }
 
     #[test]
