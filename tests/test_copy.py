@@ -386,6 +386,13 @@ def odd_service() -> Iterator[str]:
 ODD = {"list_path": "/names", "get_path": "/raw/{name}", "names_field": "items", "next_field": "cursor"}
 
 
+@pytest.mark.parametrize("path", ["/raw", "/raw/{name}?of={name}"])
+def test_46_the_path_of_an_object_has_its_name_once(shoal: Command, path: str) -> None:
+    wrong = shoal.run("copy", "http://127.0.0.1:1/", "out", "--get-path", path)
+    assert wrong.returncode == 2, wrong
+    assert "must contain {name} exactly once" in wrong.stderr
+
+
 def test_a_service_that_speaks_differently_is_described_by_list_get(odd_service: str, tmp_path: Path) -> None:
     source = package.list_get(
         odd_service,

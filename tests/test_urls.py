@@ -153,6 +153,15 @@ def test_a_retry_reads_the_line_again_and_refuses_a_changed_one(server: UrlServe
     assert set(tree(out)) == {"1", "2", "3"}
 
 
+def test_46_a_whole_answer_that_says_it_is_a_part_is_a_failure(server: UrlServer, tmp_path: Path) -> None:
+    for path, part in (("/part", "bytes 0-9/20"), ("/rest", "bytes 10-19/20"), ("/all", "bytes 0-9/10")):
+        server.answers[path] = Answer(b"0123456789", headers={"Content-Range": part})
+    list_file = write(tmp_path / "list", *(f"{server.url}/{name}" for name in ("part", "rest", "all")))
+    report = copy(package.urls(list_file), tmp_path / "out", max_retries=1)
+    assert {failure.name: failure.kind for failure in report.failures} == {"part": "protocol", "rest": "protocol"}
+    assert tree(tmp_path / "out") == {"all": b"0123456789"}
+
+
 def test_an_object_that_is_named_like_a_line_is_retried_like_any_other(server: UrlServer, tmp_path: Path) -> None:
     server.answers["/x"] = Answer(status=404)
     list_file, out = write(tmp_path / "list", f"line 1\t{server.url}/x", f"{server.url}/"), tmp_path / "out"

@@ -72,7 +72,7 @@ def list_get(
     Args:
         url: The address of the service: `http://host:port` or `https://host:port`, with a base path if it has one.
         list_path: The path of the listing.
-        get_path: The path of an object; `{name}` is replaced by its name.
+        get_path: The path of an object; `{name}`, which it has once, is replaced by its name.
         names_field: The field of a page with the names, an array of strings or whole numbers. For a list of objects,
             the path to the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself:
             `"[]"`, `"[].id"`.

@@ -142,12 +142,21 @@ pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Hea
     }
     let framing = reading.framing()?;
     // Most objects are small, and these are not resumed.
-    let version = matches!(framing, Framing::Length(length) if length > VERSION_FROM) || status == 206;
+    let is_large = matches!(framing, Framing::Length(length) if length > VERSION_FROM);
+    let version = is_large || status == 206 || reading.has_range;
     let version = version.then(|| {
         let mut version = Box::<Version>::default();
         answer.headers.iter().for_each(|field| version.field(field.name, field.value));
         version
     });
+    if status == 200
+        && let Some((first, last, total)) = version.as_ref().and_then(|version| version.part())
+    {
+        let is_whole = first == 0 && last.checked_add(1) == Some(total);
+        if !is_whole || matches!(framing, Framing::Length(length) if length != total) {
+            return Err(broken(format!("a whole answer (200), but bytes {first}-{last}/{total} (Content-Range)")));
+        }
+    }
     let close = reading.close || matches!(framing, Framing::Close);
     let HeadFields { echo, encoding, content_type, e_tag, is_html, links_on, location, retry_after, dates, .. } =
         reading;
@@ -180,6 +189,7 @@ struct HeadFields<'a> {
     close: bool,
     length: Option<u64>,
     chunked: bool,
+    has_range: bool,
     encoding: Option<String>,
     content_type: Option<String>,
     e_tag: Option<Box<str>>,
@@ -235,6 +245,7 @@ impl HeadFields<'_> {
                 self.e_tag = text.filter(|text| !text.is_empty() && text.len() <= TAG_MAX).map(Box::from);
             }
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
+            13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
             13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
             4 if name.eq_ignore_ascii_case("link") => {
                 let links = String::from_utf8_lossy(value).to_ascii_lowercase().replace('"', " ");
@@ -317,11 +328,19 @@ mod tests {
             "Content-Length: 1, 1\r\n",
             "Content-Length: 99999999999999999999\r\n",
             "Content-Length: \r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 0-99/200\r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 100-199/200\r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 0-98/99\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Range: bytes 0-99/200\r\n",
         ] {
             assert_eq!(framing(head).map_err(|e| e.kind()).unwrap_err(), Kind::Protocol, "{head}");
         }
         assert!(matches!(framing("Content-Length: 7\r\nContent-Length: 7\r\n"), Ok(Framing::Length(7))));
         assert!(matches!(framing(""), Ok(Framing::Close)));
+        for harmless in ["bytes 0-99/100", "bytes */100", "bytes 0-99/*", "nonsense"] {
+            let head = format!("Content-Length: 100\r\nContent-Range: {harmless}\r\n");
+            assert!(matches!(framing(&head), Ok(Framing::Length(100))), "{harmless}");
+        }
     }
 
     #[test]

@@ -133,8 +133,9 @@ impl ListGet {
         let address = Address::parse(url)?;
         http_objects::refuse_proxy(&address)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
-        let Some((before, after)) = options.get_path.split_once("{name}") else {
-            return Err(config(&options.get_path, "the path of an object must contain {name}"));
+        let once = |(_, after): &(&str, &str)| !after.contains("{name}");
+        let Some((before, after)) = options.get_path.split_once("{name}").filter(once) else {
+            return Err(config(&options.get_path, "the path of an object must contain {name} exactly once"));
         };
         for path in [&options.list_path, &options.get_path] {
             if !path.starts_with('/') || path.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
