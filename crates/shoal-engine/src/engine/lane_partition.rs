@@ -168,8 +168,8 @@ impl LanePartition {
     }
 
     fn retried(&mut self, index: u32, outcome: Result<Settled, Failed>) {
-        let locator = self.entries.get(index).locator.into();
-        self.tally.retried.push(Retried { locator, outcome });
+        let (locator, (_, seq)) = (self.entries.get(index).locator.into(), self.numbers(index));
+        self.tally.retried.push(Retried { locator, seq, outcome });
     }
 }
 

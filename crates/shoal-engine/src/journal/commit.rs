@@ -80,6 +80,8 @@ pub struct Due {
 pub struct Retried {
     /// Which object.
     pub locator: Box<[u8]>,
+    /// `Due::seq`: if it failed in several partitions, this one counts it as written.
+    pub seq: u64,
     /// `Err`: failed or deferred again.
     pub outcome: Result<Settled, Failed>,
 }

@@ -257,14 +257,16 @@ impl Journal {
             found.bad_done.extend(found.window.remove(seq).and_then(|entry| entry.id));
         }
         let orphans: Vec<u64> = found.faults.keys().copied().filter(|seq| !found.window.contains_key(seq)).collect();
-        if !found.bad_done.is_empty() || !found.bad_faults.is_empty() || !orphans.is_empty() {
-            self.write(|journal, transaction| journal.discard(transaction, &found, &orphans))?;
+        let damaged = found.damaged + unbalanced.len();
+        if damaged > 0 {
+            self.progress.completed = None; // in the same transaction: a kill must not leave the run complete
+            notes.push(format!("{damaged} damaged rows of the journal were discarded; their objects are copied again"));
         }
-        if found.damaged + unbalanced.len() > 0 {
-            notes.push(format!(
-                "{} damaged rows of the journal were discarded; their objects are copied again",
-                found.damaged + unbalanced.len()
-            ));
+        if !found.bad_done.is_empty() || !found.bad_faults.is_empty() || !orphans.is_empty() {
+            self.write(|journal, transaction| {
+                journal.discard(transaction, &found, &orphans)?;
+                Ok(journal.progress.write(transaction, journal.run)?)
+            })?;
         }
         for seq in &orphans {
             found.faults.remove(seq);

@@ -306,6 +306,7 @@ impl Journal {
         drop(answers);
         // What was kept may have been withdrawn meanwhile. That failure stays, and is retried.
         found.retain(|(_, _, was_deferred, _)| *was_deferred || !retried.is_kept());
+        found.sort_by_key(|(_, seq, ..)| *seq != retried.seq); // if it is withdrawn later, then from there
         for (turn, (id, seq, was_deferred, name)) in found.into_iter().enumerate() {
             match was_deferred {
                 true => staged.deferred = staged.deferred.saturating_sub(1),

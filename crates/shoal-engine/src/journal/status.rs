@@ -156,8 +156,11 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
     let mut statement = connection.prepare(Entry::SELECT)?;
     let mut rows = statement.query([header.id])?;
     while let Some(row) = rows.next()? {
-        let entry = Entry::read(row, header.id, progress.epoch).filter(|entry| entry.seq >= progress.frontier);
-        entry.iter().for_each(|entry| sums.add(entry));
+        match Entry::read(row, header.id, progress.epoch) {
+            Some(entry) if entry.seq < progress.frontier => {}
+            Some(entry) => sums.add(&entry),
+            None => sums.completed = None, // damaged: its objects will be copied again
+        }
     }
     let samples = Sample::load(connection, header.id)?.into_iter().flatten().collect();
     Ok(RunStatus {
@@ -165,7 +168,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         options: header.options,
         started: header.started,
         sessions: progress.sessions,
-        completed_at: progress.completed.filter(|_| deferred == 0),
+        completed_at: sums.completed.filter(|_| deferred == 0),
         pass: progress.pass,
         passes: progress.passes,
         seen: sums.seen(),

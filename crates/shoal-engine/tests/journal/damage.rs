@@ -76,6 +76,31 @@ fn a_damaged_failure_of_a_partition_in_the_window_means_the_same() {
 }
 
 #[test]
+fn a_run_that_had_listed_everything_lists_again_what_a_damaged_row_was_about() {
+    for table in ["done", "failure"] {
+        let dir = fast_dir();
+        sample_journal(dir.path());
+        let (mut journal, _) = open(dir.path());
+        journal.retry_all_failed().unwrap();
+        for due in journal.take_due(u64::MAX, 9).unwrap() {
+            let outcome = Err(failed(std::str::from_utf8(&due.locator).unwrap(), None));
+            let retried = vec![Retried { locator: due.locator, seq: due.seq, outcome }];
+            journal.commit(&Commit { retried, ..Commit::default() }, Durable::All).unwrap();
+        }
+        journal.complete(1_900_000_000, None).unwrap();
+        drop(journal);
+        assert!(open(dir.path()).1.completed_at.is_some());
+        execute(dir.path(), &format!("UPDATE {table} SET sum = sum + 1 WHERE seq = 3"));
+        assert_eq!(status(dir.path()).unwrap().runs.len(), 1);
+        assert!(status(dir.path()).unwrap().runs[0].completed_at.is_none() || table == "failure");
+        for _ in 0..2 {
+            let (_, resume) = open(dir.path());
+            assert_eq!((resume.completed_at, resume.done), (None, [(5, key_of(5))].into()), "{table}");
+        }
+    }
+}
+
+#[test]
 fn a_lost_failure_behind_the_frontier_is_refused_until_listed_anew() {
     for sql in ["UPDATE failure SET name = x'00' WHERE seq = 0", "DELETE FROM failure WHERE seq = 1"] {
         let (dir, opened) = damaged(sql);
@@ -261,6 +286,7 @@ fn history() -> History {
         }
         let retried = vec![Retried {
             locator: format!("{}/0", 3 * step / 2).into_bytes().into(),
+            seq: 0,
             outcome: Ok(Settled::Written { bytes: 1, kept: false }),
         }];
         let fold = fold(frontier).filter(|_| frontier > 0);

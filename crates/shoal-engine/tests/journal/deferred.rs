@@ -1,6 +1,6 @@
 //! Objects that failed: deferred, taken, answered, taken up again.
 
-use shoal_engine::journal::{Commit, Durable, Journal, OpenOptions, Retried, Settled};
+use shoal_engine::journal::{Commit, Done, Durable, Journal, OpenOptions, Retried, Settled, Withdrawn};
 use shoal_engine::options::Resume;
 use shoal_engine::{Counts, Reason};
 
@@ -16,7 +16,7 @@ fn answer(journal: &mut Journal, retried: Vec<Retried>) {
 }
 
 fn written(locator: &str, bytes: u64) -> Retried {
-    Retried { locator: locator.as_bytes().into(), outcome: Ok(Settled::Written { bytes, kept: false }) }
+    Retried { locator: locator.as_bytes().into(), seq: 0, outcome: Ok(Settled::Written { bytes, kept: false }) }
 }
 
 #[test]
@@ -34,15 +34,33 @@ fn a_deferred_object_is_handed_out_once_until_it_is_answered() {
     assert_eq!(take(&mut journal, 250, 9), ["b"]);
     assert!(take(&mut journal, 250, 9).is_empty());
 
-    let later = Retried { locator: b"a".as_slice().into(), outcome: Err(failed("a", Some(400))) };
+    let later = Retried { locator: b"a".as_slice().into(), seq: 0, outcome: Err(failed("a", Some(400))) };
     answer(&mut journal, vec![later, written("b", 70)]);
     assert_eq!(journal.totals(), Counts { listed: 10, written: 7, failed: 1, unfinished: 2, bytes: 112, skipped: 0 });
     assert_eq!(take(&mut journal, 9_999, 9), ["c", "a"]);
-    let skipped = Retried { locator: b"c".as_slice().into(), outcome: Ok(Settled::Skipped(Reason::Vanished)) };
-    let lost = Retried { locator: b"a".as_slice().into(), outcome: Err(failed("a", None)) };
+    let skipped = Retried { locator: b"c".as_slice().into(), seq: 0, outcome: Ok(Settled::Skipped(Reason::Vanished)) };
+    let lost = Retried { locator: b"a".as_slice().into(), seq: 0, outcome: Err(failed("a", None)) };
     answer(&mut journal, vec![skipped, lost, written("nobody", 1)]);
     let end = Counts { listed: 10, written: 7, skipped: 1, failed: 2, unfinished: 0, bytes: 112 };
     assert_eq!((journal.totals(), journal.deferred(), journal.next_due().unwrap()), (end, 0, None));
+    drop(journal);
+    assert_eq!(open(dir.path()).1.totals, end);
+}
+
+#[test]
+fn an_object_that_was_deferred_in_two_partitions_can_be_withdrawn_from_the_one_that_counts_it() {
+    let dir = fast_dir();
+    let (mut journal, _) = open(dir.path());
+    let twice = |seq, due_ms| Done { listed: 1, written: 0, bytes: 0, ..done(seq, vec![failed("a", Some(due_ms))]) };
+    journal.commit(&commit(vec![twice(0, 9), twice(1, 5)]), Durable::All).unwrap();
+    let [due] = &*journal.take_due(9, 9).unwrap() else { panic!("it is one object") };
+    assert_eq!(due.seq, 1, "it waited longest there");
+    let was = Settled::Written { bytes: 7, kept: false };
+    answer(&mut journal, vec![Retried { locator: due.locator.clone(), seq: due.seq, outcome: Ok(was) }]);
+    let withdrawn = vec![Withdrawn { seq: due.seq, was, failed: failed("a", None) }];
+    journal.commit(&Commit { withdrawn, ..Commit::default() }, Durable::All).unwrap();
+    let end = Counts { listed: 2, skipped: 1, failed: 1, ..Counts::default() };
+    assert_eq!(journal.totals(), end);
     drop(journal);
     assert_eq!(open(dir.path()).1.totals, end);
 }
@@ -138,7 +156,11 @@ fn resume_failed_takes_every_failure_up_again() {
         taken += due.len();
         let retried = due
             .into_iter()
-            .map(|due| Retried { locator: due.locator, outcome: Ok(Settled::Written { bytes: 1, kept: false }) })
+            .map(|due| Retried {
+                locator: due.locator,
+                seq: due.seq,
+                outcome: Ok(Settled::Written { bytes: 1, kept: false }),
+            })
             .collect();
         answer(&mut journal, retried);
     }

@@ -82,24 +82,24 @@ impl Model {
 
     fn settle(&mut self, retried: &Retried) {
         self.handed.retain(|locator| *locator != retried.locator);
-        let mut first = true;
         // What was kept does not settle a failure for good, which may be a withdrawal of it.
         let is_kept = matches!(retried.outcome, Ok(Settled::Written { kept: true, .. }));
         let is_settled = |row: &Row| row.locator == retried.locator && (row.due_ms.is_some() || !is_kept);
-        for row in &mut self.rows {
+        let its = self.rows.iter().position(|row| is_settled(row) && row.seq == retried.seq);
+        let counts = its.or_else(|| self.rows.iter().position(is_settled));
+        for (at, row) in self.rows.iter_mut().enumerate() {
             if !is_settled(row) {
                 continue;
             }
             let partition = self.partitions.get_mut(&row.seq).unwrap();
             match &retried.outcome {
                 Err(failed) => row.due_ms = failed.due_ms,
-                Ok(Settled::Written { bytes, .. }) if first => {
+                Ok(Settled::Written { bytes, .. }) if counts == Some(at) => {
                     partition.written += 1;
                     partition.bytes += bytes;
                 }
                 Ok(_) => partition.skipped += 1,
             }
-            first = false;
         }
         if retried.outcome.is_ok() {
             self.rows.retain(|row| !is_settled(row));
@@ -209,7 +209,7 @@ impl Pair {
                     2 => Err(failed(&text, Some(self.random.u64(..2_000)))),
                     _ => Ok(Settled::Written { bytes: self.random.u64(..50), kept: self.random.bool() }),
                 };
-                retried.push(Retried { locator, outcome });
+                retried.push(Retried { locator, seq: row.seq, outcome });
             }
         }
         let durable = [Durable::No, Durable::These, Durable::All][self.random.usize(..3)];

@@ -77,7 +77,7 @@ fn what_a_later_try_left_out_is_listed_too() {
     let failures = |seq| vec![failed("x", Some(1)), failed(&format!("y{seq}"), Some(1)), failed("y", Some(1))];
     let done = vec![done(0, failures(0)), done(1, failures(1))];
     journal.commit(&Commit { done, fold: fold(1), ..Commit::default() }, Durable::All).unwrap();
-    let answer = |locator: &str, settled| Retried { locator: locator.as_bytes().into(), outcome: Ok(settled) };
+    let answer = |locator: &str, settled| Retried { locator: locator.as_bytes().into(), seq: 0, outcome: Ok(settled) };
     let retried = vec![
         answer("x", Settled::Written { bytes: 1, kept: false }),
         answer("y0", Settled::Skipped(Reason::Vanished)),
