@@ -26,6 +26,8 @@ pub(crate) enum Operation {
     Stat,
     /// Writing bytes.
     Write,
+    /// Setting its permissions.
+    Chmod,
     /// Setting the time of its last change.
     Utimens,
     /// Closing a file.
@@ -49,6 +51,7 @@ impl Operation {
             Operation::Create => "cannot create",
             Operation::Stat => "cannot look at",
             Operation::Write => "cannot write",
+            Operation::Chmod => "cannot set the permissions of",
             Operation::Utimens => "cannot set the modification time of",
             Operation::Close => "cannot finish writing",
             Operation::Fsync => "cannot make durable",

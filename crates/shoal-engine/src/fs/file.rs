@@ -38,9 +38,13 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Fs
     Ok(())
 }
 
-/// Sets the permission bits. A file system without them may reject this, which is no failure.
-pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) {
-    let _ = rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(mode));
+/// Sets the permission bits. A file system without them may refuse this, which is no failure: then it is false.
+pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) -> Result<bool, FsError> {
+    match rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::ACCESS | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(errno) => Err(Operation::Chmod.failed()(errno)),
+    }
 }
 
 /// Sets the modification time and not the access time. Call it after the last write, which would set it again.

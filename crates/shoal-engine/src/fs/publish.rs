@@ -149,7 +149,7 @@ impl Unpublished {
     fn put_in_place(&mut self, name: &[u8], mode: Option<u32>, durable: bool) -> std::result::Result<(), FsError> {
         let Some(file) = self.file.take() else { return Err(Operation::Write.failed()(Errno::BADF)) };
         if let Some(mode) = mode {
-            file::set_mode(file.as_fd(), mode);
+            file::set_mode(file.as_fd(), mode)?;
         }
         if durable {
             file::sync(file.as_fd())?;

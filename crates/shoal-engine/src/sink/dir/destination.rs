@@ -25,6 +25,7 @@ use super::writing::Writing;
 use crate::error::Result;
 use crate::fs::dir::{Dir, DirectoryId, Look, has_mounts_below, resolved};
 use crate::fs::error::{FsError, Operation};
+use crate::fs::file;
 use crate::fs::lock::Lock;
 use crate::fs::sync::Barrier;
 use crate::name::SHOAL_DIR;
@@ -81,6 +82,11 @@ impl Destination {
         let (clock, First { now, file_mode, births }) = Clock::start(own, own_path, &start.sessions, warp)?;
         start.lease.saw(now);
         if let Some(file) = clock.handle() {
+            if !file::set_mode(file.as_fd(), file_mode).is_ok_and(|is_set| is_set) {
+                let note = "the destination's file system refuses to change permissions: objects in pieces and \
+                            replaced files are for their owner only, or as it decides";
+                notes.push(note.into());
+            }
             start.lease.mirrored(move |granted| clock::tell(file.as_fd(), granted));
         }
         if start.sessions.iter().any(|session| session.seen >= now) {
