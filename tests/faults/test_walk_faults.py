@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shoal as package
-
-from .tracing import injected, traced
+from faults.tracing import injected, traced
 
 if TYPE_CHECKING:
     from pathlib import Path
