@@ -21,6 +21,9 @@ from typing import Any
 import pytest
 
 import shoal
+from conftest import Command, Service
+from faults.jobs import KINDS, Job
+from faults.tracing import traced
 from trees import tree
 
 pytestmark = pytest.mark.disk
@@ -69,6 +72,13 @@ PARTITION_MOMENTS_MAX = [
     *[("/^renameat2?$", n) for n in (1, 6, 20)],
     *[("syncfs", n) for n in (1, 2)],
     *[("pwrite64", 20)],
+]
+# Of the kinds of jobs that have much before the run, or in other threads. An update puts each object in its place by a
+# rename.
+KIND_MOMENTS = [("syncfs", 2), ("pwrite64", 30), ("close", 60)]
+KIND_MOMENTS_MAX = [
+    *[("mkdirat", 1), ("openat2", 1), ("fsync", 3), ("fsync", 4), ("syncfs", 1), ("pwrite64", 3), ("pwrite64", 12)],
+    *[("write", 90), ("openat2", 90), ("/^renameat2?$", 1), ("unlinkat", 1)],
 ]
 # Slow enough for several batches, so that something is committed before many of the kills: 2 s and 1.2 s.
 SLOWLY = {COUNT: "60kB", COUNT_MAX: "300kB"}
@@ -147,6 +157,22 @@ def test_killed_inside_the_nth_system_call_a_run_resumes(
         run = subprocess.run(command, capture_output=True, timeout=60)
         assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
         resume_and_check(server.url, destination, count, layout)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("call", "nth"), [*KIND_MOMENTS, *(pytest.param(*moment, marks=pytest.mark.slow) for moment in KIND_MOMENTS_MAX)]
+)
+def test_killed_inside_the_nth_system_call_an_update_a_list_and_a_part_resume(
+    shoal: Command, service: Service, tmp_path: Path, kind: str, call: str, nth: int
+) -> None:
+    job = Job(shoal, service, tmp_path, tmp_path / "out", kind)
+    kill = traced(tmp_path / "strace", f"{call}:signal=SIGKILL:when={nth}")
+    rate = "700kB" if kind == "part" else "1500kB"
+    killed = shoal.under(*kill).run(*job.command, "--workers", "2", "--limit-rate", rate)
+    assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.stderr
+    assert (job.assert_nothing_is_claimed_or_lost() > 0) or (call, nth) != ("syncfs", 2), "the first batch is committed"
+    job.assert_resumes()
 
 
 @pytest.mark.parametrize(
