@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Service
+from faults.jobs import KINDS, Job
 from faults.runs import RATE, assert_no_entry_without_its_file, assert_resumes, committed, errors, make_source
 from faults.tracing import injected, traced, tracee
 
@@ -73,6 +74,27 @@ def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fe
         assert sorted(path.read_bytes() for path in found) == sorted(wanted.values())
     server.stop()
     assert len(asked_for(accesses.read_text()[before:])) == len(wanted) - done, "all of the lost batch, and no more"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nth", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_after_a_failed_barrier_an_update_a_list_or_a_part_commits_nothing_more_and_resumes(
+    shoal: Command, service: Service, tmp_path: Path, kind: str, nth: int
+) -> None:
+    job, log = Job(shoal, service, tmp_path, tmp_path / "out", kind), tmp_path / "strace"
+
+    rate = "700kB" if kind == "part" else "1500kB"
+    failed = shoal.under(*traced(log, f"syncfs:error=EIO:when={nth}")).run(*job.command, "--limit-rate", rate, "--json")
+
+    assert failed.returncode == 3, failed.stderr
+    assert shoal.last_json(failed)["kind"] == "destination-failed"
+    (error,) = errors(failed.stderr)
+    assert "input/output error" in error
+    calls = [line for line in log.read_text().splitlines() if "syncfs(" in line]
+    assert len(calls) == nth, "no barrier after the one that failed"
+    assert injected(log) == 1
+    assert (job.assert_nothing_is_claimed_or_lost() > 0) == (nth > 1), "the failed barrier has committed nothing"
+    job.assert_resumes()
 
 
 @pytest.mark.timing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, Service
+from faults.jobs import KINDS, Job
+from faults.runs import errors
 
 pytestmark = [pytest.mark.root, pytest.mark.mount]
 
@@ -54,6 +57,31 @@ def test_a_full_disk_stops_the_run_and_space_lets_it_go_on(
     for number in range(COUNT):
         assert (place / "out" / f"object-{number:09}").read_bytes() == expected(number)
     assert list((place / "out" / ".shoal" / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_update_a_list_or_a_part_stops_at_a_full_disk_and_goes_on_when_there_is_space(
+    shoal: Command, service: Service, tmp_path: Path, tmpfs: Callable[[str], Path], kind: str
+) -> None:
+    place = tmpfs("size=64m")
+    job = Job(shoal, service, tmp_path, place / "out", kind)
+    free = os.statvfs(place)
+    # All but 1 MB of it, which is room for the journal and some of the objects; each has a page of memory at least.
+    ballast = place / "ballast"
+    ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 1_000_000))
+
+    full = shoal.run(*job.command, "--json")
+
+    assert full.returncode == 3, full.stderr
+    assert shoal.last_json(full)["kind"] == "destination-full"
+    (error,) = errors(full.stderr)
+    assert "space" in error
+    assert str(job.out) in error
+    job.assert_nothing_is_claimed_or_lost()
+    done = job.found()[0]
+    assert all(done[name] in (data, job.before.get(name)) for name, data in job.wanted.items() if name in done), "whole"
+    ballast.unlink()
+    job.assert_resumes()
 
 
 def test_no_room_even_for_the_journal_is_said(shoal: Command, service: Service, tmpfs: Callable[[str], Path]) -> None:

@@ -22,10 +22,11 @@ def unavailable() -> str:
     return "" if tried.returncode == 0 else f"strace may not trace here: {tried.stderr.strip()}"
 
 
-def traced(log: Path, inject: str, *paths: Path) -> tuple[str, ...]:
+def traced(log: Path, inject: str, *paths: Path, also: str = "") -> tuple[str, ...]:
     """Returns the beginning of a command line that has these calls tampered with, on these files alone.
 
-    `inject` is what strace takes: `syncfs:error=EIO:when=2`; calls are counted for each thread apart.
+    `inject` is what strace takes: `syncfs:error=EIO:when=2`; calls are counted for each thread apart. The log has these
+    calls and the ones in `also`, with the paths of their files.
     """
     if why := unavailable():
         pytest.skip(why)
@@ -35,11 +36,12 @@ def traced(log: Path, inject: str, *paths: Path) -> tuple[str, ...]:
         "strace",
         "-f",
         "-qq",
+        "-y",
         "-o",
         str(log),
         *only,
         "-e",
-        f"trace={calls}",
+        f"trace={calls},{also}".rstrip(","),
         "-e",
         f"inject={inject}",
     )
