@@ -109,7 +109,11 @@ class Job:
         assert list(self.private.rglob("tmp/*")) == []
         if self.is_update:
             report = package.copy(self.source, self.out, resume="update")
-            assert (report.written, report.unchanged) == (0, len(self.wanted)), report
+            # A file stamped in the moment in which a session began may be of the one before, and is written once more
+            # if a failed sync or a power cut ended that one.
+            assert report.written < 10, report
+            assert report.written + report.unchanged == len(self.wanted), report
+            assert tree_of_raw_names(self.out) == self.wanted
 
 
 def a_copy(job: Job, service: Service, _: Path) -> Words:
