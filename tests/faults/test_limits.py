@@ -5,14 +5,17 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import shoal as package
 from conftest import Command, Service
 from faults.cgroups import Group
+from trees import tree
 
 pytestmark = pytest.mark.root
 
@@ -85,6 +88,7 @@ def test_a_zip_of_100_000_entries_is_unpacked_in_256_mb(shoal: Command, group: G
     assert (tmp_path / "out" / "99" / "99999").read_text() == "99999"
 
 
+SOURCE = {str(number): bytes([number]) * 1_000 for number in range(200)}
 SHOAL = ("-m", "shoal")
 SAVE = "import shoal; print(shoal.save(((str(n), b'%d' % n) for n in range(200)), 'out').written)"
 # The command lines that threads or processes are refused to; `save` is Python.
@@ -101,14 +105,13 @@ LINES = {
 
 def prepare(tmp_path: Path, command: str) -> None:
     """Makes what a command needs, and nothing else: it is done for each limit anew."""
-    contents = {str(number): bytes([number]) * 1_000 for number in range(200)}
     if command in ("copy", "read", "serve"):
         (tmp_path / "source").mkdir()
-        for name, content in contents.items():
+        for name, content in SOURCE.items():
             (tmp_path / "source" / name).write_bytes(content)
     elif command == "unzip":
         with zipfile.ZipFile(tmp_path / "some.zip", "w", zipfile.ZIP_DEFLATED) as made:
-            for name, content in contents.items():
+            for name, content in SOURCE.items():
                 made.writestr(name, content)
     elif command == "records":
         (tmp_path / "records").write_bytes(bytes(16) * 1_000_000)
@@ -126,6 +129,22 @@ def errs_clearly(said: str, command: str) -> bool:
     return sum(line.startswith("error:") for line in lines) == 1 and ("Traceback" not in said or command == "generate")
 
 
+def assert_done(command: str, place: Path, printed: str, said: str) -> None:
+    """Fails unless a command that says it has done its work has done all of it."""
+    if command == "read":
+        assert said.startswith("read 200 objects, 200 kB,"), said
+    elif command == "records":
+        assert printed == "count\t1000000\nsum(f0)\t0\n"
+    elif command == "serve":
+        assert printed == "", "nothing behind the URL"
+    else:
+        made = {f"data-{number:04}.csv": str(number).encode() * 100 for number in range(50)}
+        saved = {str(number): b"%d" % number for number in range(200)}
+        wanted = {"generate": made, "save": saved}.get(command, SOURCE)
+        assert tree(place / "out") == wanted
+        assert package.status(place / "out").runs[-1].total.written == len(wanted)
+
+
 @pytest.mark.parametrize("command", LINES)
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8, *(pytest.param(most, marks=pytest.mark.slow) for most in (4, 6, 12))])
 def test_with_few_processes_a_command_uses_fewer_workers_or_says_what_is_missing_and_never_hangs(
@@ -137,14 +156,16 @@ def test_with_few_processes_a_command_uses_fewer_workers_or_says_what_is_missing
     try:
         if command == "serve":
             assert process.stdout is not None
-            if process.stdout.readline():  # the URL: it has begun
+            if url := process.stdout.readline().strip():  # it has begun
+                with urllib.request.urlopen(f"{url}/get/7", timeout=LIMIT) as answer:
+                    assert answer.read() == bytes([7]) * 1_000
                 process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=LIMIT)
+        printed, said = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         process.kill()
         _, said = process.communicate()
         raise AssertionError(f"{command} hangs: {said}") from None
 
     assert process.returncode == 0 or errs_clearly(said, command), (process.returncode, said)
-    if process.returncode == 0 and command in ("copy", "unzip", "save"):
-        assert sum(path.is_file() for path in (tmp_path / "out").iterdir()) == 200
+    if process.returncode == 0:
+        assert_done(command, tmp_path, printed, said)
