@@ -266,8 +266,10 @@ def test_an_answer_of_another_type_than_expected_is_never_saved(shoal_command: S
     assert "text/html" in outcome.stderr
 
 
-def test_without_an_expected_type_a_body_is_saved_as_sent(shoal_command: Shoal, fault_server: MakeServer) -> None:
-    # A page in place of an object is another matter (`test_stops_giving.py`).
+def test_where_no_type_is_expected_any_type_but_html_is_the_object(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    # A page in place of an object fails, or stops the run (`test_stops_giving.py`).
     objects = {name: body for name, (body, _) in WRONG_CONTENT.items() if name != "html"}
     server = fault_server(objects)
     for name in objects:

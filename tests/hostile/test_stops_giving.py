@@ -93,6 +93,37 @@ def test_a_command_that_is_run_again_too_early_saves_no_page(
         assert again.report["total"]["written"] + again.report["failed"] == len(objects)
 
 
+@pytest.mark.parametrize("given", [500, 0], ids=["after some objects", "from the first object on"])
+@pytest.mark.parametrize("fault", [LOGIN, FORBIDDEN], ids=["login page", "403"])
+def test_an_update_from_a_service_that_stops_giving_objects_replaces_no_file_by_a_page(
+    shoal_command: Shoal, fault_server: MakeServer, fault: Fault, given: int
+) -> None:
+    before = numbered(2_000)
+    after = {name: data[::-1] + b"new" for name, data in before.items()}
+    server = fault_server(dict(before))
+    server.start()
+    assert shoal_command.copy(server).code == 0
+    server.objects.update(after)
+    server.on_objects(fault, skip=given)
+
+    stopped = shoal_command.copy(server, "--update")
+
+    print(stopped.code, stopped.stderr[-600:], stopped.stdout[-300:])
+    found = tree(stopped.out)
+    assert found.keys() == before.keys()
+    assert all(data in (before[name], after[name]) for name, data in found.items())
+    assert sum(found[name] == after[name] for name in found) <= given
+    if fault is LOGIN or given:
+        assert_stopped(stopped, "credentials", manifest=before)
+    else:
+        assert stopped.code == 1
+        assert stopped.report["failed"] == len(before)
+    server.heal()
+    again = shoal_command.copy(server, "--update")
+    assert again.code == 0, again
+    assert tree(again.out) == after
+
+
 def refuse_some(server: FaultServer, names: set[str]) -> None:
     server.on(lambda request: request.name in names, FORBIDDEN)
 
