@@ -16,7 +16,7 @@ import trustme
 
 import shoal as package
 from servers.tls_server import TlsFront
-from servers.url_server import UrlServer
+from servers.url_server import Answer, UrlServer
 from trees import tree
 
 TESTS = Path(__file__).parent.parent
@@ -49,6 +49,41 @@ def test_a_host_without_a_trusted_certificate_fails_its_own_objects_only(tmp_pat
         name: url.rpartition("/")[2].encode().join([b"/", b""]) for name, url in urls if not name.startswith("bad/")
     }
     assert len(trusted.handshakes) < 20, "connections are kept"
+
+
+PAGE = b"<html><form action='/login'>Please sign in</form></html>"
+
+
+@pytest.mark.parametrize("fault", ["login page", "login page, type expected", "403"])
+def test_a_host_that_stops_giving_objects_fails_them_or_is_believed_where_no_type_is_expected(
+    tmp_path: Path, fault: str
+) -> None:
+    paths, out = [f"/{number:03}" for number in range(300)], tmp_path / "out"
+    gone = paths[100:]
+    image = {"Content-Type": "image/png"}
+    page = Answer(b"", 403) if fault == "403" else Answer(PAGE, headers={"Content-Type": "text/html"})
+    with UrlServer() as server:
+        server.answers = {path: Answer(path.encode(), headers=image) for path in paths} | dict.fromkeys(gone, page)
+        expected = None if fault == "login page" else "image/*"
+        source = package.urls([server.url + path for path in paths], expect_type=expected)
+        report = package.copy(source, out, on_error="record", max_retries=1)
+        failed = [] if fault == "login page" else gone
+        wanted = {path[1:]: path.encode() for path in paths}
+        (run,) = package.status(out, failures=None).runs
+        assert sorted(failure.name for failure in run.failures) == [path[1:] for path in failed]
+        assert (report.written, report.failed, report.ok) == (300 - len(failed), len(failed), not failed)
+        if not failed:
+            assert tree(out) == wanted | {path[1:]: PAGE for path in gone}, "as docs/urls.md says"
+            return
+        assert tree(out) == {path[1:]: path.encode() for path in paths[:100]}
+        kind, cause = ("forbidden", "403") if fault == "403" else ("bad-answer", "text/html")
+        assert all(failure.kind == kind and cause in failure.reason for failure in run.failures)
+        server.answers |= {path: Answer(path.encode(), headers=image) for path in gone}
+        server.requests.clear()
+        report = package.copy(source, out, resume="failed", on_error="record")
+    assert (report.written, report.failed) == (200, 0)
+    assert sorted(server.paths) == gone, "nothing else is fetched again"
+    assert tree(out) == wanted
 
 
 IN_A_NETWORK_OF_ITS_OWN = """

@@ -108,13 +108,12 @@ def test_an_update_from_a_service_that_stops_giving_objects_replaces_no_file_by_
 
     stopped = shoal_command.copy(server, "--update")
 
-    print(stopped.code, stopped.stderr[-600:], stopped.stdout[-300:])
     found = tree(stopped.out)
     assert found.keys() == before.keys()
     assert all(data in (before[name], after[name]) for name, data in found.items())
     assert sum(found[name] == after[name] for name in found) <= given
     if fault is LOGIN or given:
-        assert_stopped(stopped, "credentials", manifest=before)
+        assert_stopped(stopped, "credentials", manifest=found)
     else:
         assert stopped.code == 1
         assert stopped.report["failed"] == len(before)
