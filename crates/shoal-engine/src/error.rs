@@ -240,6 +240,14 @@ impl Error {
         self
     }
 
+    /// The same, in other words.
+    #[must_use]
+    pub(crate) fn reworded(mut self, words: impl Fn(&str) -> String) -> Error {
+        self.0.why = words(&self.0.why);
+        self.0.hint = self.0.hint.as_deref().map(words);
+        self
+    }
+
     /// The host asked for this much patience.
     #[must_use]
     pub fn retry_after(mut self, wait: Option<Duration>) -> Error {

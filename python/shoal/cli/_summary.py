@@ -64,6 +64,8 @@ def summary(
         again: The flag that makes a complete run look at the source again.
         ascii_only: Use no other characters, because they cannot be shown.
     """
+    if destination and destination.startswith("parquet:"):
+        again = "a new directory"  # rows are never rewritten
     lines = [_done(report, destination, again)]
     if verbose:
         lines += _how(report, destination, ascii_only=ascii_only)
@@ -71,7 +73,7 @@ def summary(
     if _shoal.BUILD_PROFILE == "debug":
         lines.append("note: this is a debug build of the engine; its speed says nothing")
     if report.failed:
-        lines.append(_failed(report, destination, verbose=verbose))
+        lines.append(_failed(report, destination, again, verbose=verbose))
         lines += failure_lines(report.failures) if verbose else []
     return lines
 
@@ -132,7 +134,7 @@ def _how(report: Report, destination: str | None, *, ascii_only: bool) -> list[s
     return lines + ([", ".join(said)] if said else [])
 
 
-def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
+def _failed(report: Report, destination: str | None, again: str, *, verbose: bool) -> str:
     """Returns what failed, and the next command to type."""
     said = f"{count_text(report.failed)} failed"
     if report.failures and not verbose:
@@ -140,9 +142,7 @@ def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
     if destination not in (None, "null:"):
         # The entries of a damaged archive were never listed, so a retry would not find them.
         damaged = any(failure.kind == "archive" for failure in report.failures)
-        again = "the same command with --update" if damaged else "the same command"
-        if damaged and destination.startswith("parquet:"):
-            again = "the same command with a new directory"  # rows are never rewritten
+        again = f"the same command with {again}" if damaged else "the same command"
         them = "it" if report.failed == 1 else "them"
         return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
     return said if verbose or report.failed == 1 else f"{said}; -v shows more"

@@ -9,7 +9,7 @@ use super::in_flight_partition::{InFlightPartition, Origin, Tally};
 use crate::error::{Error, HostId, Kind, Side};
 use crate::journal::{Failed, Retried, Settled};
 use crate::report::{Reason, Skipped};
-use crate::sink::Mode;
+use crate::sink::{Mode, SinkProperties};
 use crate::source::{Entries, Entry};
 
 /// How an object has been tried so far.
@@ -43,10 +43,11 @@ pub(crate) struct LanePartition {
     pub given_back: VecDeque<u32>,
     pub tally: Tally,
     tried: HashMap<(u32, Side), Tried>,
+    writing: SinkProperties,
 }
 
 impl LanePartition {
-    pub fn new(open: Arc<InFlightPartition>, entries: Rc<dyn Entries>) -> LanePartition {
+    pub fn new(open: Arc<InFlightPartition>, entries: Rc<dyn Entries>, writing: SinkProperties) -> LanePartition {
         LanePartition {
             open,
             entries,
@@ -56,6 +57,7 @@ impl LanePartition {
             given_back: VecDeque::new(),
             tally: Tally::default(),
             tried: HashMap::new(),
+            writing,
         }
     }
 
@@ -160,7 +162,7 @@ impl LanePartition {
     /// Failed for good, or deferred by `wait`.
     pub fn failed(&mut self, index: u32, error: &Error, tried: Option<(u32, Duration)>, wait: Option<Duration>) {
         let (tries, time) = tried.unwrap_or((1, Duration::ZERO));
-        let failed = failed(&self.entries.get(index), error, tries, time, wait);
+        let failed = failed(&self.entries.get(index), error, self.writing, (tries, time), wait);
         match self.open.origin {
             Origin::Listed => self.tally.failures.push(failed),
             Origin::Retried(_) => self.retried(index, Err(failed)),
@@ -174,12 +176,18 @@ impl LanePartition {
 }
 
 /// As the journal keeps it.
-pub(crate) fn failed(entry: &Entry<'_>, error: &Error, tries: u32, time: Duration, wait: Option<Duration>) -> Failed {
+pub(crate) fn failed(
+    entry: &Entry<'_>,
+    error: &Error,
+    writing: SinkProperties,
+    (tries, time): (u32, Duration),
+    wait: Option<Duration>,
+) -> Failed {
     Failed {
         locator: entry.locator.into(),
         name: entry.name.into(),
         kind: error.kind().as_str(),
-        reason: error.why().to_owned(),
+        reason: writing.advised(error.why()),
         tries,
         tried_ms: time.as_millis() as u64,
         due_ms: wait.map(|wait| now_ms() + wait.as_millis() as u64),

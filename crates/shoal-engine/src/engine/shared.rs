@@ -174,7 +174,7 @@ impl Shared {
     pub fn check_failures(&self, entry: &Entry<'_>, last: &Error, tries: u32) {
         if self.stop_at_failures(last) {
             // Its partition will not be committed any more, so the journal cannot tell.
-            let (kind, reason) = (last.kind().as_str().to_owned(), last.why().to_owned());
+            let (kind, reason) = (last.kind().as_str().to_owned(), self.writing.advised(last.why()));
             let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
             let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
             ignore_poison(self.last_failure.lock()).get_or_insert(failure);

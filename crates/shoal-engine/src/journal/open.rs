@@ -242,7 +242,7 @@ impl Journal {
                 expected.unwrap_or(0).abs_diff(found.prefix.total())
             );
             let error = self.explain(JournalError::damaged(&why));
-            return Err(error.hint("`resume=\"restart\"` lists everything again"));
+            return Err(error.hint("list everything again with `resume=\"restart\"`"));
         }
         let unbalanced: Vec<u64> = found
             .window

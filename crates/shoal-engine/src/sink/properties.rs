@@ -31,6 +31,15 @@ pub struct SinkProperties {
     /// Parts of a job ([`Part`](crate::Part)) may write to one destination at the same time, from several machines. Matters
     /// only for a sink with a [`journal_dir`](super::Sink::journal_dir).
     pub parts: bool,
+    /// Options that it refuses, as messages write them. Where a message advises one, it advises a new directory instead.
+    pub refuses: &'static [&'static str],
+}
+
+impl SinkProperties {
+    /// A message, without advice that this sink refuses.
+    pub(crate) fn advised(&self, message: &str) -> String {
+        self.refuses.iter().fold(message.to_owned(), |message, option| message.replace(option, "a new directory"))
+    }
 }
 
 impl Default for SinkProperties {
@@ -46,6 +55,7 @@ impl Default for SinkProperties {
             form: None,
             stop_within: Duration::ZERO,
             parts: false,
+            refuses: &[],
         }
     }
 }

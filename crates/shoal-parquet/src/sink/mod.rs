@@ -62,6 +62,9 @@ const GROUP_MAX: u64 = 16 << 20;
 /// Objects that may be fetched and not committed: some seconds at full speed.
 const WINDOW_OBJECTS: u64 = 3_000_000;
 const WINDOW_BYTES: u64 = 1 << 30;
+/// What cannot be kept, because published rows are never rewritten; in the order of `ParquetSink::new`.
+const REFUSED: &[&str] =
+    &["`resume=\"update\"`", "`resume=\"restart\"`", "`overwrite=\"always\"`", "`durability=\"none\"`"];
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -115,16 +118,15 @@ impl ParquetSink {
     /// # Errors
     /// [`Kind::Config`] for what cannot be kept: published rows are never rewritten.
     pub fn new(path: &Path, options: ParquetOptions, transfer: &TransferOptions) -> Result<ParquetSink> {
-        let refused = |option: &str| {
+        let given = [
+            transfer.resume == Resume::Update,
+            transfer.resume == Resume::Restart,
+            transfer.overwrite == Overwrite::Always,
+            transfer.durability == Durability::None,
+        ];
+        if let Some((_, option)) = given.into_iter().zip(REFUSED).find(|(is_given, _)| *is_given) {
             let why = format!("{option} does not work with parquet: its rows are never rewritten");
-            Err(Error::new(Kind::Config, why).hint("copy into a new directory"))
-        };
-        match (transfer.resume, transfer.overwrite, transfer.durability) {
-            (Resume::Update, ..) => return refused("`resume=\"update\"`"),
-            (Resume::Restart, ..) => return refused("`resume=\"restart\"`"),
-            (_, Overwrite::Always, _) => return refused("`overwrite=\"always\"`"),
-            (.., Durability::None) => return refused("`durability=\"none\"`"),
-            _ => {}
+            return Err(Error::new(Kind::Config, why).hint("copy into a new directory"));
         }
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
@@ -160,6 +162,7 @@ impl Sink for ParquetSink {
             window_bytes: WINDOW_BYTES,
             stop_within: STOP_WITHIN,
             parts: true,
+            refuses: REFUSED,
             ..SinkProperties::default()
         }
     }

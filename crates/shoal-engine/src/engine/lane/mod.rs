@@ -187,7 +187,7 @@ impl LaneState {
         }
         let directories = Box::new(entries.clone());
         let writer = self.writer.borrow_mut().open(&open.partition, open.mode, directories).map_err(Error::of_sink)?;
-        let number = self.add_slot(LanePartition::new(open.clone(), entries), writer);
+        let number = self.add_slot(LanePartition::new(open.clone(), entries, self.shared.writing), writer);
         self.close_if_settled(number);
         self.jobs.notify_waiters();
         Ok(())

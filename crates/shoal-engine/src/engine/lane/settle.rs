@@ -113,7 +113,7 @@ impl LaneState {
             `resume=\"failed\"` fetches both again",
         );
         let was = Settled::Skipped(Reason::Duplicate);
-        let failed = failed(&job.entry(), &error, 1, Duration::ZERO, None);
+        let failed = failed(&job.entry(), &error, self.shared.writing, (1, Duration::ZERO), None);
         match self.shared.doubles.add(Gone { partition, withdrawn: Withdrawn { seq, was, failed }, wrote: None }) {
             Double::Counted(is_gone) => Ok(Some(is_gone)),
             Double::Withdrawn => Err(error),
@@ -163,7 +163,7 @@ impl LaneState {
         }
         let (was, is_double) = (was.settled, was.settled == Settled::Skipped(Reason::Duplicate));
         let error = error.within(entries.within(index).as_deref());
-        let failed = failed(&entries.get(index), &error, 1, Duration::ZERO, None);
+        let failed = failed(&entries.get(index), &error, self.shared.writing, (1, Duration::ZERO), None);
         // The file of a double is another object's.
         let (others, are_all) = match is_double {
             true => (Vec::new(), false),

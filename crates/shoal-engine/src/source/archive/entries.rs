@@ -80,7 +80,7 @@ fn checksum(name: &[u8]) -> u32 {
 /// The error for an archive that is not the one that was listed.
 pub(super) fn changed() -> Error {
     let why = "the archive is not the same as when it was listed";
-    Error::new(Kind::Changed, why).hint("list again: `resume=\"update\"`")
+    Error::new(Kind::Changed, why).hint("list again with `resume=\"update\"`")
 }
 
 /// One of them. Its texts are ranges of `text`.

@@ -145,7 +145,7 @@ impl LaneUnpacker<'_> {
             Some(_) => Err(changed()),
             // It failed as a whole. A failure counts as one object, so a retry cannot turn it into many.
             None => Err(Error::new(Kind::Archive, "it can be read now, but its entries have not been listed")
-                .hint("list again: `resume=\"update\"`")),
+                .hint("list again with `resume=\"update\"`")),
         }
     }
 }

@@ -63,5 +63,5 @@ fn beyond_ratio(bytes: u64, file: &ArchiveFile, options: &ArchiveOptions) -> boo
 fn beyond(why: String, option: &str) -> Error {
     // The option is named in the reason, because the journal stores the reason.
     Error::new(Kind::Archive, format!("{why} (`{option}` raises the limit)"))
-        .hint("if you trust it, raise the limit and list again: `resume=\"update\"`")
+        .hint("if you trust it, raise the limit and list again with `resume=\"update\"`")
 }

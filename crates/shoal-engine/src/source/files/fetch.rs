@@ -231,7 +231,7 @@ impl Opener<'_> {
     fn first(&mut self, job: &Job, now: i128, mut to: ReadTarget<'_>) -> Result<FirstRead> {
         let (path, mark) = parts(job.entry().locator);
         if let Mark::Unreadable(errno) = mark {
-            let hint = "fix the cause, then list again: `resume=\"update\"`";
+            let hint = "fix the cause, then list again with `resume=\"update\"`";
             let error = unreadable(errno, None);
             let why = format!("this directory or link could not be read when it was listed: {}", error.why());
             return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
