@@ -6,17 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
 use crate::engine::{FAILURES_SHOWN, Neighbour, Run, commit_state};
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::Dir;
 use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
 use crate::http::url::without_password;
 use crate::journal::{self, DESTINATION, Journal, Location, Membership, OpenOptions, PART, RunKey, Standing};
-use crate::name::SHOAL_DIR;
 use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
 use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
@@ -230,9 +226,8 @@ impl Transfer {
                 `resume=\"restart\"` writes them durably, if the file system can";
                 standing.notes.push(note.to_owned());
             }
-            if standing.totals.written > 0 && sink.journal_dir().is_some_and(|directory| holds_nothing(&directory)) {
-                let note = "the written files are no longer at the destination: `resume=\"restart\"` writes them again";
-                standing.notes.push(note.to_owned());
+            if standing.totals.written > 0 {
+                standing.notes.extend(sink.look_again(&journal).map_err(Error::of_sink)?);
             }
             let report = Report {
                 total: journal.totals(),
@@ -319,12 +314,6 @@ fn open_in_turn(
             opened => return opened,
         }
     }
-}
-
-/// Whether a directory has nothing but shoal's own. One that cannot be read has.
-fn holds_nothing(directory: &Path) -> bool {
-    let only = |name: &[u8]| if name == SHOAL_DIR.as_bytes() { Ok(()) } else { Err(Errno::EXIST) };
-    Dir::root(directory).and_then(|directory| directory.names(only)).is_ok()
 }
 
 enum Prepared {

@@ -79,6 +79,15 @@ pub trait Sink: Send + Sync {
     /// Prepares the destination: removes leftovers of interrupted runs, publishes what `state` says is committed and was
     /// not published, and checks limits. It writes nothing new before the lease is granted.
     fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started>;
+    /// Looks whether what a finished run has written is still there. Called instead of `start`, before the run is said to be
+    /// complete again. What it returns is a note for the report.
+    ///
+    /// # Errors
+    /// Of class `Run`: something is missing.
+    fn look_again(&self, state: &dyn SinkState) -> Result<Option<String>> {
+        let _ = state;
+        Ok(None)
+    }
     /// The destination's clock now, if it has one: the timestamp of a file created now.
     ///
     /// # Errors

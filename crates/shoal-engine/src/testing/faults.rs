@@ -73,6 +73,9 @@ impl Sink for FailingSink {
     fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
         self.inner.start(start, state)
     }
+    fn look_again(&self, state: &dyn SinkState) -> Result<Option<String>> {
+        self.inner.look_again(state)
+    }
     fn clock(&self) -> Result<Option<i64>> {
         match self.fuse.left.load(Relaxed) {
             0 => Err(failed()), // as that of a destination that is gone

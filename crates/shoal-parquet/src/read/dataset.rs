@@ -1,11 +1,11 @@
 //! The files of a dataset: those of a directory with names that end in `.parquet`, in order of name. Hidden files and
 //! subdirectories are not among them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{Dir, DirEntry, Mode, OFlags};
 use rustix::io::Errno;
 use shoal_engine::display::escape;
 use shoal_engine::{Error, Kind};
@@ -49,6 +49,13 @@ fn open(path: &Path) -> std::result::Result<Dir, Errno> {
     Dir::new(fd)
 }
 
+/// The names in a directory. (The standard library panics if closing one fails, as on a network file system.)
+pub fn names(path: &Path) -> std::result::Result<Vec<OsString>, Errno> {
+    let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+    let names = open(path)?.map(|entry| entry.map(name)).collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(names.into_iter().filter(|name| name != "." && name != "..").collect())
+}
+
 /// All files that are there now, sorted; at least one.
 ///
 /// # Errors
@@ -67,13 +74,11 @@ pub fn files(directory: &Path) -> Result<Vec<Found>, Error> {
 
 fn regular(directory: &Path) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    for entry in open(directory).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let name = entry.file_name().to_bytes();
-        if name.starts_with(b".") || !name.ends_with(b".parquet") {
+    for name in names(directory).map_err(unreadable)? {
+        if name.as_bytes().starts_with(b".") || !name.as_bytes().ends_with(b".parquet") {
             continue;
         }
-        let path = directory.join(OsStr::from_bytes(name));
+        let path = directory.join(name);
         let facts = match Facts::of_path(&path) {
             Ok(Some(facts)) => facts,
             Ok(None) => continue,

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use shoal_engine::journal::{self, Status};
 use shoal_engine::sink::SinkState;
 use shoal_engine::{Kind, PARTS_DIR, Result, SHOAL_DIR};
 
-use super::dataset::Found;
+use super::dataset::{Found, names};
 use super::fault::Fault;
-use super::file::name_of;
+use super::file::{name_of, unreadable};
 use crate::schema::{file_name, file_number};
 use crate::sink::{is_withdrawn, published_number};
 
@@ -40,7 +41,13 @@ impl Lacking {
             lacking.unknown =
                 Some(format!("it is not known whether the copy into this directory is finished: {error}"));
         }
-        lacking.unfinished.extend(unfinished_files(directory));
+        match unfinished_files(directory) {
+            Ok(unfinished) => lacking.unfinished.extend(unfinished),
+            Err(errno) => {
+                let why = format!("it is not known whether it has files that are not finished: {}", unreadable(errno));
+                lacking.unknown.get_or_insert(why);
+            }
+        }
         lacking.files = missing(found, &ends);
         lacking
     }
@@ -106,15 +113,20 @@ impl Lacking {
 }
 
 /// Files that a copy into the directory has not finished: their rows are not part of the dataset yet.
-fn unfinished_files(directory: &Path) -> Option<String> {
+fn unfinished_files(directory: &Path) -> Result<Option<String>, Errno> {
     let own = directory.join(SHOAL_DIR);
-    let parts = std::fs::read_dir(own.join(PARTS_DIR)).into_iter().flatten().flatten().map(|part| part.path());
-    let files = |own: PathBuf| std::fs::read_dir(own.join("tmp")).map_or(0, Iterator::count);
-    let count = [own.clone()].into_iter().chain(parts).map(files).sum::<usize>();
+    let names = |path: PathBuf| match names(&path) {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Vec::new()),
+        names => names,
+    };
+    let mut count = names(own.join("tmp"))?.len();
+    for part in names(own.join(PARTS_DIR))? {
+        count += names(own.join(PARTS_DIR).join(part).join("tmp"))?.len();
+    }
     let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     let why = "not finished, and not read: run the copy into this directory again to finish it";
     let place = if own.join(PARTS_DIR).exists() { PARTS_DIR } else { "tmp" };
-    (count > 0).then(|| format!("{files} in {SHOAL_DIR}/{place} {why}"))
+    Ok((count > 0).then(|| format!("{files} in {SHOAL_DIR}/{place} {why}")))
 }
 
 /// The files that must be there because one with a higher number is, or was published (`ends`: how many were, by part). The

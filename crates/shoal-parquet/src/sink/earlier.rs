@@ -18,6 +18,7 @@ use shoal_engine::{Error, Kind, RETRIED_FROM, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::failure::{io_failed, parquet_failed};
+use super::recover::damaged;
 use super::shard::lock;
 use super::state::{self, Placed};
 
@@ -146,8 +147,7 @@ fn read_names(path: &Path, group: u32, ranges: &[std::ops::Range<usize>], names:
     ranges.sort_unstable_by_key(|range| range.start);
     let wanted: usize = ranges.iter().map(std::ops::Range::len).sum();
     if ranges.last().is_none_or(|last| last.end > rows) {
-        let why = "its row groups are not those that the journal has";
-        return Err(Error::new(Kind::DestinationFailed, why).on(&path.display().to_string()));
+        return Err(damaged(path, "its row groups are not those that the journal has"));
     }
     let mask = ProjectionMask::leaves(reader.parquet_schema(), [0]);
     let reader = reader
@@ -162,8 +162,7 @@ fn read_names(path: &Path, group: u32, ranges: &[std::ops::Range<usize>], names:
         names.extend(batch.column(0).as_string::<i32>().iter().flatten().map(|name| xxh3_128(name.as_bytes())));
     }
     if names.len() - before != wanted {
-        let why = "its rows are not those that the journal has";
-        return Err(Error::new(Kind::DestinationFailed, why).on(&path.display().to_string()));
+        return Err(damaged(path, "its rows are not those that the journal has"));
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ mod state;
 mod withdrawn;
 mod writer;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -145,7 +146,11 @@ impl ParquetSink {
 
 impl Sink for ParquetSink {
     fn identity(&self) -> String {
-        format!("parquet:{}", self.path.display())
+        match self.path.to_str() {
+            Some(text) => format!("parquet:{text}"),
+            // The path is absolute, so no other one has this text.
+            None => format!("parquet:bytes={}", self.path.as_os_str().as_bytes().escape_ascii()),
+        }
     }
 
     fn journal_dir(&self) -> Option<PathBuf> {
@@ -187,7 +192,8 @@ impl Sink for ParquetSink {
             private.keep_out_of_parts()?;
         }
         let format = Format::new().map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-        let recovered = recover::recover(&self.path, self.part, start, state, &format)?;
+        let tmp = recover::temporary_directory(private, self.part)?;
+        let recovered = recover::recover(&self.path, self.part, tmp, start, state, &format)?;
         let (size, held_max) = (self.options.shard_size, self.held_max);
         let shards = Arc::new(Shards::new(recovered.tmp, format, recovered.withdrawn, size, held_max));
         let book = Book::new(
@@ -225,6 +231,10 @@ impl Sink for ParquetSink {
             notes: recovered.notes,
             ..Started::default()
         })
+    }
+
+    fn look_again(&self, state: &dyn SinkState) -> Result<Option<String>> {
+        recover::look_again(&self.path, self.part, state).map(|()| None)
     }
 
     fn writer(&self, _lane: usize, wake: Wake) -> Result<Box<dyn Writer>> {

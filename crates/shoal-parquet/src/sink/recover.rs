@@ -2,13 +2,14 @@
 //! committed. Also gives files their names.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use shoal_engine::display::escape;
+use shoal_engine::fs::private::PrivateDir;
 use shoal_engine::sink::{SinkState, Start, StateRow};
 use shoal_engine::{Error, Kind, PARTS_DIR, Part, Result, SHOAL_DIR};
 
@@ -18,7 +19,10 @@ use super::group::Format;
 use super::mend::Place;
 use super::state::{self, Changed, Complete, Placed, Row};
 use super::withdrawn::WithdrawnNames;
+use crate::read::dataset;
 use crate::schema::{file_name, file_number};
+
+const TMP: &str = "tmp";
 
 /// What the start of a session found.
 pub(super) struct Recovered {
@@ -34,21 +38,34 @@ pub(super) struct Recovered {
     pub notes: Vec<String>,
 }
 
+/// The directory of files that are not published. It is made if it is missing, and then survives a power cut.
+pub(super) fn temporary_directory(mut own: PrivateDir, part: Option<Part>) -> Result<PathBuf> {
+    if let Some(part) = part {
+        own = own.create_in(PARTS_DIR.as_ref())?.create_in(part.index().to_string().as_ref())?;
+    }
+    Ok(own.create_in(TMP.as_ref())?.path().to_owned())
+}
+
+/// Looks whether the published files are there.
+pub(super) fn look_again(path: &Path, part: Option<Part>, state: &dyn SinkState) -> Result<()> {
+    let part = part.map(Part::index);
+    let shoal = path.join(SHOAL_DIR);
+    let tmp = part.map_or(shoal.clone(), |part| shoal.join(PARTS_DIR).join(part.to_string())).join(TMP);
+    state.each(&mut |key, value| match state::read(key, value)? {
+        Row::Published(number, file) => check_published(&path.join(file_name(part, number)), &tmp, &file),
+        _ => Ok(()),
+    })
+}
+
 pub(super) fn recover(
     path: &Path,
     part: Option<Part>,
+    tmp: PathBuf,
     start: &Start,
     state: &dyn SinkState,
     format: &Format,
 ) -> Result<Recovered> {
     let part = part.map(Part::index);
-    let shoal = path.join(SHOAL_DIR);
-    let own = part.map_or(shoal.clone(), |part| shoal.join(PARTS_DIR).join(part.to_string()));
-    let tmp = own.join("tmp");
-    match DirBuilder::new().mode(0o700).create(&tmp) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failed("create", &tmp, &error)),
-        _ => {}
-    }
     let (mut numbers, mut kept) = (HashSet::new(), HashSet::new());
     state.each(&mut |key, value| {
         match state::read(key, value)? {
@@ -65,13 +82,11 @@ pub(super) fn recover(
         Ok(())
     })?;
     let removed = remove_others(&tmp, &kept)?;
-    let entries = fs::read_dir(path).map_err(|error| io_failed("list", path, &error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| io_failed("list", path, &error))?;
-        let number = entry.file_name().to_str().and_then(file_number);
+    for name in names(path)? {
+        let number = name.to_str().and_then(file_number);
         if number.is_some_and(|(of, number)| of == part && !numbers.contains(&number)) {
             let why = "the journal does not know this file: rows could be stored twice";
-            return Err(Error::new(Kind::Config, why).on(&shown(&entry.path())).hint("copy into a new directory"));
+            return Err(Error::new(Kind::Config, why).on(&shown(&path.join(name))).hint("copy into a new directory"));
         }
     }
     let changes = Place { path, part, tmp: &tmp, format }.mend(state, &mut || false)?;
@@ -148,16 +163,18 @@ fn cut(path: &Path, length: u64) -> Result<()> {
 
 fn remove_others(tmp: &Path, kept: &HashSet<String>) -> Result<usize> {
     let mut removed = 0;
-    for entry in fs::read_dir(tmp).map_err(|error| io_failed("list", tmp, &error))? {
-        let entry = entry.map_err(|error| io_failed("list", tmp, &error))?;
-        let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with("part-"));
-        if is_ours && !name.to_str().is_some_and(|name| kept.contains(name)) {
-            fs::remove_file(entry.path()).map_err(|error| io_failed("remove", &entry.path(), &error))?;
+    for name in names(tmp)? {
+        if name.to_str().is_some_and(|name| name.starts_with("part-") && !kept.contains(name)) {
+            let path = tmp.join(name);
+            fs::remove_file(&path).map_err(|error| io_failed("remove", &path, &error))?;
             removed += 1;
         }
     }
     Ok(removed)
+}
+
+fn names(directory: &Path) -> Result<Vec<OsString>> {
+    dataset::names(directory).map_err(|errno| io_failed("list", directory, &errno.into()))
 }
 
 /// Gives files that the journal has as published their names, and removes open ones that others have replaced.

@@ -51,6 +51,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use rustix::io::Errno;
+
 use self::barrier::Touched;
 use self::clock::Warp;
 use self::destination::Destination;
@@ -64,7 +66,9 @@ use super::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use crate::error::{Error, Kind, Result};
+use crate::fs::dir::Dir;
 use crate::fs::private::PrivateDir;
+use crate::name::SHOAL_DIR;
 use crate::options::Layout;
 
 /// A directory as the destination.
@@ -166,6 +170,13 @@ impl Sink for DirSink {
             Ok(()) => Ok(started),
             Err(_) => Err(Error::new(Kind::Internal, "a directory sink was started twice")),
         }
+    }
+
+    fn look_again(&self, _state: &dyn SinkState) -> Result<Option<String>> {
+        let only = |name: &[u8]| if name == SHOAL_DIR.as_bytes() { Ok(()) } else { Err(Errno::EXIST) };
+        let holds_nothing = Dir::root(&self.path).and_then(|directory| directory.names(only)).is_ok();
+        let note = "the written files are no longer at the destination: `resume=\"restart\"` writes them again";
+        Ok(holds_nothing.then(|| note.to_owned()))
     }
 
     fn clock(&self) -> Result<Option<i64>> {
