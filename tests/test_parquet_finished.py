@@ -1,4 +1,4 @@
-"""A finished copy into `parquet:DIR` looks at its files before it says so again, and advises nothing that is refused."""
+"""A finished copy into `parquet:DIR` looks at its files before it says so again; no advice is refused."""
 
 from __future__ import annotations
 
