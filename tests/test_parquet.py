@@ -14,11 +14,14 @@ import duckdb
 import pytest
 
 import shoal as package
+from faults.runs import committed
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Command, Service
 
 SIZE = 100
+LINE = len("GET /get/object-000000000 200 100\n")  # of an access log
 
 
 def query(directory: Path, what: str) -> Any:
@@ -77,49 +80,52 @@ def test_files_have_about_the_size_given(tmp_path: Path, service: Service) -> No
     assert [file.name for file in files] == [f"objects-{number:06}.parquet" for number in range(len(files))]
 
 
-def killed(shoal: Command, service: Service, count: int, kills: int) -> None:
-    """Kills runs at random moments until one ends; no row may be missing or doubled."""
-    url = service(synthetic=f"{count}:{SIZE}").url
+def killed(shoal: Command, service: Service, count: int, kills: int, seed: int) -> None:
+    """Kills runs at random moments after a commit, until one ends; no row may be missing or doubled."""
+    url, out = service(synthetic=f"{count}:{SIZE}").url, shoal.directory / "out"
     command = ["copy", url, "parquet:out", "--shard-size", "1MB"]
+    moments, done = random.Random(seed), 0
     for _ in range(kills):
-        run = shoal.start(*command, "--quiet")
-        time.sleep(random.uniform(0.2, 2.5))
+        run = shoal.start(*command, "--limit-rate", "20MB", "--quiet")
+        before = done
+        wait_until(lambda before=before: committed(out) > before, 60)
+        time.sleep(moments.uniform(0, 0.5))  # it commits about once a second: any moment between two of them
         run.kill()
-        run.wait()
-    done = shoal.run(*command)
-    assert done.returncode == 0, done.stderr
-    check_synthetic(shoal.directory / "out", count)
+        assert run.wait() == -signal.SIGKILL, "it was still at work"
+        done = committed(out)
+        assert before < done < count
+    last = shoal.run(*command, "--json")
+    assert last.returncode == 0, last.stderr
+    assert shoal.last_json(last)["written"] == count - done, "what was committed is not fetched again"
+    check_synthetic(out, count)
 
 
 def test_a_run_that_is_killed_resumes_with_every_object_once(shoal: Command, service: Service) -> None:
-    killed(shoal, service, 1_500_000, 4)
+    killed(shoal, service, 1_500_000, kills=2, seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_run_that_is_killed_often_resumes_with_every_object_once(shoal: Command, service: Service, seed: int) -> None:
-    random.seed(seed)
-    killed(shoal, service, 4_000_000, 5)
+    killed(shoal, service, 4_000_000, kills=5, seed=seed)
 
 
 def test_ctrl_c_commits_what_was_fetched(shoal: Command, service: Service) -> None:
-    url = service(synthetic=f"5000000:{SIZE}").url
+    log, out = shoal.directory / "log", shoal.directory / "out"
+    url = service(synthetic=f"5000000:{SIZE}", access_log=log).url
     run = shoal.start("copy", url, "parquet:out", "--limit-rate", "5MB", "--json", stdout=subprocess.PIPE)
-    time.sleep(1.5)
-    began = time.monotonic()
+    wait_until(lambda: log.exists() and log.stat().st_size > 20_000 * LINE, 60)
     run.send_signal(signal.SIGINT)
-    out, _ = run.communicate()
-    assert run.returncode == 130
-    assert time.monotonic() - began < 5
-    written = package.status(shoal.directory / "out").runs[0].total.written
-    assert written > 10_000, out
-    assert query(shoal.directory / "out", "count(*), count(distinct name)") == (written, written)
+    printed, said = run.communicate(timeout=60)
+    assert run.returncode == 130, said
+    assert committed(out) > 10_000, printed
+    assert query(out, "count(*), count(distinct name)") == (committed(out), committed(out))
 
 
 def test_a_second_run_at_the_same_time_is_refused(shoal: Command, service: Service) -> None:
     url = service(synthetic=f"2000000:{SIZE}").url
     run = shoal.start("copy", url, "parquet:out", "--limit-rate", "5MB", "--quiet")
-    time.sleep(1)
+    wait_until(lambda: committed(shoal.directory / "out"), 60)
     other = shoal.run("copy", url, "parquet:out")
     assert other.returncode == 3
     assert "another run is active here" in other.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import random
@@ -424,6 +425,15 @@ def test_verify_without_a_manifest_says_what_to_pass(shoal: Command, packed: Pat
         assert (done.returncode, f"{flag[0]} needs a manifest" in done.stderr) == (2, True), done
 
 
+def opened(pid: int) -> list[Path]:
+    """The files that a process has open."""
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(descriptor.readlink())
+    return found
+
+
 def test_verify_stops_at_a_signal(shoal: Command, tmp_path: Path) -> None:
     names = pc.cast(pa.array(range(2_000_000)), pa.string())
     (tmp_path / "in").mkdir()
@@ -431,7 +441,7 @@ def test_verify_stops_at_a_signal(shoal: Command, tmp_path: Path) -> None:
     for number in range(4):
         pq.write_table(table, tmp_path / f"in/objects-{number:06}.parquet", row_group_size=50_000)
     process = shoal.start("verify", str(tmp_path / "in"), "--json", "--workers", "1")
-    time.sleep(0.7)
+    wait_until(lambda: any(str(path).endswith(".parquet") for path in opened(process.pid)))
     process.send_signal(signal.SIGINT)
-    last = json.loads(process.communicate(timeout=10)[0].splitlines()[-1])
+    last = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])
     assert (process.returncode, last["type"], last["kind"]) == (130, "error", "interrupted")

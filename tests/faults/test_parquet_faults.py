@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.runs import committed, errors
+from faults.datasets import SMALL, assert_published_rows_are_right, assert_resumes, objects
+from faults.disks import Disk
+from faults.runs import committed, errors, make_source
 from faults.tracing import injected, traced
 from servers.fixtures import MakeServer, fault_server
-from test_parquet import check_synthetic, query
+from test_parquet import check_synthetic
 from test_parquet_withdrawn import assert_rows_are, late, rows, slow
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -24,50 +27,70 @@ __all__ = ["fault_server"]
 COUNT = 4_000
 
 
-def files(directory: Path) -> None:
-    directory.mkdir()
-    for number in range(COUNT):
-        (directory / f"{number:04}").write_bytes(random.Random(number).randbytes(5_000))
-
-
-def check(directory: Path) -> None:
-    whole = "count(*), count(distinct name), count(*) filter (size = 5000 and octet_length(data) = 5000)"
-    assert query(directory, whole) == (COUNT, COUNT, COUNT)
-
-
 @pytest.mark.root
 def test_a_full_disk_stops_the_run_and_it_continues_when_there_is_room(
     shoal: Command, tmpfs: Callable[[str], Path]
 ) -> None:
     place = tmpfs("size=40m")
-    files(shoal.directory / "tree")
+    wanted = {f"{number:04}": random.Random(number).randbytes(5_000) for number in range(COUNT)}
+    (shoal.directory / "tree").mkdir()
+    for name, data in wanted.items():
+        (shoal.directory / "tree" / name).write_bytes(data)
     ballast = place / "ballast"
     ballast.write_bytes(bytes(30 << 20))
-    done = shoal.run("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB")
+    command = ("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB", "--memory", "8MiB")
+    # Slow enough for a commit before the disk is full.
+    done = shoal.run(*command, "--limit-rate", "5MB", "--json")
     assert done.returncode == 3, done.stderr
+    assert shoal.last_json(done)["kind"] == "destination-full"
+    (error,) = errors(done.stderr)
+    assert f"{place}/out" in error
     assert "free some space" in done.stderr
+    assert 0 < assert_published_rows_are_right(place / "out", wanted) < COUNT
     ballast.unlink()
-    done = shoal.run("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB")
-    assert done.returncode == 0, done.stderr
-    check(place / "out")
+    assert_resumes(shoal, place / "out", wanted, *command)
 
 
 @pytest.mark.root
-def test_a_disk_that_becomes_read_only_stops_the_run_and_it_continues_when_it_is_writable(
-    shoal: Command, service: Service, tmpfs: Callable[[str], Path]
+@pytest.mark.mount
+@pytest.mark.parametrize("fault", ["read-only", "gone"])
+def test_a_disk_that_fails_under_a_running_copy_is_one_error_and_the_copy_continues_later(
+    shoal: Command, service: Service, tmp_path: Path, disk: Callable[[str], Disk], fault: str
 ) -> None:
-    place = tmpfs("size=200m")
-    url = service(synthetic="3000000:100").url
-    run = shoal.start("copy", url, f"parquet:{place}/out", "--limit-rate", "50MB", stderr=subprocess.PIPE)
-    try:
-        run.wait(2)
-    except subprocess.TimeoutExpired:
-        subprocess.run(["mount", "-o", "remount,ro", place], check=False)
-    run.communicate()
-    subprocess.run(["mount", "-o", "remount,rw", place], check=True)
-    done = shoal.run("copy", url, f"parquet:{place}/out")
-    assert done.returncode == 0, done.stderr
-    assert query(place / "out", "count(*), count(distinct name)") == (3_000_000, 3_000_000)
+    wanted = objects(make_source(tmp_path / "source"))
+    place = disk("ext4")
+    out = place.on / "out"
+    command: list[str | Path] = ["copy", service(tmp_path / "source").url, f"parquet:{out}", *SMALL]
+    run = shoal.start(*command, "--limit-rate", "1MB", "--json")
+    wait_until(lambda: any(out.glob("*.parquet")), 60)
+
+    if fault == "gone":
+        place.cut_power()
+    else:
+        place.turn_read_only()
+    printed, said = run.communicate(timeout=30)
+
+    assert run.returncode == 3, said
+    assert len(errors(said)) == 1, said
+    assert str(out) in said, "it says where"
+    assert "Traceback" not in said
+    kinds = {"destination-failed", "destination-read-only", "journal"}
+    assert shoal.last_json(subprocess.CompletedProcess([], 3, printed))["kind"] in kinds
+    place.mend()
+    assert 0 < assert_published_rows_are_right(out, wanted) < len(wanted)
+    assert_resumes(shoal, out, wanted, *command)
+
+
+def test_a_directory_that_cannot_be_closed_is_no_panic(shoal: Command, tmp_path: Path) -> None:
+    """As on a network file system; there is nothing left to be done with it."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a").write_bytes(b"1")
+    out, log = tmp_path / "out", tmp_path / "strace"
+    fails = traced(log, "close:error=EIO", out, out / ".shoal/tmp")
+    for command in (["copy", "tree", f"parquet:{out}"], ["copy", f"parquet:{out}", "files"], ["verify", str(out)]):
+        done = shoal.under(*fails).run(*command)
+        assert injected(log) > 0
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
