@@ -8,13 +8,13 @@ import json
 import random
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shoal as package
+from faults.runs import committed
 from test_update_service import site
 from waiting import wait_until
 
@@ -142,27 +142,28 @@ def test_times_and_sizes_are_listed(tmp_path: Path) -> None:
 def test_a_copy_that_was_killed_continues_and_writes_each_object_once(tmp_path: Path, shoal: Command) -> None:
     made = {f"{n % 50}/{n:06}": b"%d" % n for n in range(30_000)}
     source = f"parquet:{written(tmp_path / 'in', made, files=4, row_group_size=1000)}"
-    kills = 0
-    for wait in (0.3, 0.6, 0.9, 1.2):
-        process = shoal.start("copy", source, str(tmp_path / "out"), "--limit-rate", "30kB", "-q")
-        time.sleep(wait)
+    kept = 0
+    for _ in range(4):
+        process = shoal.start("copy", source, str(tmp_path / "out"), "--limit-rate", "20kB", "-q")
+        before = kept
+        wait_until(lambda before=before: committed(tmp_path / "out") > before, 60)
         process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
-        kills += 1
+        assert process.wait(timeout=30) == -signal.SIGKILL, "it was still at work"
+        kept = committed(tmp_path / "out")
     done = shoal.run("copy", source, str(tmp_path / "out"), "--json")
     report = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, report["total"]["written"], report["total"]["failed"]) == (0, 30_000, 0)
-    assert kills == 4
+    assert report["written"] == 30_000 - kept
     assert tree(tmp_path / "out") == made
 
 
 def test_a_file_that_was_replaced_between_two_sessions_is_read_again(tmp_path: Path, shoal: Command) -> None:
     made = {f"{n:06}": b"%d" % n for n in range(25_000)}
     directory = written(tmp_path / "in", made, files=2)
-    process = shoal.start("copy", f"parquet:{directory}", str(tmp_path / "out"), "--limit-rate", "100kB", "-q")
-    time.sleep(1.0)
+    process = shoal.start("copy", f"parquet:{directory}", str(tmp_path / "out"), "--limit-rate", "30kB", "-q")
+    wait_until(lambda: committed(tmp_path / "out"), 60)
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=30)
+    assert process.wait(timeout=30) == 130
     new = {f"new {n:06}": b"new" for n in range(100)}
     written(tmp_path / "other", new, files=1)
     (tmp_path / "other/part-0.parquet").rename(directory / "part-0.parquet")

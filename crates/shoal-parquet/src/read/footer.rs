@@ -99,7 +99,7 @@ impl ParquetFile {
         if file.facts.size == 0 {
             return Err(Fault::new(Kind::Archive, "not a Parquet file: it is empty"));
         }
-        if !file.bytes(0, MAGIC.len()).is_ok_and(|begin| begin == MAGIC) {
+        if file.facts.size < MAGIC.len() as u64 || file.bytes(0, MAGIC.len())? != MAGIC {
             return Err(Fault::new(Kind::Archive, "not a Parquet file: it does not begin with PAR1"));
         }
         let chunks = Chunks::new(&file);
