@@ -37,7 +37,7 @@ def test_a_full_disk_stops_the_run_and_it_continues_when_there_is_room(
     for name, data in wanted.items():
         (shoal.directory / "tree" / name).write_bytes(data)
     ballast = place / "ballast"
-    ballast.write_bytes(bytes(30 << 20))
+    ballast.write_bytes(bytes(24 << 20))
     command = ("copy", "tree", f"parquet:{place}/out", "--shard-size", "100kB", "--memory", "8MiB")
     # Slow enough for a commit before the disk is full.
     done = shoal.run(*command, "--limit-rate", "5MB", "--json")

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.root, pytest.mark.mount]
 
 SLOW = pytest.mark.slow
 ROUNDS = {"ext4": 50, "xfs": 20, "btrfs": 10}
-DATASETS = {"ext4": 10, "xfs": 5, "btrfs": 5}
+DATASETS = {"ext4": 6, "xfs": 3, "btrfs": 3}
 # The others are run by make test-faults.
 ORDINARY = 2
 

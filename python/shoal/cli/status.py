@@ -23,7 +23,7 @@ Examples:
   shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
   shoal status out/ --json | jq .        for programs
-  shoal status out/ --exit-code          for scripts: 1 unless all of it is there
+  shoal status out/ --exit-code          for scripts: 1 unless all of it is done
 """
 
 
