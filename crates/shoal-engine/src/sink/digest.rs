@@ -107,6 +107,9 @@ impl Sink for DigestSink {
     fn start(&self, start: &Start, state: &dyn SinkState) -> Result<Started> {
         self.inner.start(start, state)
     }
+    fn look_again(&self, state: &dyn SinkState) -> Result<Option<String>> {
+        self.inner.look_again(state)
+    }
     fn clock(&self) -> Result<Option<i64>> {
         self.inner.clock()
     }
