@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import shoal as package
-from faults.runs import committed
+from faults.runs import committed, wait_for_commit
 from waiting import wait_until
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def killed(shoal: Command, service: Service, count: int, kills: int, seed: int) 
     for _ in range(kills):
         run = shoal.start(*command, "--limit-rate", "20MB", "--quiet")
         before = done
-        wait_until(lambda before=before: committed(out) > before, 60)
+        wait_for_commit(out, before)
         time.sleep(moments.uniform(0, 0.5))  # it commits about once a second: any moment between two of them
         run.kill()
         assert run.wait() == -signal.SIGKILL, "it was still at work"
@@ -125,7 +125,7 @@ def test_ctrl_c_commits_what_was_fetched(shoal: Command, service: Service) -> No
 def test_a_second_run_at_the_same_time_is_refused(shoal: Command, service: Service) -> None:
     url = service(synthetic=f"2000000:{SIZE}").url
     run = shoal.start("copy", url, "parquet:out", "--limit-rate", "5MB", "--quiet")
-    wait_until(lambda: committed(shoal.directory / "out"), 60)
+    wait_for_commit(shoal.directory / "out")
     other = shoal.run("copy", url, "parquet:out")
     assert other.returncode == 3
     assert "another run is active here" in other.stderr

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shoal as package
-from faults.runs import committed
+from faults.runs import committed, wait_for_commit
 from test_update_service import site
 from waiting import wait_until
 
@@ -145,8 +145,7 @@ def test_a_copy_that_was_killed_continues_and_writes_each_object_once(tmp_path: 
     kept = 0
     for _ in range(4):
         process = shoal.start("copy", source, str(tmp_path / "out"), "--limit-rate", "20kB", "-q")
-        before = kept
-        wait_until(lambda before=before: committed(tmp_path / "out") > before, 60)
+        wait_for_commit(tmp_path / "out", kept)
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=30) == -signal.SIGKILL, "it was still at work"
         kept = committed(tmp_path / "out")
@@ -161,7 +160,7 @@ def test_a_file_that_was_replaced_between_two_sessions_is_read_again(tmp_path: P
     made = {f"{n:06}": b"%d" % n for n in range(25_000)}
     directory = written(tmp_path / "in", made, files=2)
     process = shoal.start("copy", f"parquet:{directory}", str(tmp_path / "out"), "--limit-rate", "30kB", "-q")
-    wait_until(lambda: committed(tmp_path / "out"), 60)
+    wait_for_commit(tmp_path / "out")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
     new = {f"new {n:06}": b"new" for n in range(100)}

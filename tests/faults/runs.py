@@ -9,6 +9,7 @@ from typing import Any
 import shoal as package
 from conftest import Command
 from trees import tree_of_raw_names
+from waiting import wait_until
 
 SMALL, LARGE = 2_000, 20
 RATE = "4MB"  # a second: the job takes two seconds, and so several batches
@@ -37,6 +38,11 @@ def committed(destination: Path) -> int:
         return 0
     runs = package.status(destination).runs
     return runs[-1].total.written if runs else 0
+
+
+def wait_for_commit(destination: Path, after: int = 0) -> None:
+    """Waits until the journal has more objects than `after`."""
+    wait_until(lambda: committed(destination) > after, 60)
 
 
 def assert_no_entry_without_its_file(destination: Path, wanted: dict[bytes, bytes]) -> int:

@@ -19,7 +19,7 @@ from faults.tracing import traced
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
-def kill(shoal: Command, log: Path, command: list[str | Path], call: str, nth: int, *paths: Path) -> None:
+def kill(shoal: Command, log: Path, command: list[str], call: str, nth: int, *paths: Path) -> None:
     """Runs the command until it is killed inside the n-th of these calls of a thread."""
     killed = shoal.under(*traced(log, f"{call}:signal=SIGKILL:when={nth}", *paths)).run(*command, "--limit-rate", RATE)
     assert killed.returncode in KILLED, killed.stderr

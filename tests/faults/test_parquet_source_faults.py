@@ -12,10 +12,9 @@ import pytest
 
 import shoal as package
 from conftest import Command
-from faults.runs import committed
+from faults.runs import wait_for_commit
 from faults.tracing import injected, traced
 from trees import tree
-from waiting import wait_until
 
 FILES, ROWS = 3, 200
 OBJECTS = {
@@ -70,7 +69,7 @@ def test_rows_of_a_file_that_changes_meanwhile_are_failures_and_never_mixed(
     other = random.Random(9).randbytes(last.stat().st_size)
     command = ("copy", f"parquet:{tmp_path}/in", "out", "--workers", "1")
     run = shoal.start(*command, "--limit-rate", "300kB", "--json")
-    wait_until(lambda: committed(tmp_path / "out"), 60)
+    wait_for_commit(tmp_path / "out")
     if how == "rewritten":
         last.write_bytes(other)
     elif how == "cut":

@@ -20,8 +20,7 @@ import pytest
 from conftest import Command, Service
 from faults import datasets
 from faults.disks import Disk
-from faults.runs import RATE, assert_no_entry_without_its_file, assert_resumes, committed, errors, make_source
-from waiting import wait_until
+from faults.runs import RATE, assert_no_entry_without_its_file, assert_resumes, errors, make_source, wait_for_commit
 
 pytestmark = [pytest.mark.root, pytest.mark.mount]
 
@@ -103,7 +102,7 @@ def test_after_power_cuts_a_dataset_has_every_committed_row_once_with_its_bytes(
     for _ in range(2):
         run = shoal.start(*command, "--limit-rate", "1MB")
         before = done
-        wait_until(lambda before=before: committed(out) > before, 60)
+        wait_for_commit(out, before)
         time.sleep(moments.uniform(0, 0.9))  # a session commits once a second: any moment between two of them
         ended, said = cut_power(drive, run)
         assert ended != 0, said
