@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import shoal as package
+from shoal._generate.checks import Job
 from shoal._options import Resume
 from trees import tree_of_raw_names
 
@@ -31,15 +33,60 @@ class Make:
         return make(number, self.year)
 
 
+class Base:
+    """Has a class method, whose name is the same for all that inherit it."""
+
+    YEAR = 0
+
+    @classmethod
+    def table(cls, number: int) -> str:
+        return make(number, cls.YEAR)
+
+
+class Year2023(Base):
+    YEAR = 2023
+
+
+class Year2024(Base):
+    YEAR = 2024
+
+
+class Wrapper:
+    """What a decorator makes that is a class: it has the name of the function that it wraps."""
+
+    def __init__(self, function: Callable[[int, int], str], year: int) -> None:
+        self.function, self.year = function, year
+        functools.update_wrapper(self, function)
+
+    def __call__(self, number: int) -> str:
+        return self.function(number, self.year)
+
+
+class Restless(Make):
+    """Is pickled differently each time."""
+
+    def __getstate__(self) -> object:
+        return {"year": self.year, "token": os.urandom(8)}
+
+
+@functools.cache
+def cached(number: int) -> str:
+    """Has a name of its own, but is no plain function."""
+    return str(number)
+
+
 @pytest.mark.parametrize(
     "bound",
     [
+        lambda year: {2023: Year2023, 2024: Year2024}[year].table,
+        lambda year: functools.partial(Wrapper(make, year)),
+        lambda year: Wrapper(make, year),
         lambda year: functools.partial(make, year=year),
         Make,
         lambda year: Make(year).method,
         lambda year: functools.partial(functools.partial(make), year=year),
     ],
-    ids=["partial", "instance", "method", "partial of partial"],
+    ids=["class method", "partial of wrapper", "wrapper", "partial", "instance", "method", "partial of partial"],
 )
 def test_other_arguments_are_not_the_same_job(tmp_path: Path, bound: Callable[[int], Callable[[int], str]]) -> None:
     def call(year: int, *, resume: Resume = "auto") -> package.Report:
@@ -53,6 +100,35 @@ def test_other_arguments_are_not_the_same_job(tmp_path: Path, bound: Callable[[i
         call(2024)
     assert call(2024, resume="restart").written == 5
     assert tree_of_raw_names(tmp_path / "out") == {b"%d.txt" % number: b"2024: %d" % number for number in range(5)}
+
+
+def test_what_is_pickled_differently_each_time_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(package.ConfigError, match=r"Restless.* is pickled differently each time") as caught:
+        package.generate(Restless(2023), range(5), tmp_path / "out", name="{}.txt")
+    assert "a name of its own" in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_number_and_the_text_of_it_are_not_the_same_id(tmp_path: Path) -> None:
+    def call(ids: list[int] | list[str]) -> package.Report:
+        return package.generate(str, ids, tmp_path / "out", name="{}.txt", workers=1)
+
+    assert call([1, 2]).written == 2
+    report = call(["#1", "#2"])
+    assert (report.written, report.completed_before) == (2, None)
+
+
+def test_the_digests_of_ordinary_jobs_stay_what_they_were() -> None:
+    def recorded(function: Callable[[int], str], ids: list[int] | list[str]) -> tuple[str, str]:
+        job = Job(function, ids, "{}")
+        return job.identity.rpartition(" ")[2][:8], job.arguments[:8]
+
+    assert recorded(cached, [1, 2]) == ("53df4212", "none")
+    assert recorded(Base.table, ["a", "#b", "##"]) == ("da81333a", "none")
+    assert recorded(len, []) == ("cae66941", "none")
+    assert recorded(Make(2023), []) == ("cae66941", "f59a321e")
+    assert recorded(Make(2023).method, []) == ("cae66941", "f59a321e")
+    assert recorded(functools.partial(make, year=2023), []) == ("cae66941", "39a9082a")
 
 
 class StopError(Exception):

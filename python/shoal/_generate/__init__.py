@@ -92,8 +92,9 @@ def generate(
     of memory, a crash in native code), it is replaced, and its unfinished ids run again. An id that was running when
     two processes died is a failure.
 
-    **A changed function.** The journal identifies the function by its name and by what it is bound to (arguments of
-    `functools.partial`, an instance), not by its code. After you change the code, pass `resume="restart"`.
+    **A changed function.** The journal identifies the function by its name and by what it is bound to, not by its code.
+    That is the pickled content of the arguments of `functools.partial` and of an instance, and the name of a class.
+    Content that is pickled differently each time is rejected. After you change the code, pass `resume="restart"`.
 
     Args:
         function: Takes an id and returns the data of its object.

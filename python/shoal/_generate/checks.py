@@ -9,6 +9,7 @@ import functools
 import hashlib
 import multiprocessing
 import operator
+import re
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -137,10 +138,32 @@ def _arguments(function: object) -> str:
     while isinstance(function, functools.partial):
         bound.append((function.args, sorted(function.keywords.items())))
         function = function.func
-    instance = getattr(function, "__self__", None) if hasattr(function, "__qualname__") else function
-    if instance is not None and not isinstance(instance, type | ModuleType):
-        bound.append(instance)
-    return hashlib.blake2b(ForkingPickler.dumps(bound), digest_size=16).hexdigest() if bound else "none"
+    owner = getattr(function, "__self__", function) if hasattr(function, "__qualname__") else function
+    if owner is not function and isinstance(owner, type):
+        # An inherited class method has the name of its base.
+        if not _title(function).startswith(f"{_title(owner)}."):
+            bound.append(_title(owner))
+    elif not isinstance(owner, ModuleType) and not (owner is function and _is_named(owner)):
+        bound.append(owner)
+    if not bound:
+        return "none"
+    content = ForkingPickler.dumps(bound)
+    # The first copy may differ: unpickling may turn equal texts into one.
+    copy = ForkingPickler.dumps(ForkingPickler.loads(content))
+    if copy != ForkingPickler.dumps(ForkingPickler.loads(copy)):
+        raise ConfigError(
+            f"what {_title(function)} is bound to is pickled differently each time, so the job could not be recognised",
+            hint="pass a function with a name of its own, at the top level of a module, that makes the object itself",
+        )
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _is_named(function: object) -> bool:
+    """Returns whether an object is what its module has under its name, so that its name tells what it is."""
+    found = sys.modules.get(getattr(function, "__module__", None) or "builtins")
+    for part in getattr(function, "__qualname__", "<instance>").split("."):
+        found = getattr(found, part, None)
+    return found is function
 
 
 def _sequence(ids: Sequence[int] | Sequence[str]) -> Sequence[int | str]:
@@ -166,6 +189,8 @@ def _digest(ids: Sequence[int | str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for one in ids:
         text = one if isinstance(one, str) else f"#{one}"
+        if isinstance(one, str) and re.fullmatch(r"#+-?[0-9]+", one):
+            text = f"#{one}"  # not what a number has
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d " % len(raw))
         digest.update(raw)
