@@ -30,6 +30,7 @@ __all__ = [
     "Server",
     "__version__",
     "append_records",
+    "recover_records",
     "copy",
     "default_options",
     "each_failure",
@@ -101,6 +102,9 @@ def append_records(
     cut: bool,
 ) -> tuple[int, int, int]:
     """Appends whole records. Returns their number, the index of the first, and the bytes truncated before."""
+
+def recover_records(path: Path, keep: bool) -> int:
+    """Keeps or truncates what an interrupted append has left. Returns the bytes truncated."""
 
 @final
 class Listing:
@@ -346,11 +350,18 @@ class RecordFiles:
     def paths(self) -> list[str]:
         """The files, in order."""
 
+    @property
+    def counts(self) -> list[int]:
+        """The number of records of each file."""
+
     def get(self, at: int) -> tuple[Any, ...]:
         """Returns the record at this index."""
 
     def slice(self, start: int, stop: int) -> RecordFiles:
         """Returns a range of these records."""
+
+    def first_of_each(self, counts: list[int]) -> RecordFiles:
+        """Returns the first so many records of each file; each must have them."""
 
     def refresh(self) -> RecordFiles:
         """Returns the same files with records that were appended meanwhile."""

@@ -80,6 +80,14 @@ pub fn records_error(py: Python<'_>, error: &shoal_records::Error) -> PyErr {
         ErrorKind::Torn => {
             ("IntegrityError", "torn", Some("`tail=\"drop\"` ignores the bytes after the last whole record"))
         }
+        ErrorKind::Unfinished => (
+            "IntegrityError",
+            "unfinished",
+            Some(
+                "look at its end; then shoal.Records.recover(path, keep=True) keeps all bytes, and keep=False truncates \
+        it to its length before that append",
+            ),
+        ),
         ErrorKind::Changed => ("IntegrityError", "changed", Some("open it again")),
         ErrorKind::Io => match error.errno() {
             Some(libc::ENOENT | libc::ENOTDIR) => ("NotFoundError", "vanished", None),

@@ -57,7 +57,7 @@ mod _shoal {
     use crate::reader::Reader;
     #[pymodule_export]
     use crate::records::{
-        RecordBatch, RecordBatches, RecordFiles, RecordFormat, RecordScan, RecordTable, append_records,
+        RecordBatch, RecordBatches, RecordFiles, RecordFormat, RecordScan, RecordTable, append_records, recover_records,
     };
     #[pymodule_export]
     use crate::save::save;

@@ -1,12 +1,12 @@
 //! Appending records, whole ones only.
 //!
-//! Here: [`append`]. What it promises, of a file that only this function writes to:
+//! Here: [`append`], and [`recover`] for a file in doubt. What an append promises, of a file that only it writes to:
 //!
 //! - All records of a call stand one after the other, also when several programs append at once: each holds the file's lock.
 //! - After a failed call the file is as long as before; where it could not be cut back, the error says so. Of one that was
 //!   killed in its midst readers see nothing, and the next call cuts off what it left, and says so.
-//! - Nothing else is cut off unless the caller asks for it: bytes behind the last whole record are as likely good records of
-//!   another size.
+//! - Nothing else is cut off unless the caller asks for it: not what another program may have written since (`mark.rs`), and
+//!   not bytes behind the last whole record, which are as likely good records of another size.
 //! - Readers see all records of a call or none (`mark.rs`; where the file system has no extended attributes: whole records).
 //!
 //! Not here: converting values to the bytes of records, which the caller does.
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
-use crate::mark::{Mark, counted};
+use crate::mark::{self, Mark};
 
 /// Pause between two tries for the lock: an append of a megabyte takes about as long.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -61,7 +61,8 @@ pub struct Appended {
 /// # Errors
 ///
 /// Invalid: `rows` holds no whole number of records, or the file is shorter than the offset or no regular file. Torn: the
-/// file ends within a record, and not by an append that was killed. Locked: another program holds the lock for too long. Io:
+/// file ends within a record, and not by an append that was killed. Unfinished: one was killed, and another program may have
+/// written since; or one has written while this call did. Locked: another program holds the lock for too long. Io:
 /// the file cannot be opened, written or made durable; it is as long as before, or the text says that it is not.
 pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions) -> Result<Appended> {
     let size = format.size() as u64;
@@ -71,13 +72,14 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
             rows.len()
         )));
     }
-    let file = open(path)?;
+    let file = open(path, OFlags::CREATE)?;
     let file = file.as_fd();
     lock(path, file, options.wait)?;
     // Closing the file gives the lock back, also after an error.
     let length = length(path, file)?;
     // The lock is ours: the append that set a mark has ended.
-    let whole = counted(length, Mark::of(file));
+    let mark = Mark::of(path, file)?;
+    let whole = mark.map_or(Ok(length), |mark| mark.counted(path, file, length))?;
     let Some(body) = whole.checked_sub(options.offset) else {
         let text = format!("{length} bytes long, but the offset of the first record is {}", options.offset);
         return Err(Error::file(ErrorKind::Invalid, path, text));
@@ -96,30 +98,56 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     if cut > 0 {
         truncate(file, end).map_err(|errno| Error::io(path, format_args!("truncating it to {end} bytes"), errno))?;
     }
-    Mark { before: end, after: end + rows.len() as u64 }.set(file);
-    let written = match write_all(file, rows) {
-        Err(errno) => Err(("appending", errno)),
+    let mut written = 0;
+    let result = match write(file, end, rows, &mut written) {
         Ok(()) if options.durable => {
             sync(path, file, length == 0).map_err(|errno| ("syncing what was appended", errno))
         }
-        Ok(()) => Ok(()),
+        result => result.map_err(|errno| ("appending", errno)),
     };
-    if let Err((doing, errno)) = written {
+    if let Err((doing, errno)) = result {
+        let (now, expected) = (self::length(path, file)?, end + written);
+        if now != expected {
+            let text = format!("another program wrote to it during an append: it has {now} bytes, not {expected}");
+            return Err(Error::file(ErrorKind::Unfinished, path, text));
+        }
         // A caller that retries would append the remaining records twice.
         if truncate(file, end).is_err() {
             let doing = format_args!("{doing}, and then truncating it to {end} bytes,");
             return Err(Error::io(path, doing, errno));
         }
-        Mark::remove(file);
+        let _ = Mark::remove(file);
         return Err(Error::io(path, doing, errno));
     }
-    Mark::remove(file);
+    // One that stays does no harm: the file is as long as it says.
+    let _ = Mark::remove(file);
     Ok(Appended { first: body / size, records: rows.len() as u64 / size, cut })
 }
 
-fn open(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let opened = again(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)));
+/// Settles a file whose last append was interrupted: keeps it as it is, or cuts it to the length before that append. How
+/// many bytes were cut off; none if no append was interrupted.
+///
+/// # Errors
+///
+/// Locked: another program holds the lock for too long. Io: the file cannot be opened or changed.
+pub fn recover(path: &Path, keep: bool, wait: Duration) -> Result<u64> {
+    let file = open(path, OFlags::empty())?;
+    let file = file.as_fd();
+    lock(path, file, wait)?;
+    let length = length(path, file)?;
+    let Some(Mark { before, after, .. }) = Mark::of(path, file)? else { return Ok(0) };
+    let cut = if keep || length == after { 0 } else { length.saturating_sub(before) };
+    if cut > 0 {
+        truncate(file, before)
+            .map_err(|errno| Error::io(path, format_args!("truncating it to {before} bytes"), errno))?;
+    }
+    Mark::remove(file).map_err(|errno| Error::io(path, "removing the mark of an append", errno))?;
+    Ok(cut)
+}
+
+fn open(path: &Path, create: OFlags) -> Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let opened = again(|| rustix::fs::open(path, flags | create, Mode::from_raw_mode(0o666)));
     opened.map_err(|errno| Error::io(path, "opening it to append", errno))
 }
 
@@ -179,12 +207,24 @@ fn again<T>(call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     }
 }
 
-/// Writes in one call unless the kernel stops early: at 2 GiB, or where the medium is full.
-fn write_all(file: BorrowedFd<'_>, mut rows: &[u8]) -> rustix::io::Result<()> {
-    while !rows.is_empty() {
-        match rustix::io::write(file, rows) {
+/// Writes the records step by step, each with its mark. A file system that cannot set one does not prevent the append.
+fn write(file: BorrowedFd<'_>, end: u64, rows: &[u8], written: &mut u64) -> rustix::io::Result<()> {
+    let mut marked = 0;
+    while let rest @ [_, ..] = &rows[*written as usize..] {
+        if *written == marked {
+            marked += match mark::set(file, end, end + marked, rest) {
+                Err(_) if marked == 0 => rest.len() as u64,
+                result => result?,
+            };
+            // Programs that do not know the lock must not get their bytes in between: the caller looks what it is.
+            if *written > 0 && rustix::fs::fstat(file)?.st_size as u64 != end + *written {
+                return Err(Errno::BUSY);
+            }
+        }
+        // In one call, unless the kernel stops early: where the medium is full.
+        match rustix::io::write(file, &rest[..(marked - *written) as usize]) {
             Ok(0) => return Err(Errno::NOSPC),
-            Ok(written) => rows = &rows[written..],
+            Ok(more) => *written += more as u64,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

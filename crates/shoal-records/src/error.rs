@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Invalid,
     /// The file ends within a record.
     Torn,
+    /// An append was interrupted, and another program may have written to the file since.
+    Unfinished,
     /// The file has changed under the reader: it was cut short or replaced.
     Changed,
     /// The operating system refused; [`Error::errno`] has its number.

@@ -8,7 +8,7 @@
 //! - A file that is cut short is an error of kind `Changed` when a read finds less than it was promised. Nothing is mapped
 //!   into memory, so this cannot kill the process.
 //! - An append by this crate that is in progress has a mark on the file, and its records are not seen (`mark.rs`). It also
-//!   holds a lock; a reader that finds an incomplete record waits for it.
+//!   holds a lock; a reader that finds an incomplete record, or a mark that proves nothing, waits for it.
 //!
 //! Not here: how a table is cut into partitions (`read.rs`).
 
@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
-use crate::mark::{Mark, counted};
+use crate::mark::Mark;
 
 /// Files of one table that stay open. The usual limit of a process is 1,024; more files are opened again each time.
 const KEPT_OPEN: usize = 128;
@@ -90,7 +90,8 @@ impl Records {
     /// # Errors
     ///
     /// Io: a file cannot be opened. Invalid: no file, a file that is not regular, or one shorter than the offset.
-    /// Torn: a file ends within a record, and the tail is not to be dropped.
+    /// Torn: a file ends within a record, and the tail is not to be dropped. Unfinished: an append was interrupted, and
+    /// another program may have written since.
     pub fn open<P: AsRef<Path>>(paths: &[P], format: Format, options: OpenOptions) -> Result<Self> {
         if paths.is_empty() {
             return Err(Error::invalid("no files: pass at least one path"));
@@ -132,6 +133,25 @@ impl Records {
         self.table.files.iter().map(|file| file.path.as_path())
     }
 
+    /// How many records each file has.
+    pub fn counts(&self) -> impl Iterator<Item = u64> {
+        self.table.files.iter().map(|file| file.records)
+    }
+
+    /// The table of the first so many records of each file, all of which it must have: that of an earlier look.
+    #[must_use]
+    pub fn first_of_each(&self, counts: &[u64]) -> Self {
+        let Table { format, files, options } = &*self.table;
+        let mut first = 0;
+        let with = |(file, &records): (&DataFile, &u64)| {
+            first += records;
+            let (path, handle) = (file.path.clone(), file.handle.clone());
+            DataFile { path, handle, first: first - records, records, ..*file }
+        };
+        let files = files.iter().zip(counts).map(with).collect();
+        Self { table: Arc::new(Table { format: format.clone(), files, options: *options }), range: 0..first }
+    }
+
     /// Which records of the whole table these are.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -146,36 +166,29 @@ impl Records {
         Self { table: self.table.clone(), range: self.range.start + start..self.range.start + end }
     }
 
-    /// Looks at the last file's length again: the same table, with what was appended to it meanwhile. Half a record at its
-    /// end is one that is being written, and is left out whatever the options say.
+    /// Looks at the files' lengths again: the same table, with what was appended to them meanwhile. Records of the files
+    /// behind one that grew have other places then. Half a record at an end is one that is being written, and is left out
+    /// whatever the options say.
     ///
-    /// A slice stays as it is, as do all files but the last. A file that another has taken the place of is still the one
-    /// that was opened.
+    /// A slice stays as it is. A file that another has taken the place of is still the one that was opened.
     ///
     /// # Errors
     ///
-    /// Changed: the file has become shorter. Io: it cannot be looked at.
+    /// Changed: a file has become shorter. Unfinished: an append was interrupted, and another program may have written since.
+    /// Io: a file cannot be looked at.
     pub fn refresh(&self) -> Result<Self> {
         let table = &self.table;
-        let whole = self.range == (0..table.len());
-        let Some((last, before)) = table.files.split_last() else { return Ok(self.clone()) };
-        let fd = last.open()?;
-        let records = count(&last.path, fd.as_fd(), table.format.size(), table.options, Tail::Drop)?;
-        if records < last.records {
-            let (was, is) = (last.records, records);
-            return Err(Error::file(
-                ErrorKind::Changed,
-                &last.path,
-                format!("truncated: it had {was} records, and has {is} now"),
-            ));
+        let mut counts = Vec::with_capacity(table.files.len());
+        for file in &table.files {
+            let records = count(&file.path, file.open()?.as_fd(), table.format.size(), table.options, Tail::Drop)?;
+            if records < file.records {
+                let text = format!("truncated: it had {} records, and has {records} now", file.records);
+                return Err(Error::file(ErrorKind::Changed, &file.path, text));
+            }
+            counts.push(records);
         }
-        if records == last.records || !whole {
-            return Ok(self.clone());
-        }
-        let grown = DataFile { records, ..last.again() };
-        let files: Vec<DataFile> = before.iter().map(DataFile::again).chain([grown]).collect();
-        let table = Table { format: table.format.clone(), files, options: table.options };
-        Ok(Self { range: 0..table.len(), table: Arc::new(table) })
+        let same = self.range != (0..table.len()) || self.counts().eq(counts.iter().copied());
+        Ok(if same { self.clone() } else { self.first_of_each(&counts) })
     }
 
     /// Reads whole records, from the one with this place on, until `into` is full.
@@ -263,10 +276,6 @@ impl DataFile {
         }
         Ok(Arc::new(fd))
     }
-
-    fn again(&self) -> Self {
-        Self { path: self.path.clone(), handle: self.handle.clone(), ..*self }
-    }
 }
 
 /// Opens without waiting for the other end of a pipe, which is then refused.
@@ -298,53 +307,63 @@ fn identity(found: &Stat) -> (u64, u64) {
 
 /// A file's length without what an append that is under way, or was killed, has written of its records.
 fn settled(path: &Path, fd: BorrowedFd<'_>) -> Result<u64> {
-    let mut length = facts(path, fd)?.st_size as u64;
-    for _ in 0..LOOKS {
-        let mark = Mark::of(fd);
-        // The mark goes when the append has ended: a length from before that would have some of its records.
-        let now = facts(path, fd)?.st_size as u64;
-        if now == length {
-            return Ok(counted(length, mark));
+    let mut looks = 0;
+    loop {
+        let mark = Mark::of(path, fd)?;
+        let length = facts(path, fd)?.st_size as u64;
+        let counted = mark.as_ref().map_or(Ok(length), |mark| mark.counted(path, fd, length));
+        // An append that continues in between changes the length or the mark, and takes the mark away when it has ended.
+        let (now, later) = (facts(path, fd)?.st_size as u64, Mark::of(path, fd)?);
+        looks += 1;
+        if (now, &later) == (length, &mark) || looks == LOOKS {
+            return counted;
         }
-        length = now;
+        if let (Some(mark), Some(later)) = (mark, later)
+            && mark.continues(&later)
+        {
+            return Ok(mark.before);
+        }
     }
-    Ok(counted(length, Mark::of(fd)))
 }
 
 /// Whole records of a file behind its header.
 fn count(path: &Path, fd: BorrowedFd<'_>, size: usize, options: OpenOptions, tail: Tail) -> Result<u64> {
     let begun = Instant::now();
+    let look = || whole(path, settled(path, fd)?, size as u64, options.offset, tail);
     loop {
-        let length = settled(path, fd)?;
-        let offset = options.offset;
-        let Some(body) = length.checked_sub(offset) else {
-            let text = format!("{length} bytes long, but the offset of the first record is {offset}");
-            return Err(Error::file(ErrorKind::Invalid, path, text));
-        };
-        let torn = body % size as u64;
-        if torn == 0 || tail == Tail::Drop {
-            return Ok(body / size as u64);
+        let found = look();
+        let unsettled = |error: &Error| matches!(error.kind(), ErrorKind::Torn | ErrorKind::Unfinished);
+        if !found.as_ref().is_err_and(unsettled) || begun.elapsed() >= SETTLE {
+            return found;
         }
         // An append that is under way has the lock; when it has ended, the length is final.
-        let written = rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared);
-        if written.is_ok() {
-            let now = settled(path, fd);
-            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
-            if now? != length && begun.elapsed() < SETTLE {
-                continue;
+        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {
+                let now = look();
+                let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+                if now == found {
+                    return found;
+                }
             }
-        } else if written == Err(Errno::WOULDBLOCK) && begun.elapsed() < SETTLE {
-            std::thread::sleep(PAUSE);
-            continue;
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            Err(_) => return found,
         }
-        let whole = body / size as u64;
-        return Err(Error::file(
-            ErrorKind::Torn,
-            path,
-            format!(
-                "{body} bytes of records of {size} bytes: {whole} whole ones and {torn} more bytes; check the format \
-                and the offset, or drop the tail"
-            ),
-        ));
     }
+}
+
+/// How many whole records so many bytes have.
+fn whole(path: &Path, length: u64, size: u64, offset: u64, tail: Tail) -> Result<u64> {
+    let Some(body) = length.checked_sub(offset) else {
+        let text = format!("{length} bytes long, but the offset of the first record is {offset}");
+        return Err(Error::file(ErrorKind::Invalid, path, text));
+    };
+    let (whole, torn) = (body / size, body % size);
+    if torn == 0 || tail == Tail::Drop {
+        return Ok(whole);
+    }
+    let text = format!(
+        "{body} bytes of records of {size} bytes: {whole} whole ones and {torn} more bytes; check the format and the \
+        offset, or drop the tail"
+    );
+    Err(Error::file(ErrorKind::Torn, path, text))
 }

@@ -49,7 +49,7 @@ mod rows;
 mod scan;
 
 pub use aggregate::{Aggregate, Function, Grouped, Query, Value};
-pub use append::{AppendOptions, Appended, append};
+pub use append::{AppendOptions, Appended, append, recover};
 pub use blocks::Blocks;
 pub use error::{Error, ErrorKind, Result};
 pub use expression::Expression;

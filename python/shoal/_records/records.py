@@ -77,13 +77,13 @@ class Records:
             names: A name for each field of a `struct` string; by default `f0`, `f1`, ….
             offset: Bytes before the first record of every file.
             tail: What to do with bytes after the last whole record: `"error"`, or `"drop"` to ignore them.
-            follow: Look for appended records at every use. An incomplete record at the end is ignored, because it is
-                still being written. New files that match the glob are not added.
+            follow: Look for appended records in all files at every use, as `refresh` does. An incomplete record at the
+                end is ignored, because it is still being written. New files that match the glob are not added.
 
         Raises:
             ConfigError: An argument is wrong, or a file is shorter than `offset`.
             NotFoundError: A file does not exist, or no file matches.
-            IntegrityError: A file ends within a record.
+            IntegrityError: A file ends within a record, or is in doubt after an interrupted append (see `recover`).
         """
         self._layout = Layout(format, names)
         self._offset = whole_number(offset, 0, "offset")
@@ -436,14 +436,15 @@ class Records:
         return Groups(files.aggregate_by(field, asked, condition, threads))
 
     def refresh(self) -> Records:
-        """Reads the length of the last file again.
+        """Reads the lengths of all files again.
 
         Returns:
-            New `Records` that include records appended meanwhile. An incomplete record at the end is ignored, because
-            it is still being written. A slice stays as it is.
+            New `Records` that include records appended meanwhile. After a file that grew, records have higher indices
+            than before. An incomplete record at the end is ignored, because it is still being written. A slice stays
+            as it is.
 
         Raises:
-            IntegrityError: The file has become shorter.
+            IntegrityError: A file has become shorter, or is in doubt after an interrupted append (see `recover`).
 
         Example:
             >>> _ = shoal.Records.append("grows.bin", [(1,)], "<I")
@@ -469,8 +470,9 @@ class Records:
 
         Several programs may append at once: a lock makes each wait for the others. Readers see only whole records. If
         this fails, the file is as long as before; if it could not be truncated to that length, the error says so. The
-        next append truncates what a killed append has left, and returns how many bytes that was. Other bytes after the
-        last whole record are never truncated unless you ask for it, because they may be good records of another format.
+        next append truncates what a killed append has left, and returns how many bytes that was. If another program
+        may have written to the file since, this is an error: see `recover`. Other bytes after the last whole record
+        are never truncated unless you ask for it, because they may be good records of another format.
 
         Args:
             path: The file.
@@ -490,7 +492,8 @@ class Records:
             The number of records appended, the index of the first, and how many bytes were truncated before.
 
         Raises:
-            IntegrityError: The file ends within a record; nothing was changed.
+            IntegrityError: The file ends within a record, or is in doubt after an interrupted append; nothing was
+                changed. Or another program wrote to the file during this append; nothing was truncated.
             ConfigError: A row does not fit the format (the message says which), the bytes are not whole records, or
                 another argument is wrong.
             DestinationFullError: The disk is full; the file is unchanged.
@@ -507,11 +510,38 @@ class Records:
         records, first, cut = _shoal.append_records(os.fspath(path), data, layout.engine, start, bool(durable), cuts)
         return Appended(records=records, first=first, cut=cut)
 
+    @staticmethod
+    def recover(path: Path, *, keep: bool) -> int:
+        """Decides about a file that is in doubt after an interrupted append: keeps its bytes, or truncates it.
+
+        A file is in doubt if an append was killed and another program may have written to the file since. Reading it
+        and appending to it raise `IntegrityError` until you call this. Without a doubt it is not needed: readers
+        ignore what a killed append has left, and the next append truncates it.
+
+        Args:
+            path: The file.
+            keep: True keeps all bytes; some may be of the interrupted append. False truncates the file to its length
+                before that append, also if another program wrote those bytes.
+
+        Returns:
+            How many bytes were truncated; 0 also if no append was interrupted.
+
+        Raises:
+            NotFoundError: The file does not exist.
+            RunError: Another program has held the file's lock for 30 seconds, or the operating system refuses.
+
+        Example:
+            >>> _ = shoal.Records.append("sound.bin", [(1,), (2,)], "<I")
+            >>> shoal.Records.recover("sound.bin", keep=True)
+            0
+        """
+        return _shoal.recover_records(os.fspath(path), bool(keep))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the arguments: another process opens the files by path and expects as many records."""
-        start, stop = self._files.range
-        what = (self._files.paths, self._layout.given, self._layout.names, self._offset, self._tail, self._follow)
-        return _reopen, (*what, start, stop)
+        """Pickles the arguments: another process opens the files by path and expects as many records in each."""
+        files = self._files
+        what = (files.paths, self._layout.given, self._layout.names, self._offset, self._tail, self._follow)
+        return _reopen, (*what, files.counts, *files.range)
 
 
 def _reopen(
@@ -521,6 +551,7 @@ def _reopen(
     offset: int,
     tail: Tail,
     follow: bool,
+    counts: list[int],
     start: int,
     stop: int,
 ) -> Records:
@@ -528,6 +559,8 @@ def _reopen(
     import pathlib
 
     found = Records(list(map(pathlib.Path, paths)), format, names=names, offset=offset, tail=tail, follow=follow)
-    if len(found._files) < stop:
-        raise ConfigError(f"{paths[-1]!r} had {stop} records when this was pickled, and has {len(found._files)} now")
-    return found if follow else Records._of(found, found._files.slice(start, stop), follow=False)
+    for path, before, now in zip(paths, counts, found._files.counts, strict=True):
+        if now < before:
+            raise ConfigError(f"{path!r} had {before} records when this was pickled, and has {now} now")
+    files = found._files.first_of_each(counts).slice(start, stop)
+    return found if follow else Records._of(found, files, follow=False)

@@ -1,11 +1,11 @@
-//! `append_records`: bytes of whole records to the end of a file.
+//! `append_records`: bytes of whole records to the end of a file. `recover_records`: what an interrupted append has left.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shoal_records::{AppendOptions, ErrorKind, append};
+use shoal_records::{AppendOptions, ErrorKind, Result, append, recover};
 
 use super::format::RecordFormat;
 use super::wait::TICK;
@@ -29,11 +29,23 @@ pub fn append_records(
     cut: bool,
 ) -> PyResult<(u64, u64, u64)> {
     let (rows, format) = (records.as_bytes(), format.get().format());
+    let options = AppendOptions { offset, durable, wait: TICK, cut };
+    let done = locked(py, || append(&path, rows, format, options))?;
+    Ok((done.records, done.first, done.cut))
+}
+
+/// Keeps or cuts off what an append that was interrupted has left. How many bytes were cut off.
+#[pyfunction]
+pub fn recover_records(py: Python<'_>, path: PathBuf, keep: bool) -> PyResult<u64> {
+    locked(py, || recover(&path, keep, TICK))
+}
+
+/// Does what needs the file's lock.
+fn locked<T: Send>(py: Python<'_>, work: impl Fn() -> Result<T> + Sync) -> PyResult<T> {
     let begun = Instant::now();
     loop {
-        let options = AppendOptions { offset, durable, wait: TICK, cut };
-        match py.detach(|| append(&path, rows, format, options)) {
-            Ok(done) => return Ok((done.records, done.first, done.cut)),
+        match py.detach(&work) {
+            Ok(done) => return Ok(done),
             // Nothing was written yet: between two looks for the lock there is time for one for signals.
             Err(error) if error.kind() == ErrorKind::Locked && begun.elapsed() < PATIENCE => py.check_signals()?,
             Err(error) => {

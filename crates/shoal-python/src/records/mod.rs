@@ -26,7 +26,7 @@ use shoal_records::{Aggregate, Error, Expression, Function, OpenOptions, Pool, Q
 use crate::errors::{config_error, records_error};
 use crate::report::name_text;
 
-pub use append::append_records;
+pub use append::{append_records, recover_records};
 pub use batch::{RecordBatch, RecordTable};
 pub use format::RecordFormat;
 pub use scan::{RecordBatches, RecordScan};
@@ -62,6 +62,12 @@ impl RecordFiles {
         Ok(Self { records: opened.map_err(|error| records_error(py, &error))? })
     }
 
+    /// How many records each file has.
+    #[getter]
+    fn counts(&self) -> Vec<u64> {
+        self.records.counts().collect()
+    }
+
     fn __len__(&self) -> usize {
         self.records.len() as usize
     }
@@ -90,6 +96,11 @@ impl RecordFiles {
     /// Some of these records.
     fn slice(&self, start: u64, stop: u64) -> Self {
         Self { records: self.records.slice(start..stop) }
+    }
+
+    /// The table of the first so many records of each file; each must have them.
+    fn first_of_each(&self, counts: Vec<u64>) -> Self {
+        Self { records: self.records.first_of_each(&counts) }
     }
 
     /// The same with what was appended meanwhile.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt16Array, UInt32Array};
-use shoal_records::{AppendOptions, ErrorKind, Format, Kind, OpenOptions, Pool, Records, ScanOptions, append};
+use shoal_records::{
+    AppendOptions, ErrorKind, Format, Kind, OpenOptions, Pool, Records, ScanOptions, Tail, append, recover,
+};
 
 use crate::written::{Written, index, index_format, random_bytes, random_format};
 
@@ -59,73 +61,58 @@ fn bytes_behind_the_last_whole_record_are_refused_and_kept_unless_the_caller_has
 fn records_of_another_size_outlive_an_append_with_the_wrong_format() {
     let records = [7; 30]; // three of ten bytes
     let file = Written::new(&records);
-    let refused = |file: &Written| {
+    let refused = |file: &Written, why: ErrorKind| {
         let error = append(&file.path, &[3; 16], &index_format(), options()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Torn);
+        assert_eq!(error.kind(), why);
         std::fs::read(&file.path).unwrap()
     };
-    assert_eq!(refused(&file), records);
+    assert_eq!(refused(&file, ErrorKind::Torn), records);
     // Also where an append of the right format was killed: not even its own bytes are touched by another's.
     let killed = Written::new(&[records.as_slice(), &[8; 4]].concat());
     if mark(&killed, 30, 40) {
-        assert_eq!(refused(&killed), [records.as_slice(), &[8; 4]].concat());
+        assert_eq!(refused(&killed, ErrorKind::Unfinished), [records.as_slice(), &[8; 4]].concat());
     }
 }
 
-/// Marks a file as an append does that is under way; false where the file system has no extended attributes.
+/// Marks a file as an append of an older version does; false where the file system has no extended attributes.
 fn mark(file: &Written, before: u64, after: u64) -> bool {
-    mark_behind(file, before, after, &[])
-}
-
-/// The same, with the last bytes before the append.
-fn mark_behind(file: &Written, before: u64, after: u64, tail: &[u8]) -> bool {
     let path = std::ffi::CString::new(file.path.to_str().unwrap()).unwrap();
-    let value = [&[before, after].map(u64::to_le_bytes).concat(), tail].concat();
+    let value = [&[before, after].map(u64::to_le_bytes).concat()[..], &[1; 16]].concat();
     let name = c"user.shoal.append".as_ptr();
     // SAFETY: the strings end with a zero, and the value is as long as it says.
     unsafe { libc::setxattr(path.as_ptr(), name, value.as_ptr().cast(), value.len(), 0) == 0 }
 }
 
 #[test]
-fn of_an_append_that_was_killed_nothing_is_seen_and_the_next_one_cuts_it_off() {
-    // One record, and of three that belong together one and a half.
-    let file = Written::new(&[[1; 16].as_slice(), &[2; 24]].concat());
-    if !mark(&file, 16, 64) {
-        eprintln!("notice: no extended attributes in {}: not tested", file.path.display());
-        return;
+fn the_mark_of_an_older_version_hides_nothing_unless_the_caller_decides() {
+    let bytes = [1; 48];
+    let file = Written::new(&bytes);
+    let open =
+        || Records::open(&[&file.path], index_format(), OpenOptions { tail: Tail::Drop, ..OpenOptions::default() });
+    let settle = |keep| recover(&file.path, keep, Duration::from_secs(30)).unwrap();
+    // Nothing was appended, or all.
+    for (before, after) in [(48, 96), (16, 48)] {
+        if !mark(&file, before, after) {
+            eprintln!("notice: no extended attributes in {}: not tested", file.path.display());
+            return;
+        }
+        assert_eq!(open().unwrap().len(), 3);
+        assert_eq!(settle(false), 0, "all of it is whole");
     }
-    assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), 1);
-    let done = append(&file.path, &[3; 16], &index_format(), options()).unwrap();
-    assert_eq!((done.first, done.records, done.cut), (1, 1, 24));
-    assert_eq!(std::fs::read(&file.path).unwrap(), [[1; 16], [3; 16]].concat());
-    // The mark is gone: another program may make the file longer again.
-    std::fs::OpenOptions::new().append(true).open(&file.path).unwrap().write_all(&[4; 16]).unwrap();
-    assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), 3);
-}
-
-#[test]
-fn a_mark_that_outlived_its_append_hides_nothing() {
-    let file = Written::new(&[1; 48]);
-    // All is there; the file was made longer since; it was cut to less than it had.
-    for (before, after, records) in [(16, 48, 3), (16, 32, 3), (64, 96, 3)] {
-        mark(&file, before, after);
-        assert_eq!(Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len(), records);
+    // Some of it, more than it, and less than was there before.
+    for (before, after, cut) in [(16, 64, 32), (16, 32, 32), (64, 96, 0)] {
+        for keep in [true, false] {
+            std::fs::write(&file.path, bytes).unwrap();
+            mark(&file, before, after);
+            assert_eq!(open().unwrap_err().kind(), ErrorKind::Unfinished);
+            let refused = append(&file.path, &[2; 16], &index_format(), AppendOptions { cut: true, ..options() });
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unfinished);
+            assert_eq!(std::fs::read(&file.path).unwrap(), bytes);
+            let cut = if keep { 0 } else { cut };
+            assert_eq!(settle(keep), cut);
+            assert_eq!(open().unwrap().len(), 3 - cut / 16);
+        }
     }
-}
-
-#[test]
-fn of_a_file_that_was_written_anew_after_an_append_was_killed_nothing_is_hidden_or_cut_off() {
-    let file = Written::new(&[1; 48]);
-    let records = || Records::open(&[&file.path], index_format(), OpenOptions::default()).unwrap().len();
-    if !mark_behind(&file, 16, 64, &[1; 16]) {
-        eprintln!("notice: no extended attributes in {}: not tested", file.path.display());
-        return;
-    }
-    assert_eq!(records(), 1, "these bytes were there before the append");
-    mark_behind(&file, 16, 64, &[9; 16]);
-    assert_eq!(records(), 3, "others were");
-    let done = append(&file.path, &[2; 16], &index_format(), options()).unwrap();
-    assert_eq!((done.first, done.records, done.cut), (3, 1, 0));
 }
 
 #[test]
