@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::error::JournalError;
 use super::options::Location;
@@ -149,6 +149,22 @@ impl Files {
         let mut name = self.database.clone();
         name.push("-wal");
         self.dir.has_file(&name).unwrap_or(true)
+    }
+
+    /// Rejects a file that is not a journal, before it is changed or another file is made beside it. What cannot be told
+    /// without its log, or a lock, is told later.
+    pub(super) fn check_ours(&self) -> Result<()> {
+        let look = || {
+            let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)?;
+            match schema::is_empty(&connection)? {
+                true => Ok(()),
+                false => schema::check_ours(&connection),
+            }
+        };
+        match look() {
+            Err(JournalError::Sql(error)) if error.sqlite_error_code() != Some(ErrorCode::NotADatabase) => Ok(()),
+            result => result.map_err(|error| self.explain(error, None)),
+        }
     }
 
     /// Connects to the database, which must exist.

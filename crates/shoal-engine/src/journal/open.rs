@@ -1,7 +1,7 @@
 //! Opening a journal: its lock and database, which run it is, and what of it still counts.
 //!
-//! The order: lock, ballast, database, tables, run and whether it starts over (`Resume::Restart`, another boot), rows one by
-//! one. A damaged row of a partition is deleted, and the partition is done again. If damage hides what is done, the journal
+//! The order: whether a file that the user names is a journal, lock, ballast, database, tables, run and whether it starts
+//! over (`Resume::Restart`, another boot), rows one by one. A damaged row of a partition is deleted, and the partition is done again. If damage hides what is done, the journal
 //! is rejected. Not here: the paths (`files.rs`), the SQL of the tables (`schema.rs`).
 
 use std::collections::{BTreeMap, HashMap};
@@ -81,6 +81,9 @@ impl Journal {
         let (store, lock) = match &files {
             None => (Store::empty(), None),
             Some(files) => {
+                if matches!(location, Location::File(_)) {
+                    files.check_ours()?;
+                }
                 let lock = Lock::take(files.dir(), files.lock())?;
                 if matches!(location, Location::Directory(_)) {
                     files.dir().keep_out_of_parts()?;

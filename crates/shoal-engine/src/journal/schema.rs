@@ -159,13 +159,19 @@ pub(super) fn make_or_check(connection: &Connection) -> Result<(), JournalError>
     }
 }
 
+/// Rejects a database of another program.
+pub(super) fn check_ours(connection: &Connection) -> Result<(), JournalError> {
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    match application == APPLICATION {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Journal, "is an SQLite database, but not a journal of shoal").into()),
+    }
+}
+
 /// Rejects a database that is not a journal of this format.
 pub(super) fn check(connection: &Connection) -> Result<(), JournalError> {
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    if number("application_id")? != APPLICATION {
-        return Err(Error::new(Kind::Journal, "is an SQLite database, but not a journal of shoal").into());
-    }
-    let format = number("user_version")?;
+    check_ours(connection)?;
+    let format: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if format != FORMAT {
         let why = format!("the journal has format {format}, but this version of shoal knows format {FORMAT}");
         return Err(Error::new(Kind::JournalMismatch, why).hint(OTHER_VERSION).into());
