@@ -6,6 +6,7 @@ With another text, a run that an earlier version has begun would not be resumed.
 from __future__ import annotations
 
 import contextlib
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -107,3 +108,39 @@ def test_a_journal_calls_options_what_it_has_always_called_them(here: Path) -> N
     package.save([("a", b"1")], here / "saved", source_id="v1")
     (run,) = package.status(here / "saved").runs
     assert (run.source, run.options) == ("items:v1", {"header": "true", "final_newline": "true"} | PLAIN)
+
+
+def looks_like_an_option(here: Path) -> list[tuple[Any, Any]]:
+    """Pairs of sources that are not the same."""
+    (here / "a list name={path}").write_text(f"{URL}\n")
+    (here / "list.csv url_field=url").write_text(f"{URL}\n")
+    (here / "list.csv").write_text(f"url\n{URL}\n")
+    for option in ("into_subdirectories", "encoding=latin1", "backslashes=separator"):
+        (here / f"y.zip {option}").write_bytes((here / "z.zip").read_bytes())
+    zips, tree = here / "*.zip", here / "tree"
+    return [
+        (package.files(f"{tree}/*", follow_links=True), f"{tree}/* follow_links"),
+        (package.files(f"{tree}/*\\\\", follow_links=True), f"{tree}/*\\ follow_links"),
+        (package.files(f"{tree}/* follow_links", follow_links=True), f"{tree}/* follow_links follow_links"),
+        (package.archives(str(zips), into_subdirectories=True), package.archives(f"{zips} into_subdirectories")),
+        (package.archives(str(zips), encoding="latin1"), package.archives(f"{zips} encoding=latin1")),
+        (package.archives(str(zips), backslashes="separator"), package.archives(f"{zips} backslashes=separator")),
+        (package.urls(here / "a list", name="{path}"), package.urls(here / "a list name={path}")),
+        (package.urls(here / "list.csv"), package.urls(here / "list.csv url_field=url")),
+        (package.list_get(SERVICE, next_field=["a", "b"]), package.list_get(SERVICE, next_field=["a,b"])),
+    ]
+
+
+def test_two_sources_have_two_names(here: Path) -> None:
+    for number, pair in enumerate(looks_like_an_option(here)):
+        outs = here / f"out{number}", here / f"other{number}"
+        one, other = (recorded(source, out, out)[0] for source, out in zip(pair, outs, strict=True))
+        assert one != other, pair
+
+
+def test_two_destinations_have_two_names(here: Path) -> None:
+    # One is text that looks like the bytes of the other.
+    for name in (b"caf\xe9", b"caf\\xe9"):
+        out = here / os.fsdecode(name)
+        assert package.copy(here / "tree", out, journal=here / "journal").written == 1
+        assert (out / "b c").exists()

@@ -44,6 +44,15 @@ use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
+/// Text of an identity in front of its options: where it could be taken for one of them, its spaces are escaped. Any other
+/// stays as journals have it.
+pub(crate) fn before_options(text: String, options: &[&str]) -> String {
+    match options.iter().any(|option| text.contains(option)) {
+        true => text.replace(' ', "\\ "),
+        false => text,
+    }
+}
+
 /// A future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A future that stays on its lane.

@@ -141,8 +141,9 @@ impl Sink for DirSink {
     fn identity(&self) -> String {
         use std::os::unix::ffi::OsStrExt;
         match self.path.to_str() {
-            Some(text) => text.to_owned(),
-            None => self.path.as_os_str().as_bytes().escape_ascii().to_string(),
+            // What could be taken for the bytes of another path is shown as bytes, too.
+            Some(text) if !text.contains("\\x") => text.to_owned(),
+            _ => self.path.as_os_str().as_bytes().escape_ascii().to_string(),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::dir::resolved;
 use crate::fs::read::{facts_of, unusable};
+use crate::source::before_options;
 
 /// Which archives to unpack.
 #[derive(Clone, Debug)]
@@ -93,7 +94,9 @@ impl Find {
         match &self.paths[..] {
             [SearchPath::One(path)] => shown(path),
             [SearchPath::Glob(glob)] => {
-                format!("{} glob={}", shown(glob.root()), glob.text().as_bytes().escape_ascii())
+                let text = glob.text().as_bytes().escape_ascii().to_string();
+                let text = before_options(text, &[" into_subdirectories", " encoding=", " backslashes="]);
+                format!("{} glob={text}", shown(glob.root()))
             }
             paths => {
                 let mut hasher = Xxh3::new();

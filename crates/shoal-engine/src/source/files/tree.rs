@@ -15,6 +15,9 @@ use crate::fs::dir::{Dir, resolved};
 use crate::fs::read::unusable;
 use crate::fs::walk::{Kind as Found, kind_of};
 
+/// The option in an identity.
+const FOLLOW_LINKS: &str = " follow_links";
+
 /// The root and what is selected below it. The listing and all fetchers share it.
 pub(super) struct Tree {
     /// Everything is opened relative to it, for the whole run.
@@ -83,6 +86,10 @@ impl Tree {
         };
         match &self.selection {
             Selection::Walk(None) => {}
+            // One that could be taken for the option.
+            Selection::Walk(Some(pattern)) if pattern.text().contains(FOLLOW_LINKS) => {
+                identity.push_str(&format!(" glob={}", shown(pattern.text().as_ref())))
+            }
             Selection::Walk(Some(pattern)) => identity.push_str(&format!(" glob={}", pattern.text())),
             Selection::File => {
                 identity.push_str(&format!(" file={}", shown(OsStr::from_bytes(paths.get(0).unwrap_or_default()))))
@@ -90,7 +97,7 @@ impl Tree {
             Selection::List => identity.push_str(&format!("paths={} xxh3={:032x}", paths.len(), paths.hash())),
         }
         if self.follow {
-            identity.push_str(" follow_links");
+            identity.push_str(FOLLOW_LINKS);
         }
         identity
     }

@@ -194,7 +194,9 @@ impl Source for ListGet {
         push("list_path", &without_values(&options.list_path), &defaults.list_path);
         push("get_path", &without_values(&options.get_path), &defaults.get_path);
         push("names_field", &options.names_field, &defaults.names_field);
-        push("next_field", &options.next_field.join(","), &defaults.next_field.join(","));
+        let joined =
+            |fields: &[String]| fields.iter().map(|one| one.replace(',', "\u{0}")).collect::<Vec<_>>().join(",");
+        push("next_field", &joined(&options.next_field), &joined(&defaults.next_field));
         push("name", &options.name, &defaults.name);
         push("marker_param", &options.marker_param, &defaults.marker_param);
         identity

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::error::plain;
 use crate::fs::random::random;
 use crate::fs::read::{self, Facts};
+use crate::source::before_options;
 
 /// The format of a list of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,10 @@ impl Lines {
             (Some(identity), _) => identity,
             (None, true) => stream_identity(),
             // All bytes: shortened for display, two long paths could be equal.
-            (None, false) => full.as_os_str().as_bytes().escape_ascii().to_string(),
+            (None, false) => {
+                let path = full.as_os_str().as_bytes().escape_ascii().to_string();
+                before_options(path, &[" url_field=", " name="])
+            }
         };
         if let Format::Csv(_, fields) | Format::Json(fields) = format {
             if is_stream {
