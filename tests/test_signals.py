@@ -268,3 +268,20 @@ def test_a_run_at_exit_still_works(interpreter: Interpreter, service: Service, t
     """
     done = interpreter.run(script, service(synthetic="100:10").url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "100\n", "")
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="needs the module _xxsubinterpreters of Python 3.12 and earlier"
+)
+def test_a_process_ends_though_a_subinterpreter_that_has_copied_still_exists(
+    interpreter: Interpreter, tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/a").touch()
+    script = """
+        import _xxsubinterpreters, sys
+        made = _xxsubinterpreters.create()
+        _xxsubinterpreters.run_string(made, "import shoal; print(shoal.copy('source', 'out').written, flush=True)")
+    """
+    done = interpreter.run(script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

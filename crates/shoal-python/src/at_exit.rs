@@ -82,9 +82,13 @@ fn stop_live_runs(py: Python<'_>) {
     for run in &runs {
         run.stop.store(true, Ordering::Release);
     }
+    let going = |run: &Arc<Flags>| !run.ended.load(Ordering::Acquire);
+    // A subinterpreter may end when the process does. Then a thread that detaches never attaches again.
+    if !runs.iter().any(going) {
+        return;
+    }
     py.detach(|| {
         let until = Instant::now() + PATIENCE;
-        let going = |run: &Arc<Flags>| !run.ended.load(Ordering::Acquire);
         while runs.iter().any(going) && Instant::now() < until {
             thread::sleep(LOOK_EVERY);
         }
