@@ -6,13 +6,14 @@ import json
 import signal
 import struct
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from conftest import PATIENCE
 
+if TYPE_CHECKING:
     from conftest import Command
 
 LAYOUT = ("--format", "<QII", "--names", "ts,id,len")
@@ -162,7 +163,10 @@ def test_ctrl_c_ends_it_with_code_130(shoal: Command, tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(256 << 30)
     process = shoal.start("records", "large", *LAYOUT, "--sum", "len", "--where", "ts > 5")
-    time.sleep(1.5)
+    # It is at work when it has read a gigabyte.
+    while int(Path(f"/proc/{process.pid}/io").read_text().split()[1]) < 1 << 30:
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,33 @@ def test_ctrl_c_while_writing_leaves_nothing(interpreter: Interpreter, tmp_path:
     """
     interpreter.interrupt(script, tmp_path / "f", within=4)
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_kill_while_writing_leaves_the_file_that_was_there_and_nothing_that_is_not_hidden(
+    interpreter: Interpreter, tmp_path: Path
+) -> None:
+    with (tmp_path / "f").open("wb") as file:
+        file.truncate(64 << 30)
+    (tmp_path / "out.csv").write_text("before")
+    script = """
+        import shoal, sys
+        said = []
+        def progress(records, size):
+            if size and not said:
+                said.append(print("going", flush=True))
+        shoal.Records(sys.argv[1], "<QII").write("out.csv", progress=progress)
+    """
+    process = interpreter.start(script, tmp_path / "f")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "going\n"
+    process.kill()
+    process.communicate()
+    assert (tmp_path / "out.csv").read_text() == "before"
+    # Nothing sweeps what a kill leaves where there are no unnamed files.
+    for left in {path.name for path in tmp_path.iterdir()} - {"f", "out.csv"}:
+        assert re.fullmatch(r"\.out\.csv\.[0-9a-f]{16}\.shoal", left)
+    assert package.Records(tmp_path / "f", "<QII")[:3].write(tmp_path / "out.csv") == 3
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
 
 
 def test_the_command_writes_all_unless_head_says_how_many(shoal: Command, records: package.Records) -> None:
