@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,11 @@ def test_what_is_pickled_differently_each_time_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+def test_a_set_is_pickled_in_another_order_and_may_be_an_argument() -> None:
+    assert pickle.dumps(pickle.loads(pickle.dumps({7, 15}))) != pickle.dumps({7, 15})
+    assert Job(functools.partial(print, {7, 15}), [], "{}").arguments != "none"
+
+
 def test_the_number_and_the_text_of_it_are_not_the_same_id(tmp_path: Path) -> None:
     def call(ids: list[int] | list[str]) -> package.Report:
         return package.generate(str, ids, tmp_path / "out", name="{}.txt", workers=1)
@@ -119,7 +126,7 @@ def test_the_number_and_the_text_of_it_are_not_the_same_id(tmp_path: Path) -> No
 
 
 def test_the_digests_of_ordinary_jobs_stay_what_they_were() -> None:
-    def recorded(function: Callable[[int], str], ids: list[int] | list[str]) -> tuple[str, str]:
+    def recorded(function: Callable[[Any], object], ids: list[int] | list[str]) -> tuple[str, str]:
         job = Job(function, ids, "{}")
         return job.identity.rpartition(" ")[2][:8], job.arguments[:8]
 

@@ -83,7 +83,8 @@ impl Mark {
 
     /// Whether the file is what the append has left of this length.
     fn proves(&self, file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<bool> {
-        let Some(from) = self.from.filter(|&from| from <= length && length - from <= STEP) else { return Ok(false) };
+        let fits = |from: &u64| self.before <= *from && *from <= length && length - from <= STEP;
+        let Some(from) = self.from.filter(fits) else { return Ok(false) };
         let mut step = vec![0; (length - from) as usize];
         read(file, &mut step, from)?;
         Ok(self.value.starts_with(&value(file, self.before, self.after, from, &step)?))
