@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,12 @@ from random_faults.kinds import EVERY
 from random_faults.oracle import play
 from random_faults.plan import plan
 from random_faults.world import World
+from random_worlds import WORLDS, seeds
 
-FIRST = int(os.environ.get("SHOAL_WORLDS_FROM", "0"))  # for other worlds than always
-WORLDS = range(FIRST, FIRST + 200)
 FAST = (56, 155, 165, 171)
-SEEDS = [pytest.param(seed, id=f"seed-{seed}-", marks=[] if seed in FAST else pytest.mark.slow) for seed in WORLDS]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(FAST))
 def test_each_object_arrives_or_is_a_failure_whatever_a_service_does(tmp_path: Path, seed: int) -> None:
     world = World(plan(seed), tmp_path)
     try:

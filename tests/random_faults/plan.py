@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from random_faults.kinds import EVERY, OBJECTS, PAGES
+from random_worlds import KILLS
 
-KILLS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 MOST = 12  # objects with one kind of fault: many retries wait for a quarter of a second, of a resumed body for seconds
 SUBTLE = [name for name, kind in OBJECTS.items() if kind.effect or name.endswith("behind, late")]  # seen late, or not
 SLOWS = 2  # faults of a world that cost a timeout

@@ -20,11 +20,10 @@ from urllib.parse import quote
 from hostile.oracle import Outcome, Shoal
 from random_faults.kinds import EVERY, is_for
 from random_faults.plan import Plan, Session
+from random_worlds import ENDING, PATIENCE, is_killed, repeat
 from servers.conversation import Request
 from servers.fault_server import Exchange, Fault, FaultServer
 
-PATIENCE = 120.0  # s: the longest a session may take on a busy machine
-ENDING = 20.0  # s: in which a session that was asked to end must have done so
 HEALED = ("--timeout", "10", "--connect-timeout", "10", "--max-retries", "5", "--retry-timeout", "60")
 ROUNDS = 6  # of the same command and --retry-failed in turn, until all has arrived
 HEALTHY = "well"
@@ -58,7 +57,7 @@ class Ran:
     @property
     def is_killed(self) -> bool:
         """Whether it did not end by itself."""
-        return self.outcome.code in (-9, -15, 130, 143)
+        return is_killed(self.outcome)
 
 
 class Objects(dict[str, bytes]):
@@ -178,7 +177,4 @@ class World:
                 for answer in self.answers
                 if ran.began <= answer.began <= ran.ended and answer.kind != HEALTHY
             ]
-        first = self.plan.seed - self.plan.seed % 200
-        test = f"pytest tests/test_random_faults.py -m '' -k 'seed-{self.plan.seed}-'"
-        lines.append(f"to repeat it: SHOAL_WORLDS_FROM={first} {test}")
-        return "\n".join(lines)
+        return "\n".join([*lines, repeat("faults", self.plan.seed)])

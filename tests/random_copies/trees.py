@@ -1,0 +1,157 @@
+"""A tree as it is on disk (`look`), as a copy of it must be (`wanted`), and as a world begins (`grow`).
+
+Not here: how a tree changes (`moves.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import forked
+
+ANCHOR = "anchor.bin"  # a file that every filter selects and no move touches: an empty source is an error
+FOLDERS = ["", "", "d0", "d1", "d1/e", "with space", "d1/e/ü/deep", os.fsdecode(b"raw\xff")]
+STEMS = ["f{n}", "f{n}", "f{n}", "-f{n}", ".f{n}", "ü {n}", "[*?]{n}", "a\nb{n}", "back\\{n}", "%41{n}", "'\"{n}"]
+STEMS += [os.fsdecode(b"\xfe{n}"), "l" * 240 + "{n}"]
+SUFFIXES = [".bin", ".bin", ".txt", ""]
+# 64 KiB are handed on whole, more in pieces; read in blocks of the same size, up to 1 MiB at once.
+EDGES = [at + by for at in (4096, 65_536, 131_072, 1 << 20) for by in (-1, 0, 1)]
+MODES = (0o644, 0o644, 0o600, 0o755, 0o640, 0o4755)
+FOLDER_MODES = (0o755, 0o755, 0o700, 0o750, 0o2775)
+# Seconds: none, which is now; old, with an odd fraction; before 1970; later than now.
+TIMES = (None, 1_000_000_000, 1_234_567_890.123456789, -86_400.5, 4_000_000_000)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is at one path. `data` is the bytes of a file, the target of a link."""
+
+    kind: Literal["file", "directory", "link"]
+    data: bytes
+    mode: int
+    mtime: int
+    inode: int
+    ctime: int
+
+    @property
+    def version(self) -> tuple[bytes, int, int]:
+        """What is copied of it."""
+        return self.data, self.mode & 0o777 & ~forked.umask(), self.mtime
+
+    @property
+    def lasting(self) -> tuple[object, ...]:
+        """What only changes if something is done to it. A directory's time changes with what is in it."""
+        return self.kind, self.data, self.mode, 0 if self.kind == "directory" else self.mtime, self.inode
+
+
+def entry(path: str, *, follows: bool = False) -> Entry:
+    """Looks at one path."""
+    told = os.stat(path, follow_symlinks=follows)  # noqa: PTH116
+    if stat.S_ISLNK(told.st_mode):
+        kind, data = "link", os.fsencode(Path(path).readlink())
+    elif stat.S_ISDIR(told.st_mode):
+        kind, data = "directory", b""
+    else:
+        kind, data = "file", Path(path).read_bytes()
+    mode, mtime = stat.S_IMODE(told.st_mode), told.st_mtime_ns
+    return Entry(kind, data, mode, mtime, told.st_ino, told.st_ctime_ns)  # type: ignore[arg-type]
+
+
+def look(root: Path) -> dict[str, Entry]:
+    """Everything below a directory but shoal's own."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        if Path(folder) == root and ".shoal" in folders:
+            folders.remove(".shoal")
+        for name in folders + files:
+            path = f"{folder}/{name}"
+            found[path[len(str(root)) + 1 :]] = entry(path)
+    return found
+
+
+def selects(filters: tuple[str, ...], name: str) -> bool:
+    """Whether filters as of the command line select a file. Patterns are `*.bin` or `d1/`."""
+
+    def matches(pattern: str) -> bool:
+        return pattern[:-1] in name.split("/")[:-1] if pattern.endswith("/") else name.endswith(pattern[1:])
+
+    pairs = list(zip(filters[::2], filters[1::2], strict=True))
+    includes = [matches(pattern) for option, pattern in pairs if option == "--include"]
+    return (not includes or any(includes)) and not any(matches(p) for option, p in pairs if option == "--exclude")
+
+
+def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict[str, Entry], dict[str, int]]:
+    """What a copy of a source must have: its files; and the permissions of its directories."""
+    files: dict[str, Entry] = {}
+    modes: dict[str, int] = {}
+
+    def walk(folder: str, name: str, above: set[tuple[int, int]]) -> None:
+        told = os.stat(folder)  # noqa: PTH116
+        if (told.st_dev, told.st_ino) in above:  # a link that leads to where it is
+            return
+        modes[name] = stat.S_IMODE(told.st_mode)
+        for child in os.scandir(folder):
+            below = f"{name}/{child.name}".lstrip("/")
+            if child.is_symlink() and (not follows or not os.path.exists(child.path)):  # noqa: PTH110
+                continue
+            if child.is_dir():
+                walk(child.path, below, above | {(told.st_dev, told.st_ino)})
+            elif selects(filters, below):
+                files[below] = entry(child.path, follows=True)
+
+    walk(str(root), "", set())
+    del modes[""]
+    if filters:
+        holding = {"/".join(name.split("/")[:n]) for name in files for n in range(name.count("/") + 1)}
+        modes = {name: mode for name, mode in modes.items() if name in holding}
+    return files, modes
+
+
+def size(c: random.Random) -> int:
+    """How long a file is: mostly small."""
+    least, most = c.choices([(0, 0), (1, 99), (1_000, 9_000), (9_000, 66_000), (66_000, 300_000)], [1, 8, 8, 2, 1])[0]
+    return c.choice(EDGES) if c.random() < 0.03 else c.randint(least, most)
+
+
+def put(path: Path, c: random.Random, length: int | None = None) -> None:
+    """Writes a new file with any permissions and time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(c.randbytes(size(c) if length is None else length))
+    path.chmod(c.choice(MODES))
+    if (time := c.choice(TIMES)) is not None:
+        os.utime(path, (time, time))
+
+
+def name(c: random.Random, n: int) -> str:
+    """A path that no other number has."""
+    return f"{c.choice(FOLDERS)}/{c.choice(STEMS)}{c.choice(SUFFIXES)}".lstrip("/").replace("{n}", str(n))
+
+
+def grow(root: Path, c: random.Random, count: int) -> None:
+    """Makes a source and a twin of it, and what its links lead to, twice. Twins are alike but for some bytes."""
+    root.mkdir()
+    put(root / ANCHOR, c, 10)
+    for n in range(count):
+        put(root / name(c, n), c)
+    for version in ("v1", "v2"):
+        for below in ("one.bin", "two/three.txt", "two/four.bin"):
+            path = root.with_name(f"{root.name}-{version}") / below
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(c.randbytes(99))
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+    targets = [f"../{root.name}-v1/one.bin", f"../{root.name}-v1/two", "nowhere", ".", "../" + root.name]
+    for number, target in enumerate(targets):
+        (root / f"link{number}").symlink_to(target)
+    for folder, _, _ in os.walk(root):
+        Path(folder).chmod(c.choice(FOLDER_MODES))
+    twin = shutil.copytree(root, root.with_name(f"{root.name}-twin"), symlinks=True)
+    for path in (path for path in twin.rglob("*") if path.is_file() and path.stat().st_size and c.random() < 0.5):
+        told = path.stat()
+        path.write_bytes(c.randbytes(told.st_size))
+        os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
