@@ -18,7 +18,8 @@ COUNT = 200
 FIRST = int(os.environ.get("SHOAL_WORLDS_FROM", "0"))  # for other worlds than always
 WORLDS = range(FIRST, FIRST + COUNT)
 KILLS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
-CODES = {0, 1, 3, 130, 143, -9, -15}  # -15: the signal came when the command had ended its work
+# -15: the signal came when the command had ended its work, or a second one, as -2 is; that ends a process at once.
+KILLED = {130, 143, -2, -9, -15}
 PATIENCE = 120.0  # s: the longest a session may take on a busy machine
 ENDING = 20.0  # s: in which a session that was asked to end must have done so
 
@@ -36,12 +37,12 @@ def repeat(name: str, seed: int) -> str:
 
 def is_killed(outcome: Outcome) -> bool:
     """Whether a session did not end by itself."""
-    return outcome.code in (-9, -15, 130, 143)
+    return outcome.code in KILLED
 
 
 def assert_ended(outcome: Outcome) -> None:
     """Fails if a session ended as none may."""
     assert "panicked" not in outcome.stderr, outcome.stderr
     assert "Traceback" not in outcome.stderr, outcome.stderr
-    assert outcome.code in CODES, outcome
+    assert outcome.code in KILLED | {0, 1, 3}, outcome
     assert outcome.code != 3 or outcome.error["kind"] != "internal", outcome

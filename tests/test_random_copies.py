@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from random_copies.oracle import Judge, play
 from random_copies.plan import KINDS, Plan, Session, plan
+from random_copies.trees import ANCHOR
 from random_copies.world import World
 from random_worlds import WORLDS, seeds
 
@@ -42,3 +44,43 @@ def test_each_file_arrives_or_is_named_whatever_changes_and_however_runs_end(
 def test_the_worlds_have_all_kinds_of_changes() -> None:
     plans = [plan(seed) for seed in WORLDS]
     assert set().union(*(one.kinds for one in plans)) == KINDS
+
+
+def turn(path: Path) -> None:
+    """Turns the first bit of a file, and leaves its time as it was."""
+    told, data = path.stat(), path.read_bytes()
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda out: None, None),
+        (lambda out: (out / ANCHOR).unlink(), "is missing"),
+        (lambda out: turn(out / ANCHOR), "has 10 bytes, not the 10"),
+        (lambda out: (out / ANCHOR).chmod(0o777), "has the permissions 777"),
+        (lambda out: (out / ANCHOR).chmod(0), "has the permissions 0"),
+        (lambda out: os.utime(out / ANCHOR, (1, 1)), "has the time"),
+        (lambda out: (out / "foreign").touch(), "'foreign' is none of the source's"),
+        (lambda out: turn(out / "mine"), "'mine' is none of the source's"),
+        (lambda out: (out / "mine").unlink(), "'mine' was removed"),
+        (lambda out: (out / ".shoal/tmp/.shoal-1.tmp").touch(), "temporary files stay"),
+    ],
+)
+def test_the_judge_notices_a_missing_a_changed_and_a_foreign_file(
+    tmp_path: Path, disk: Path, spoil: Callable[[Path], None], said: str | None
+) -> None:
+    session = Session()
+    world = World(Plan(0, (5,), (False,), (False,), (False, False), (), (session,)), tmp_path, disk)
+    world.out.mkdir()
+    (world.out / "mine").write_text("the user's")
+    judge = Judge(world)
+    judge.prepare()
+    outcome = world.run(session)
+    spoil(world.out)
+    if said is None:
+        judge.check(session, outcome)
+    else:
+        with pytest.raises(AssertionError, match=said):
+            judge.check(session, outcome)

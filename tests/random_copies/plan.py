@@ -24,7 +24,14 @@ CALLS = {
     "unlinkat": 4,
     "syncfs": 3,
 }
-FILTERS = (("--include", "*.bin"), ("--exclude", "*.txt"), ("--exclude", "d1/"), ("--include", "*.bin", "--exclude", "e/"))
+FILTERS = (
+    ("--include", "*.bin"),
+    ("--exclude", "*.txt"),
+    ("--exclude", "d1/"),
+    ("--include", "*.bin", "--exclude", "e/"),
+)
+PLACES = ("source", "destination")
+BEFORE = ("added", "directory added", "own file where an object will be", "own file with the object's bytes")
 RESUMES = ("plain", "--update", "--restart", "--relist", "--retry-failed")
 KINDS = {  # all that the worlds together must have
     *(f"source: {kind}" for kind in SOURCE),
@@ -110,9 +117,6 @@ class Plan:
         return f"seed {self.seed}: {self.counts} files, {', '.join(places)}, journals elsewhere {self.is_elsewhere}"
 
 
-PLACES = ("source", "destination")
-
-
 def moves(c: random.Random, kinds: dict[str, object], most: int, *, is_source: bool) -> list[Move]:
     """Some changes at one side."""
     chosen = c.choices(list(kinds), k=c.randint(0, most))
@@ -133,7 +137,7 @@ def options(c: random.Random) -> tuple[str, ...]:
 def kill(c: random.Random) -> Kill:
     """A kill, by any event."""
     if c.random() < 0.3:
-        return Kill(c.choice(KILLS), None, c.randint(1, 40))
+        return Kill(c.choice(KILLS), None, c.choice([1, 1, 2, 3, 5, 10, 20, 40]))
     call = c.choice(list(CALLS))
     return Kill(c.choice(KILLS), call, min(c.randint(1, CALLS[call]), c.randint(1, CALLS[call])))
 
@@ -161,11 +165,8 @@ def plan(seed: int) -> Plan:
             c.shuffle(changes)
         waits = bool(sessions) and sessions[-1].kill is not None and c.random() < 0.1
         sessions.append(Session(source, resume, given, filters[source], tuple(changes), killed, waits))
-    first = moves(c, dict.fromkeys(("added", "directory added", *AT_NAMES)), 4, is_source=False)
+    first = moves(c, dict.fromkeys(BEFORE), 4, is_source=False)
     disks = (c.random() < 0.25, c.random() < 0.35)
     elsewhere = tuple(c.random() < 0.3 for _ in range(sources))
     counts = tuple(c.choice([3, 12, 30, 80, 250]) for _ in range(sources))
     return Plan(seed, counts, follows, elsewhere, disks, tuple(first), tuple(sessions))
-
-
-AT_NAMES = ("own file where an object will be", "own file with the object's bytes")

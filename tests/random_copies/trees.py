@@ -75,28 +75,39 @@ def look(root: Path) -> dict[str, Entry]:
     return found
 
 
-def selects(filters: tuple[str, ...], name: str) -> bool:
-    """Whether filters as of the command line select a file. Patterns are `*.bin` or `d1/`."""
+def selects(filters: tuple[str, ...], name: str, *, is_directory: bool = False) -> bool:
+    """Whether filters as of the command line select a file, or an empty directory. Patterns are `*.bin` or `d1/`."""
+    parts = name.split("/")
 
-    def matches(pattern: str) -> bool:
-        return pattern[:-1] in name.split("/")[:-1] if pattern.endswith("/") else name.endswith(pattern[1:])
+    def excludes(pattern: str) -> bool:
+        if pattern.endswith("/"):
+            return pattern[:-1] in parts[: None if is_directory else -1]
+        return any(part.endswith(pattern[1:]) for part in parts)
 
     pairs = list(zip(filters[::2], filters[1::2], strict=True))
-    includes = [matches(pattern) for option, pattern in pairs if option == "--include"]
-    return (not includes or any(includes)) and not any(matches(p) for option, p in pairs if option == "--exclude")
+    includes = [pattern for option, pattern in pairs if option == "--include"]
+    is_included = not includes or any(name.endswith(pattern[1:]) for pattern in includes)
+    return is_included and not any(excludes(pattern) for option, pattern in pairs if option == "--exclude")
 
 
 def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict[str, Entry], dict[str, int]]:
-    """What a copy of a source must have: its files; and the permissions of its directories."""
+    """What a copy of a source must have: its files, and the permissions of their directories and of empty ones.
+
+    A directory that has nothing but what is left out (links, filtered files) is not empty, and is not made.
+    """
     files: dict[str, Entry] = {}
     modes: dict[str, int] = {}
+    needed: set[str] = set()
 
     def walk(folder: str, name: str, above: set[tuple[int, int]]) -> None:
         told = os.stat(folder)  # noqa: PTH116
         if (told.st_dev, told.st_ino) in above:  # a link that leads to where it is
             return
         modes[name] = stat.S_IMODE(told.st_mode)
-        for child in os.scandir(folder):
+        children = list(os.scandir(folder))
+        if not children and selects(filters, name, is_directory=True):
+            needed.add(f"{name}/")
+        for child in children:
             below = f"{name}/{child.name}".lstrip("/")
             if child.is_symlink() and (not follows or not os.path.exists(child.path)):  # noqa: PTH110
                 continue
@@ -104,13 +115,11 @@ def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict
                 walk(child.path, below, above | {(told.st_dev, told.st_ino)})
             elif selects(filters, below):
                 files[below] = entry(child.path, follows=True)
+                needed.add(below)
 
     walk(str(root), "", set())
-    del modes[""]
-    if filters:
-        holding = {"/".join(name.split("/")[:n]) for name in files for n in range(name.count("/") + 1)}
-        modes = {name: mode for name, mode in modes.items() if name in holding}
-    return files, modes
+    directories = {name[:at] for name in needed for at, letter in enumerate(name) if letter == "/"}
+    return files, {name: mode for name, mode in modes.items() if name in directories}
 
 
 def size(c: random.Random) -> int:
