@@ -6,6 +6,7 @@ Not here: the worlds (`random_faults/`, `random_copies/`).
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Collection
 from typing import Any
@@ -33,6 +34,12 @@ def repeat(name: str, seed: int) -> str:
     """Says how a world is run again."""
     first = seed - seed % COUNT
     return f"to repeat it: SHOAL_WORLDS_FROM={first} pytest tests/test_random_{name}.py -m '' -k 'seed-{seed}-'"
+
+
+def any_size(c: random.Random) -> int:
+    """How long an object is: mostly small, some above the 64 KiB that are handed on whole."""
+    least, most = c.choices([(0, 0), (1, 99), (1_000, 9_000), (9_000, 66_000), (66_000, 300_000)], [1, 8, 10, 3, 1])[0]
+    return c.randint(least, most)
 
 
 def is_killed(outcome: Outcome) -> bool:

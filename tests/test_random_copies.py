@@ -1,4 +1,4 @@
-"""Random worlds of copies: whatever changes at both sides, and however runs end and go on, each file arrives or is named.
+"""Random worlds of copies: whatever changes at both sides, and however runs end, each file arrives or is named.
 
 `random_copies/` has the kinds of changes and the judge. A failure shows the world, and how to repeat it.
 """
@@ -43,7 +43,7 @@ def test_each_file_arrives_or_is_named_whatever_changes_and_however_runs_end(
 
 def test_the_worlds_have_all_kinds_of_changes() -> None:
     plans = [plan(seed) for seed in WORLDS]
-    assert set().union(*(one.kinds for one in plans)) == KINDS
+    assert set().union(*(one.kinds for one in plans)) >= KINDS
 
 
 def turn(path: Path) -> None:

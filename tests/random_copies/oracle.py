@@ -18,7 +18,7 @@ import forked
 import shoal as package
 from destination import balanced
 from hostile.oracle import Outcome, assert_balanced, left_over
-from random_copies.plan import Session
+from random_copies.plan import PASSES, Session
 from random_copies.trees import Entry, look
 from random_copies.world import World
 from random_worlds import assert_ended, is_killed
@@ -26,7 +26,6 @@ from random_worlds import assert_ended, is_killed
 USER = -1
 UNCLEAR = -2  # another name of this inode was replaced, which stamps it: the user's file then looks like the run's
 NO_FILES = ("filtered", "link", "dangling-link", "looping-link", "directory")  # reasons; all others are of files
-PASSES = ("--update", "--restart")
 
 
 @dataclass

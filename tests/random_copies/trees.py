@@ -11,11 +11,11 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import forked
+from random_worlds import any_size as usual_size
 
-ANCHOR = "anchor.bin"  # a file that every filter selects and no move touches: an empty source is an error
+ANCHOR = "anchor.bin"  # a file that all filters select and no change meets: an empty source is an error
 FOLDERS = ["", "", "d0", "d1", "d1/e", "with space", "d1/e/ü/deep", os.fsdecode(b"raw\xff")]
 STEMS = ["f{n}", "f{n}", "f{n}", "-f{n}", ".f{n}", "ü {n}", "[*?]{n}", "a\nb{n}", "back\\{n}", "%41{n}", "'\"{n}"]
 STEMS += [os.fsdecode(b"\xfe{n}"), "l" * 240 + "{n}"]
@@ -32,7 +32,7 @@ TIMES = (None, 1_000_000_000, 1_234_567_890.123456789, -86_400.5, 4_000_000_000)
 class Entry:
     """What is at one path. `data` is the bytes of a file, the target of a link."""
 
-    kind: Literal["file", "directory", "link"]
+    kind: str  # file, directory or link
     data: bytes
     mode: int
     mtime: int
@@ -53,14 +53,9 @@ class Entry:
 def entry(path: str, *, follows: bool = False) -> Entry:
     """Looks at one path."""
     told = os.stat(path, follow_symlinks=follows)  # noqa: PTH116
-    if stat.S_ISLNK(told.st_mode):
-        kind, data = "link", os.fsencode(Path(path).readlink())
-    elif stat.S_ISDIR(told.st_mode):
-        kind, data = "directory", b""
-    else:
-        kind, data = "file", Path(path).read_bytes()
-    mode, mtime = stat.S_IMODE(told.st_mode), told.st_mtime_ns
-    return Entry(kind, data, mode, mtime, told.st_ino, told.st_ctime_ns)  # type: ignore[arg-type]
+    kind = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}[stat.S_IFMT(told.st_mode)]
+    data = Path(path).read_bytes() if kind == "file" else os.fsencode(os.readlink(path)) if kind == "link" else b""  # noqa: PTH115
+    return Entry(kind, data, stat.S_IMODE(told.st_mode), told.st_mtime_ns, told.st_ino, told.st_ctime_ns)
 
 
 def look(root: Path) -> dict[str, Entry]:
@@ -78,16 +73,12 @@ def look(root: Path) -> dict[str, Entry]:
 def selects(filters: tuple[str, ...], name: str, *, is_directory: bool = False) -> bool:
     """Whether filters as of the command line select a file, or an empty directory. Patterns are `*.bin` or `d1/`."""
     parts = name.split("/")
-
-    def excludes(pattern: str) -> bool:
-        if pattern.endswith("/"):
-            return pattern[:-1] in parts[: None if is_directory else -1]
-        return any(part.endswith(pattern[1:]) for part in parts)
-
+    folders = parts if is_directory else parts[:-1]
     pairs = list(zip(filters[::2], filters[1::2], strict=True))
     includes = [pattern for option, pattern in pairs if option == "--include"]
-    is_included = not includes or any(name.endswith(pattern[1:]) for pattern in includes)
-    return is_included and not any(excludes(pattern) for option, pattern in pairs if option == "--exclude")
+    excludes = [pattern for option, pattern in pairs if option == "--exclude"]
+    is_excluded = any(p[:-1] in folders if p[-1] == "/" else any(n.endswith(p[1:]) for n in parts) for p in excludes)
+    return not is_excluded and (not includes or any(name.endswith(pattern[1:]) for pattern in includes))
 
 
 def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict[str, Entry], dict[str, int]]:
@@ -122,22 +113,21 @@ def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict
     return files, {name: mode for name, mode in modes.items() if name in directories}
 
 
-def size(c: random.Random) -> int:
-    """How long a file is: mostly small."""
-    least, most = c.choices([(0, 0), (1, 99), (1_000, 9_000), (9_000, 66_000), (66_000, 300_000)], [1, 8, 8, 2, 1])[0]
-    return c.choice(EDGES) if c.random() < 0.03 else c.randint(least, most)
+def any_size(c: random.Random) -> int:
+    """How long a file is."""
+    return c.choice(EDGES) if c.random() < 0.03 else usual_size(c)
 
 
-def put(path: Path, c: random.Random, length: int | None = None) -> None:
+def put(path: Path, c: random.Random) -> None:
     """Writes a new file with any permissions and time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(c.randbytes(size(c) if length is None else length))
+    path.write_bytes(b"0123456789" if path.name == ANCHOR else c.randbytes(any_size(c)))
     path.chmod(c.choice(MODES))
     if (time := c.choice(TIMES)) is not None:
         os.utime(path, (time, time))
 
 
-def name(c: random.Random, n: int) -> str:
+def any_name(c: random.Random, n: int) -> str:
     """A path that no other number has."""
     return f"{c.choice(FOLDERS)}/{c.choice(STEMS)}{c.choice(SUFFIXES)}".lstrip("/").replace("{n}", str(n))
 
@@ -145,9 +135,9 @@ def name(c: random.Random, n: int) -> str:
 def grow(root: Path, c: random.Random, count: int) -> None:
     """Makes a source and a twin of it, and what its links lead to, twice. Twins are alike but for some bytes."""
     root.mkdir()
-    put(root / ANCHOR, c, 10)
+    put(root / ANCHOR, c)
     for n in range(count):
-        put(root / name(c, n), c)
+        put(root / any_name(c, n), c)
     for version in ("v1", "v2"):
         for below in ("one.bin", "two/three.txt", "two/four.bin"):
             path = root.with_name(f"{root.name}-{version}") / below

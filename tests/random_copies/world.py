@@ -10,16 +10,17 @@ import os
 import random
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from faults.tracing import traced
 from hostile.oracle import Outcome, Shoal
-from random_copies.moves import DESTINATION, SOURCE, Ground, Nothing
+from random_copies.moves import DESTINATION, SOURCE, Ground, NothingError
 from random_copies.plan import Move, Plan, Session
-from random_copies.trees import Entry, grow, look, wanted
+from random_copies.trees import Entry, grow, wanted
 from random_worlds import ENDING, PATIENCE, repeat
 
-LEASE = 5.0  # s: so long after a kill, what is changed at the destination counts as the run's own (ARCHITECTURE.md)
+LEASE = 5.1  # s: so long after a kill, what is changed at the destination counts as the run's own (ARCHITECTURE.md)
 
 
 class World:
@@ -35,6 +36,10 @@ class World:
         for number, root in enumerate(self.sources):
             grow(root, random.Random(f"{plan.seed} {number}"), plan.counts[number])
         self.told: list[str] = []
+        if plan.first:
+            self.out.mkdir()
+        for move in plan.first:
+            self.move(move, self.sources[0])
         self.waiting: list[Move] = []  # changes at the destination that must not come so soon after a kill
         self.is_lost = False  # the journals, since the last session
         self.killed_at: float | None = None  # if the last session did not end in order
@@ -54,38 +59,31 @@ class World:
     def change(self, session: Session) -> None:
         """Does all that comes before a session."""
         if session.waits and self.killed_at is not None:
-            while time.time() < self.killed_at + LEASE + 0.1:
+            while time.time() < self.killed_at + LEASE:
                 time.sleep(0.05)
             self.killed_at = None
-        self.is_lost, is_first = False, session is self.plan.sessions[0]
-        if is_first and self.plan.first:
-            self.out.mkdir()
-        for move in (*(self.plan.first if is_first else ()), *self.waiting, *session.moves):
-            self.move(move, session.source)
-        self.waiting = [] if self.killed_at is None else [m for m in session.moves if not m.is_source] + self.waiting
+        self.is_lost, waiting = False, self.waiting
+        self.waiting = []
+        for move in (*waiting, *session.moves):
+            if move.side == "destination" and self.killed_at is not None:
+                self.waiting.append(move)
+            else:
+                self.move(move, self.sources[session.source])
         self.tick()
 
-    def move(self, move: Move, source: int) -> None:
-        """Does one change, unless it has to wait."""
-        if not move.is_source and self.killed_at is not None:
-            self.told.append(f"  destination: {move.kind}: waits")
-            return
-        root = self.sources[source] if move.is_source else self.out
-        side, kinds = ("source", SOURCE) if move.is_source else ("destination", DESTINATION)
+    def move(self, move: Move, source: Path) -> None:
+        """Makes one change."""
+        root, kinds = (source, SOURCE) if move.side == "source" else (self.out, DESTINATION)
         try:
-            if move.kind == "journal lost":
-                self.lose_journals()
-            path = kinds[move.kind](Ground(root, self.sources[source], random.Random(move.seed)))
-            self.told.append(f"  {side}: {move.kind}: {os.fsencode(path.relative_to(root))!r}")
-        except Nothing:
-            self.told.append(f"  {side}: {move.kind}: nothing to do it to")
-
-    def lose_journals(self) -> None:
-        """Removes all that says what any run has written."""
-        self.is_lost = True
-        for path in [*self.out.glob(".shoal/*"), *self.out.parent.glob("journal*")]:
-            if path.is_file():
-                path.unlink()
+            path = kinds[move.kind](Ground(root, source, random.Random(move.seed)))
+            self.told.append(f"  {move.side}: {move.kind}: {os.fsencode(path.relative_to(root))!r}")
+        except NothingError:
+            return
+        if move.kind == "journal lost":
+            self.is_lost = True
+            for path in [*self.out.glob(".shoal/*"), *self.out.parent.glob("journal*")]:
+                if path.is_file():
+                    path.unlink()
 
     def wanted(self, session: Session) -> tuple[dict[str, Entry], dict[str, int]]:
         """What a copy of the source must have: files, and permissions of directories."""
@@ -95,11 +93,12 @@ class World:
     def run(self, session: Session) -> Outcome:
         """Runs the command once, and kills it where the session says so."""
         source, journal, kill = self.sources[session.source], self.journal(session.source), session.kill
-        command = ["copy", str(source), str(self.out), "--json", "-v", *session.flags, *session.filters]
+        command = ["copy", str(source), str(self.out), "--json", "-v", *session.options, *session.filters]
+        command += [session.resume] if session.resume != "plain" else []
         command += ["--follow-links"] if self.plan.follows[session.source] else []
         command += ["--journal", str(journal)] if journal else []
         self.shoal.within = []
-        if kill is not None and kill.call is not None:
+        if kill is not None and kill.call != "files":
             inject = f"{kill.call}:signal={kill.signal.name}:when={kill.nth}"
             self.shoal.within = list(traced(Path(os.devnull), inject))
         elif kill is not None:
@@ -107,20 +106,20 @@ class World:
             command += ["--limit-rate", str(max(bytes_of_all, 1_000))]  # a second, so that it is seen under way
         before = states(self.out)
         running = self.shoal.start(*command)
-        if kill is not None and kill.call is None:
+        if kill is not None and kill.call == "files":
             while running.process.poll() is None and len(states(self.out) - before) < kill.nth:
                 time.sleep(0.002)
             running.process.send_signal(kill.signal)
-        outcome = running.wait(ENDING if kill is not None and kill.call is None else PATIENCE)
+        outcome = running.wait(ENDING if kill is not None and kill.call == "files" else PATIENCE)
         self.killed_at = time.time() if outcome.code < 0 else None
-        self.told.append(f"{' '.join(command[3:])} {kill or ''} -> {outcome.code}: {outcome.stdout[-2000:][:400]}")
+        self.told.append(f"{' '.join(command[3:])} {kill or ''} -> {outcome.code}: {outcome.stdout[:600]}")
         self.tick()
         return outcome
 
     def story(self) -> str:
         """What was planned and what has happened, to be read after a failure."""
         told = [re.sub(r"l{20,}", "lll…", line) for line in self.told]
-        return "\n".join([str(self.plan), *told, repeat("copies", self.plan.seed)])
+        return "\n".join([str(replace(self.plan, first=(), sessions=())), *told, repeat("copies", self.plan.seed)])
 
 
 def states(root: Path) -> set[tuple[str, int, int]]:

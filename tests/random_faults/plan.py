@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from random_faults.kinds import EVERY, OBJECTS, PAGES
-from random_worlds import KILLS
+from random_worlds import KILLS, any_size
 
 MOST = 12  # objects with one kind of fault: many retries wait for a quarter of a second, of a resumed body for seconds
 SUBTLE = [name for name, kind in OBJECTS.items() if kind.effect or name.endswith("behind, late")]  # seen late, or not
@@ -69,12 +69,6 @@ class Plan:
         ]
         lines += [f"  {one.where!r}: {one.kind}, {one.times or 'all'} times" for one in self.troubles]
         return "\n".join([*lines, *(f"  {session}" for session in self.sessions)])
-
-
-def size(c: random.Random) -> int:
-    """How long an object is: mostly small, some above the 64 KiB that are handed on whole."""
-    least, most = c.choices([(0, 0), (1, 99), (1_000, 9_000), (9_000, 66_000), (66_000, 300_000)], [1, 8, 10, 3, 1])[0]
-    return c.randint(least, most)
 
 
 def options(c: random.Random, kinds: set[str], form: str | None, echo: str, *, is_parquet: bool) -> tuple[str, ...]:
@@ -136,7 +130,7 @@ def plan(seed: int) -> Plan:
         c.choice(["f{n}", "d{k}/f{n}", "d{k}/e/f{n}.bin", "with space {n}"]).format(n=n, k=n % 3)
         for n in range(c.choice([20, 60, 120, 200, 400]))
     ]
-    sizes = {name: size(c) for name in names}
+    sizes = {name: any_size(c) for name in names}
     page_size = c.choice([7, 50, 1_000])
     pages = -(-len(names) // page_size)
     echoes: list[Echo] = ["always", "always", "never", "sometimes"]
