@@ -60,7 +60,7 @@ def turn(path: Path) -> None:
         (lambda out: (out / ANCHOR).unlink(), "is missing"),
         (lambda out: turn(out / ANCHOR), "has 10 bytes, not the 10"),
         (lambda out: (out / ANCHOR).chmod(0o777), "has the permissions 777"),
-        (lambda out: (out / ANCHOR).chmod(0), "has the permissions 0"),
+        (lambda out: (out / ANCHOR).chmod(0o400), "has the permissions 400"),
         (lambda out: os.utime(out / ANCHOR, (1, 1)), "has the time"),
         (lambda out: (out / "foreign").touch(), "'foreign' is none of the source's"),
         (lambda out: turn(out / "mine"), "'mine' is none of the source's"),

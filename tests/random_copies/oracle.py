@@ -30,25 +30,16 @@ NO_FILES = ("filtered", "link", "dangling-link", "looping-link", "directory")  #
 
 @dataclass
 class Run:
-    """What is known of the run of one source.
+    """What is known of the run of one source, since its last pass began."""
 
-    Attributes:
-        has_begun: Something of it may be committed.
-        is_complete: Its last session has said so.
-        is_doubtful: A new pass was interrupted before it was seen to do anything: it may not have begun.
-        is_timed: Each session of this pass has kept times.
-        versions: What each file of the source has been in a session of this pass.
-        names: The files that have certainly been listed, if the pass is complete.
-        touched: What others have changed at the destination since the pass began.
-    """
-
-    has_begun: bool = False
-    is_complete: bool = False
-    is_doubtful: bool = False
-    is_timed: bool = True
-    versions: dict[str, set[tuple[bytes, int, int]]] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    touched: set[str] = field(default_factory=set)
+    has_begun: bool = False  # something of it may be committed
+    is_complete: bool = False  # its last session has said so
+    is_update: bool = False  # the pass is, or may be, an update
+    is_doubtful: bool = False  # a new pass was interrupted before it was seen to do anything: it may not have begun
+    is_timed: bool = True  # each session has kept times
+    versions: dict[str, set[tuple[bytes, int, int]]] = field(default_factory=dict)  # of each file, in any session
+    names: set[str] = field(default_factory=set)  # what was certainly listed, if the pass is complete
+    touched: set[str] = field(default_factory=set)  # what others have changed at the destination
 
 
 def is_probe(path: Path) -> bool:
@@ -134,6 +125,7 @@ class Verdict:
             run.has_begun = has_ended or bool(self.changed) or bool(self.judge.seen)
         elif is_pass:
             run.is_doubtful = True
+        run.is_update |= session.resume == "--update"
         run.is_timed &= "--no-keep-times" not in session.options
         for name, one in self.files.items():
             run.versions.setdefault(name, set()).add(one.version)
@@ -143,7 +135,8 @@ class Verdict:
 
     def check_changes(self) -> None:
         """Checks all that the session has changed: whatever its exit code, only what the source has may be written."""
-        wrong, mask = [], ~forked.umask()
+        wrong, resume, mask = [], self.session.resume, ~forked.umask()
+        may_chmod = resume == "--update" or (resume not in PASSES and self.judge.runs[self.session.source].is_update)
         for name in sorted(self.changed):
             old, new, source = self.judge.seen.get(name), self.after.get(name), self.files.get(name)
             if new is None:
@@ -151,7 +144,7 @@ class Verdict:
             elif new.kind == "directory" and name in self.modes and (old is None or old.kind == "directory"):
                 if new.mode & 0o777 != (self.modes[name] & 0o777 | 0o700) & mask:
                     wrong.append(f"directory {name!r} has {new.mode:o}, the source {self.modes[name]:o}")
-                elif old is not None and self.session.resume != "--update":
+                elif old is not None and not may_chmod:
                     wrong.append(f"directory {name!r} has {new.mode:o}, and had {old.mode:o}")
             elif source is None or new.kind != "file":
                 wrong.append(f"{name!r} is none of the source's")

@@ -6,6 +6,7 @@ here: what is right (`oracle.py`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -127,10 +128,7 @@ def states(root: Path) -> set[tuple[str, int, int]]:
     found = set()
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != ".shoal"]
-        for name in files:
-            try:
-                told = os.lstat(f"{folder}/{name}")
-            except FileNotFoundError:  # renamed at this moment
-                continue
-            found.add((f"{folder}/{name}", told.st_ino, told.st_ctime_ns))
+        for path in (f"{folder}/{name}" for name in files):
+            with contextlib.suppress(FileNotFoundError):  # renamed at this moment
+                found.add((path, os.lstat(path).st_ino, os.lstat(path).st_ctime_ns))
     return found
