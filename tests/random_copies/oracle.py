@@ -40,6 +40,7 @@ class Run:
     versions: dict[str, set[tuple[bytes, int, int]]] = field(default_factory=dict)  # of each file, in any session
     names: set[str] = field(default_factory=set)  # what was certainly listed, if the pass is complete
     touched: set[str] = field(default_factory=set)  # what others have changed at the destination
+    blocked: set[str] = field(default_factory=set)  # what something at the destination was in the way of
 
 
 def is_probe(path: Path) -> bool:
@@ -129,6 +130,7 @@ class Verdict:
         run.is_timed &= "--no-keep-times" not in session.options
         for name, one in self.files.items():
             run.versions.setdefault(name, set()).add(one.version)
+        run.blocked |= {name for name in self.files if self.is_blocked(name)}
         listed = self.check_report(run, is_pass=is_pass) if has_ended else False
         run.names = set(self.files) if listed else run.names & set(self.files)
         run.is_doubtful &= not listed
@@ -186,14 +188,17 @@ class Verdict:
         # A plain run that was complete, or may have been, only retries; what was listed before must be there.
         is_again = run.is_complete or run.is_doubtful or report["completed_before"] is not None
         is_listed = is_pass or session.resume == "--relist" or (session.resume == "plain" and not is_again)
+        # Whether it asks again for what has failed; else failures of this pass stay, also where their reason has gone.
+        retries = session.resume == "--retry-failed" or (session.resume == "plain" and run.is_complete)
+        reasons = run.blocked if not is_pass and (run.is_doubtful or not retries) else set()
         run.is_complete = report["complete"]
         if not report["complete"]:
             return False
         wrong = []
         for name in sorted(files if is_listed else run.names & files.keys()):
             if name in failed:
-                is_free = not self.is_blocked(name) and (is_pass or name not in run.touched)
-                wrong += [f"{name!r} failed without a reason: {failed[name]}"] if is_free else []
+                has_reason = self.is_blocked(name) or name in reasons
+                wrong += [] if has_reason else [f"{name!r} failed without a reason: {failed[name]}"]
             elif is_pass or name not in run.touched or name in self.changed:
                 wrong += self.faults(name, run.versions[name] if not is_pass else {files[name].version}, run)
         assert not wrong, f"exit {self.outcome.code}, {len(failed)} failures, and not named: {wrong}"

@@ -14,8 +14,8 @@ from random_copies.moves import DESTINATION, SOURCE
 from random_worlds import KILLS
 
 # System calls that a session dies in, and how many a thread makes of each at most.
-CALLS = {"openat2": 60, "utimensat": 60, "pwrite64": 50, "fsync": 20, "/^renameat2?$": 20, "mkdirat": 4}
-CALLS |= {"fchmod": 10, "unlinkat": 4, "syncfs": 3}
+CALLS = {"openat2": 40, "utimensat": 30, "pwrite64": 50, "fsync": 20, "/^renameat2?$": 6, "mkdirat": 4}
+CALLS |= {"fchmod": 4, "unlinkat": 4, "syncfs": 1}
 FILTERS = ((), ("--include", "*.bin"), ("--exclude", "*.txt"), ("--exclude", "d1/", "--include", "*.bin"))
 PASSES = ("--update", "--restart")
 RESUMES = ("plain", *PASSES, "--relist", "--retry-failed")
@@ -93,9 +93,10 @@ def moves(c: random.Random, side: str, kinds: Collection[str], most: int) -> lis
     return [Move(side, kind, c.randrange(1 << 30)) for kind in chosen if kind != "journal lost" or c.random() < 0.4]
 
 
-def options(c: random.Random) -> list[str]:
+def options(c: random.Random, kill: Kill | None) -> list[str]:
     """Options that may be others in each session."""
-    found = ["--durability", c.choice(["batch", "none", "none", "file"]), "--workers", c.choice(["1", "3", "auto"])]
+    durability = "batch" if kill and kill.call == "syncfs" else c.choice(["batch", "none", "none", "file"])
+    found = ["--durability", durability, "--workers", c.choice(["1", "3", "auto"])]
     found += ["--overwrite", "always"] if c.random() < 0.2 else []
     return found + (["--no-keep-times"] if c.random() < 0.1 else [])
 
@@ -118,7 +119,8 @@ def plan(seed: int) -> Plan:
         source = c.choice(sources) if number else 0
         is_first = not any(one.source == source for one in sessions)
         resume = "plain" if is_first else c.choice((*RESUMES, "--update", "--update"))
-        given, killed = options(c), kill(c) if c.random() < 0.5 else None
+        killed = kill(c) if c.random() < 0.5 else None
+        given = options(c, killed)
         if killed is None and resume in PASSES and c.random() < 0.15:
             filters[source] = c.choice(FILTERS)  # others are refused where the pass goes on
         elif killed is None and c.random() < 0.08:
@@ -129,5 +131,6 @@ def plan(seed: int) -> Plan:
         sessions.append(Session(source, resume, tuple(given), filters[source], tuple(changes), killed, waits))
     counts = tuple(c.choice([3, 12, 30, 80, 250]) for _ in sources)
     follows, elsewhere = (tuple(c.random() < 0.3 for _ in sources) for _ in range(2))
-    disks = (c.random() < 0.25, c.random() < 0.35)
+    is_synced = any(one.kill and one.kill.call == "syncfs" for one in sessions)  # in memory there is nothing to sync
+    disks = (c.random() < 0.25, is_synced or c.random() < 0.3)
     return Plan(seed, counts, follows, elsewhere, disks, tuple(moves(c, "destination", BEFORE, 4)), tuple(sessions))
