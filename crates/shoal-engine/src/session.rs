@@ -53,6 +53,8 @@ pub struct Interval {
     pub volatile: bool,
     /// The run has been begun anew since: what it made is replaced by what its source has now.
     pub superseded: bool,
+    /// Its source had the same root directory as that of the session that runs.
+    pub same_root: bool,
 }
 
 impl Interval {
@@ -386,6 +388,7 @@ mod tests {
             sound: true,
             volatile: false,
             superseded: false,
+            same_root: true,
         }
     }
 

@@ -176,7 +176,7 @@ impl Transfer {
             Location::Part(directory, part) => Some(Membership::join(directory, *part, &common)?),
             _ => None,
         };
-        let open = OpenOptions { resume: options.resume, machine };
+        let open = OpenOptions { resume: options.resume, root: source.root(), machine };
         if options.dry_run {
             let (journal, mut standing, failures) = Journal::look(&location, &key, &open)?;
             if standing.pass == Pass::Update && !standing.sessions.is_empty() {

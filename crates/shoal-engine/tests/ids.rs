@@ -175,6 +175,7 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
         sound: false,
         volatile: false,
         superseded: false,
+        same_root: true,
     };
     drop(first);
     std::thread::sleep(Duration::from_millis(25));

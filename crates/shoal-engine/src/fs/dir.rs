@@ -269,7 +269,7 @@ fn look(found: &rustix::fs::Statx) -> Look {
     }
 }
 
-fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
+pub(super) fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
 }
 

@@ -1,6 +1,6 @@
 //! The only place that touches files. It knows system calls and their errors, and no run.
 //!
-//! Writing: `dir.rs`, `file.rs`, `sync.rs`, `publish.rs`. Reading: `walk.rs`, `read.rs`. Shoal's own files: `private.rs`,
+//! Writing: `dir.rs`, `file.rs`, `sync.rs`, `publish.rs`. Reading: `walk.rs`, `read.rs`, `root.rs`. Shoal's own files: `private.rs`,
 //! `lock.rs`. What the machine has: `random.rs`, `space.rs`, `storage.rs`, `limits.rs`, `schedstat.rs`, `neighbour.rs`.
 
 pub(crate) mod dir;
@@ -13,6 +13,7 @@ pub mod private;
 pub mod publish;
 pub(crate) mod random;
 pub(crate) mod read;
+pub(crate) mod root;
 pub(crate) mod schedstat;
 pub(crate) mod space;
 pub(crate) mod storage;

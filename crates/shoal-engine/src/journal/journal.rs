@@ -45,6 +45,8 @@ pub struct Journal {
     pub(super) in_turn: Option<Box<[u8]>>,
     pub(super) rate: Rate,
     pub(super) boot: Option<String>,
+    /// What identifies the root directory of the source now.
+    pub(super) root: Option<[u8; 32]>,
     /// A write failed below SQLite. Nothing is written any more, because a failed sync must not be retried.
     pub(super) broken: bool,
 }

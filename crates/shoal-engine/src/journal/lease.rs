@@ -17,7 +17,7 @@ impl Journal {
         let mut next = self.progress.clone();
         next.sessions += 1;
         let cut = clock.map_or(Ok(Vec::new()), |now| self.open_leases(now)).map_err(|error| self.explain(error))?;
-        self.current.begin(next.sessions, clock, self.boot.as_deref(), volatile, cut);
+        self.current.begin(next.sessions, clock, self.boot.as_deref(), self.root, volatile, cut);
         self.put_progress(next)
     }
 
@@ -78,7 +78,7 @@ impl Journal {
                 as another program's"
             ));
         }
-        let interval = |session: Session| session.interval(self.boot.as_deref(), self.progress.before_pass);
+        let interval = |session: Session| session.interval(self.boot.as_deref(), self.root, self.progress.before_pass);
         Ok(sessions.into_iter().flatten().map(interval).collect())
     }
 }

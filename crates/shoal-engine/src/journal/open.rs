@@ -110,6 +110,7 @@ impl Journal {
             in_turn: None,
             rate: Rate::default(),
             boot: options.machine.boot_id.clone().or_else(boot_id),
+            root: options.root,
             broken: false,
         };
         if journal.files.is_none() {

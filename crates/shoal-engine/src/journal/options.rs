@@ -24,6 +24,8 @@ pub struct OpenOptions {
     /// How to treat the work of earlier sessions. With `Relist`, `Standing::cursor` and `completed_at` are `None`.
     /// Failures that are retried become deferred objects, due at once.
     pub resume: Resume,
+    /// `Source::root`: what earlier sessions copied from another root is not believed by its size and time.
+    pub root: Option<[u8; 32]>,
     /// For tests: facts about this machine.
     #[doc(hidden)]
     pub machine: Machine,

@@ -41,7 +41,7 @@ pub(super) struct Session {
     /// It has no syncs that could fail.
     volatile: bool,
     state: i64,
-    /// Reserved: what identifies the root of the source (inode, birth, file system). No version has written it yet.
+    /// What identifies the root directory of the source, if it has one.
     root: Option<[u8; 32]>,
 }
 
@@ -65,8 +65,9 @@ impl Session {
         connection.execute(sql, row).map(drop)
     }
 
-    /// `boot`: that of the machine now. `before_pass`: sessions before the pass that the run is in.
-    pub(super) fn interval(&self, boot: Option<&str>, before_pass: u64) -> Interval {
+    /// `boot`: that of the machine now. `root`: that of the source now. `before_pass`: sessions before the pass that the
+    /// run is in.
+    pub(super) fn interval(&self, boot: Option<&str>, root: Option<[u8; 32]>, before_pass: u64) -> Interval {
         Interval {
             low: self.low,
             seen: self.seen,
@@ -76,6 +77,7 @@ impl Session {
             sound: self.state == SOUND || self.volatile && self.state != BARRIER_FAILED,
             volatile: self.volatile,
             superseded: self.id / PARTS <= before_pass as i64,
+            same_root: self.root == root,
         }
     }
 
@@ -103,6 +105,7 @@ impl Current {
         number: u64,
         clock: Option<i64>,
         boot: Option<&str>,
+        root: Option<[u8; 32]>,
         volatile: bool,
         cut: Vec<Session>,
     ) {
@@ -115,7 +118,7 @@ impl Current {
             boot: boot.unwrap_or_default().to_owned(),
             volatile,
             state: RUNNING,
-            root: None,
+            root,
         });
         self.ended.extend(cut);
     }

@@ -136,6 +136,7 @@ pub(crate) fn same_bytes(sessions: &Sessions, rules: Rules, times: Times, mode: 
 /// Whether a file of the object's size and time is the object, left by an earlier session, so that it need not be fetched.
 /// Only where each name is one object: of two archives, both may have an entry of this name, size and time. `source_changed`:
 /// when anything of its source was last changed. It must have been before the session: times can be set to what they were.
+/// And the root of the source must be the same: in another one, the file may be another one that has not changed either.
 /// `each`: files are synced one by one, so that after a restart one that was not yet may have its size and time alone.
 pub(crate) fn is_done(
     sessions: &Sessions,
@@ -149,7 +150,8 @@ pub(crate) fn is_done(
             let unchanged =
                 source_changed.is_none_or(|changed| i128::from(changed) + step(changed.into()) < session.low.into());
             let believed = session.may_stay(times.changed) && (session.same_boot || !each);
-            rules.twice == Twice::SameObject && unchanged && believed
+            let same_root = sessions.holding(times.born).all(|session| session.same_root);
+            rules.twice == Twice::SameObject && unchanged && believed && same_root
         }
         Whose::This | Whose::Other => false,
     }
@@ -190,6 +192,7 @@ mod tests {
         sound: true,
         volatile: false,
         superseded: false,
+        same_root: true,
     };
 
     fn sessions(earlier: Interval) -> Sessions {

@@ -171,6 +171,11 @@ pub trait Source: Send + Sync {
         let _ = directory;
         false
     }
+    /// What identifies the directory that all its objects are below, if there is one: the same as long as it is that
+    /// directory, also after a reboot. Asked once in a session.
+    fn root(&self) -> Option<[u8; 32]> {
+        None
+    }
     /// Permission bits of the source's root directory, if it is a directory. A destination that the run creates gets
     /// them.
     fn root_mode(&self) -> Option<u32> {

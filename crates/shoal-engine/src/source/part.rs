@@ -79,6 +79,10 @@ impl Source for OfPart {
     fn lists_below(&self, directory: &Path) -> bool {
         self.inner.lists_below(directory)
     }
+    fn root(&self) -> Option<[u8; 32]> {
+        self.inner.root()
+    }
+
     fn root_mode(&self) -> Option<u32> {
         self.inner.root_mode()
     }

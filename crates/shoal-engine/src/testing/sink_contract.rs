@@ -96,6 +96,7 @@ impl Suite<'_> {
             sound: true,
             volatile: true,
             superseded: false,
+            same_root: true,
         })
     }
 

@@ -35,6 +35,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         sound: false,
         volatile: false,
         superseded: false,
+        same_root: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first]);
 
@@ -58,6 +59,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         sound: false,
         volatile: false,
         superseded: false,
+        same_root: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second]);
 
@@ -74,6 +76,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         sound: true,
         volatile: false,
         superseded: false,
+        same_root: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second, third]);
     let other_boot = |interval| Interval { same_boot: false, ..interval };

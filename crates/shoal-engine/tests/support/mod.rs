@@ -62,6 +62,7 @@ impl Run {
             sound: true,
             volatile: true,
             superseded: false,
+            same_root: true,
         }
     }
 
@@ -118,6 +119,7 @@ pub const EVER: Interval = Interval {
     sound: true,
     volatile: true,
     superseded: false,
+    same_root: true,
 };
 
 pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {

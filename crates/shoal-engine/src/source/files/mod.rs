@@ -130,6 +130,10 @@ impl Source for Files {
         storage(&first.map_or_else(|| self.tree.path.clone(), |first| self.tree.path.join(first)))
     }
 
+    fn root(&self) -> Option<[u8; 32]> {
+        (!matches!(self.tree.selection, Selection::List)).then(|| self.tree.root.lasting_identity())
+    }
+
     fn root_mode(&self) -> Option<u32> {
         let is_directory = matches!(self.tree.selection, Selection::Walk(None));
         self.tree.root.mode(b"", true).ok().filter(|_| is_directory)
