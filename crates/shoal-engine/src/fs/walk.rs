@@ -5,13 +5,17 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::{Errno, Result};
 
 use super::dir::{Dir, INSIDE};
+use super::read::nanoseconds;
+
+/// Links that the kernel follows on the way to one file.
+const LINKS_MAX: u32 = 40;
 
 /// What an entry of a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +222,39 @@ impl Dir {
             FileType::Directory => Ok(found.st_mode & 0o777),
             _ => Err(Errno::NOTDIR),
         }
+    }
+
+    /// When one of the links on the way to `path` was last changed: those in the path, and those that their targets lead
+    /// over. In nanoseconds since 1970; 0 if there is none.
+    pub(crate) fn links_changed(&self, path: &[u8]) -> Result<i128> {
+        let open = |at: BorrowedFd<'_>, component: &[u8]| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(at, component, flags, Mode::empty())
+        };
+        let reversed = |path: &[u8]| path.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let (mut at, mut left) = (open(self.as_fd(), b".")?, reversed(path));
+        let (mut latest, mut followed) = (0, 0);
+        while let Some(component) = left.pop() {
+            if component.is_empty() {
+                continue;
+            }
+            let found = rustix::fs::statat(&at, &*component, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::Symlink if followed == LINKS_MAX => return Err(Errno::LOOP),
+                FileType::Symlink => {
+                    followed += 1;
+                    latest = latest.max(nanoseconds(found.st_ctime, found.st_ctime_nsec));
+                    let target = rustix::fs::readlinkat(&at, &*component, Vec::new())?.into_bytes();
+                    if target.starts_with(b"/") {
+                        at = open(at.as_fd(), b"/")?;
+                    }
+                    left.extend(reversed(&target));
+                }
+                FileType::Directory => at = open(at.as_fd(), &component)?,
+                _ => {}
+            }
+        }
+        Ok(latest)
     }
 
     /// Which directory this is.

@@ -273,11 +273,22 @@ impl Opener<'_> {
         }
     }
 
-    /// Returns the metadata of a file without reading it, or `None` if it changed just now or cannot be opened.
+    /// Returns the metadata of a file without reading it, or `None` if it changed just now or cannot be opened. A link on
+    /// the way to it counts as a part of it: set to another target, it is another file.
     fn facts(&mut self, job: &Job, now: i128) -> Option<Facts> {
         let (path, mark) = parts(job.entry().locator);
         let file = (mark == Mark::File).then(|| self.open(path).ok())??;
-        read::facts(file.as_fd()).ok().filter(|facts| facts.regular && read::settled(facts.changed, now))
+        let facts = read::facts(file.as_fd()).ok().filter(|facts| facts.regular)?;
+        let links = match self.follows() {
+            true => self.tree.root.links_changed(path).ok()?, // after the file was opened through them
+            false => 0,
+        };
+        let changed = [facts.changed, links].into_iter().max_by_key(|&time| time + read::step(time))?;
+        read::settled(changed, now).then_some(Facts { changed, ..facts })
+    }
+
+    fn follows(&self) -> bool {
+        self.tree.follow || matches!(self.tree.selection, Selection::File)
     }
 
     fn open(&mut self, path: &[u8]) -> Result<OwnedFd, Errno> {
@@ -289,7 +300,7 @@ impl Opener<'_> {
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::ISDIR);
         }
-        let follow = self.tree.follow || matches!(self.tree.selection, Selection::File);
+        let follow = self.follows();
         read::open(self.directory(directory)?, name, follow)
     }
 
