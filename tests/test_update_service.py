@@ -36,8 +36,18 @@ class Handler(SimpleHTTPRequestHandler):
     echoes_ids = False  # requests may be sent ahead
     names_version = False  # a 304 says of which time it is
     always_304 = False
+    leads_to = ""  # a directory below this one, to which requests for objects are redirected
+    conditions: list[str]  # the paths of conditional requests
 
     def send_head(self) -> Any:
+        if "If-Modified-Since" in self.headers:
+            self.conditions.append(self.path)
+        if self.leads_to and self.path.startswith("/file"):
+            self.send_response(HTTPStatus.FOUND)
+            self.send_header("Location", f"/{self.leads_to}{self.path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return None
         if self.always_304 and "file" in self.path:
             self.send_response(HTTPStatus.NOT_MODIFIED)
             self.end_headers()
@@ -63,21 +73,23 @@ class Handler(SimpleHTTPRequestHandler):
 class Site:
     """A directory and a service that has its files."""
 
-    def __init__(self, directory: Path, **how: bool) -> None:
+    def __init__(self, directory: Path, **how: bool | str) -> None:
         directory.mkdir()
         self.directory = directory
         self.answers: collections.Counter[int] = collections.Counter()
-        handler = type("Answering", (Handler,), {"answers": self.answers, **how})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=directory))
+        self.conditions: list[str] = []
+        self.handler = type("Answering", (Handler,), {"answers": self.answers, "conditions": self.conditions, **how})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(self.handler, directory=directory))
         url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.source = package.list_get(url, list_path="/names.json", names_field="[]", get_path="/{name}")
 
-    def make(self, names: list[str], text: str, changed: float) -> None:
+    def make(self, names: list[str], text: str, changed: float, below: str = "") -> None:
         for name in names:
-            path = self.directory / name
+            path = self.directory / below / name
+            path.parent.mkdir(exist_ok=True)
             path.write_text(f"{text} {name}")
             os.utime(path, (changed, changed))
-        listed = sorted(path.name for path in self.directory.glob("file-*"))
+        listed = sorted({path.name for path in self.directory.rglob("file-*")})
         (self.directory / "names.json").write_text(json.dumps(listed))
 
     def files(self) -> dict[str, bytes]:
@@ -85,7 +97,7 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(directory: Path, **how: bool) -> Iterator[Site]:
+def site(directory: Path, **how: bool | str) -> Iterator[Site]:
     made = Site(directory, **how)
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -156,3 +168,33 @@ def test_an_answer_that_nothing_has_changed_is_no_object_where_nothing_is(tmp_pa
         assert (report.written, report.failed) == (0, 3), report
         assert {failure.kind for failure in report.failures} == {"bad-answer"}
         assert not list((tmp_path / "out").glob("file-*"))
+
+
+@pytest.mark.parametrize("echoes_ids", [False, True], ids=["one at a time", "pipelined"])
+def test_a_redirect_that_leads_to_another_object_is_followed_without_a_condition(
+    tmp_path: Path, echoes_ids: bool
+) -> None:
+    out = tmp_path / "out"
+    with site(tmp_path / "site", leads_to="v1", echoes_ids=echoes_ids) as served:
+        served.make(NAMES, "new", OLD, below="v1")
+        served.make(NAMES, "old", OLD - 1000, below="v2")
+        served.make(NAMES[:50], "new", OLD - 1000, below="v2")
+        assert package.copy(served.source, out, keep_times=True).written == 100
+        served.conditions.clear()
+        served.handler.leads_to = "v2"
+        report = package.copy(served.source, out, keep_times=True, resume="update")
+        assert report.failed == 0, report
+        assert set(served.conditions) == {f"/{name}" for name in NAMES}
+        assert tree(out) == tree(tmp_path / "site/v2")
+
+
+def test_where_a_redirect_leads_an_answer_that_nothing_has_changed_is_not_believed(tmp_path: Path) -> None:
+    with site(tmp_path / "site", leads_to="v1") as served:
+        served.make(NAMES[:3], "old", OLD, below="v1")
+        assert package.copy(served.source, tmp_path / "out", keep_times=True).written == 3
+        served.handler.always_304 = True
+        report = package.copy(
+            served.source, tmp_path / "out", keep_times=True, resume="update", on_error="record", max_retries=1
+        )
+        assert (report.unchanged, report.failed) == (0, 3), report
+        assert {failure.kind for failure in report.failures} == {"bad-answer"}

@@ -26,6 +26,9 @@ const VERSION_FROM: u64 = 64 << 10;
 const TAG_MAX: usize = 256;
 const HTML: &[u8] = b"text/html";
 
+/// The field under which an object is sent only if it has changed.
+pub(crate) const CONDITION: &[u8] = b"If-Modified-Since: ";
+
 /// Fields that not every run needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wants {
@@ -54,6 +57,8 @@ pub(crate) struct Head {
     pub links_on: bool,
     /// Only with 3xx.
     pub location: Option<Location>,
+    /// A redirect led here.
+    pub is_redirected: bool,
     /// Why this redirect was not followed.
     pub refusal: Option<Box<RedirectRefused>>,
     /// The version and the part of the object. Only of large or partial answers.
@@ -172,6 +177,7 @@ pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Hea
             is_html,
             links_on,
             location,
+            is_redirected: false,
             refusal: None,
             version,
             retry_after,

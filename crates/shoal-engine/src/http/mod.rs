@@ -59,7 +59,7 @@ mod version;
 pub(crate) use attempts::Attempts;
 pub(crate) use client::{Client, Refuses, request_fields};
 pub(crate) use client_loop::{Ending, run_requests};
-pub(crate) use head::{Head, Wants};
+pub(crate) use head::{CONDITION, Head, Wants};
 pub(crate) use idle_connections::{IdleConnection, IdleConnections};
 pub use pipeline_policy::Pipeline;
 pub(crate) use pipeline_policy::PipelinePolicy;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::connection::Connection;
-use super::head::Head;
+use super::head::{CONDITION, Head};
 use super::idle_connections::{IdleConnection, IdleConnections};
 use super::redirect::{self, REDIRECTS_MAX, RedirectRefused};
 use super::request_id::Echo;
@@ -14,8 +14,8 @@ use super::stream::Trailing;
 use crate::error::Result;
 
 /// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
-/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret. `redirected` is called when
-/// the service has answered with a redirect.
+/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret; a condition does not go along
+/// to where a redirect leads. `redirected` is called when the service has answered with a redirect.
 ///
 /// # Errors
 /// Those of connecting and of reading.
@@ -46,6 +46,8 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     (mut open, mut head): (Box<Connection<C, W>>, Head),
     mut target: Vec<u8>,
 ) -> Result<(Box<Connection<C, W>>, Head)> {
+    // What the service said of its object when it was copied says nothing of what is at another URL.
+    let extra = if extra.starts_with(CONDITION) { b"" } else { extra };
     // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
     let mut other_host: Option<Arc<Client>> = None;
     let private = open.is_private();
@@ -107,7 +109,7 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             }
         };
         // If every object is a redirect, each pipelined request would have to be sent twice.
-        head.echo = Echo::Missing;
+        (head.echo, head.is_redirected) = (Echo::Missing, true);
     }
     Ok((open, head))
 }

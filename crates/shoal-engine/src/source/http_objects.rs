@@ -10,7 +10,7 @@ use globset::GlobMatcher;
 use super::{Body, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
+use crate::http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
 use crate::object::{ObjectMeta, Payload};
 
 /// Connections of a lane to a host until its first answer has shown whether requests can be sent ahead, and so how many it
@@ -94,15 +94,14 @@ fn kept_since(lane: &dyn Lane, job: &Job) -> Option<SystemTime> {
 /// Appends the condition under which the object is sent, if an earlier run has left it.
 pub(super) fn push_condition(lane: &dyn Lane, job: &Job, out: &mut Vec<u8>) {
     if let Some(since) = kept_since(lane, job) {
-        let date = httpdate::fmt_http_date(since);
-        out.extend_from_slice(format!("If-Modified-Since: {date}\r\n").as_bytes());
+        out.extend_from_slice(&[CONDITION, httpdate::fmt_http_date(since).as_bytes(), b"\r\n"].concat());
     }
 }
 
 /// What becomes of an answer that says that the object has not changed; `None` for any other answer.
 pub(super) fn not_modified(lane: &dyn Lane, job: &Job, head: &Head) -> Option<Plan> {
-    if head.status != 304 {
-        return None;
+    if head.status != 304 || head.is_redirected {
+        return None; // not asked
     }
     let since = kept_since(lane, job)?;
     // Some servers say so of what is older, too: then another version was put in its place.
