@@ -1,5 +1,5 @@
-//! Which directory the root of a source is: as long as it is the same directory, these 32 bytes are the same, also after
-//! a reboot. Not here: what follows if it is another one (`sink/collision.rs`).
+//! Which directory the root of a source, or of a service, is: as long as it is the same directory, these 32 bytes are the
+//! same, also after a reboot. Not here: what follows if it is another one (`sink/collision.rs`, `serve/list.rs`).
 //!
 //! They hold its inode, its birth time, and its file system. The device number is no part of them: after a reboot a disk
 //! may have another one, and another disk the same. `statfs` has an id of the file system (`f_fsid`), which ext4, btrfs,
@@ -9,39 +9,37 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, StatxFlags, fstatfs, fstatvfs, statx};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::dir::{Dir, nanoseconds};
+use super::dir::nanoseconds;
 use super::random::random;
 use super::storage::REMOTE;
 
-impl Dir {
-    /// What identifies this directory. If the platform says too little for that, the result is another one each time.
-    pub(crate) fn lasting_identity(&self) -> [u8; 32] {
-        self.known_identity().unwrap_or_else(random)
-    }
+/// What identifies this directory. If the platform says too little for that, the result is another one each time.
+pub(crate) fn lasting_identity(directory: impl AsFd) -> [u8; 32] {
+    known_identity(directory.as_fd()).unwrap_or_else(random)
+}
 
-    fn known_identity(&self) -> Option<[u8; 32]> {
-        let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::MNT_ID;
-        let found = statx(self.as_fd(), c"", AtFlags::EMPTY_PATH, wanted).ok()?;
-        let has = |field: StatxFlags| found.stx_mask & field.bits() != 0;
-        // The root of an ext4 that came with its files has the time 0.
-        let born = Some(nanoseconds(found.stx_btime)).filter(|born| has(StatxFlags::BTIME) && *born != 0);
-        let magic = fstatfs(self.as_fd()).ok()?.f_type as u32; // as in `storage`
-        let system = match fstatvfs(self.as_fd()).ok()?.f_fsid {
-            id if id > u32::MAX.into() => Some(id),
-            _ if REMOTE.contains(&magic) && has(StatxFlags::MNT_ID) => {
-                mounted(&std::fs::read("/proc/thread-self/mountinfo").ok()?, found.stx_mnt_id).map(xxh3_64)
-            }
-            _ => None,
-        };
-        (born.is_some() || system.is_some()).then_some(())?;
-        let parts = [found.stx_ino, born.unwrap_or(0) as u64, system.unwrap_or(0), magic.into()];
-        parts.map(u64::to_le_bytes).concat().try_into().ok()
-    }
+fn known_identity(directory: BorrowedFd<'_>) -> Option<[u8; 32]> {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::MNT_ID;
+    let found = statx(directory, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
+    let has = |field: StatxFlags| found.stx_mask & field.bits() != 0;
+    // The root of an ext4 that came with its files has the time 0.
+    let born = Some(nanoseconds(found.stx_btime)).filter(|born| has(StatxFlags::BTIME) && *born != 0);
+    let magic = fstatfs(directory).ok()?.f_type as u32; // as in `storage`
+    let system = match fstatvfs(directory).ok()?.f_fsid {
+        id if id > u32::MAX.into() => Some(id),
+        _ if REMOTE.contains(&magic) && has(StatxFlags::MNT_ID) => {
+            mounted(&std::fs::read("/proc/thread-self/mountinfo").ok()?, found.stx_mnt_id).map(xxh3_64)
+        }
+        _ => None,
+    };
+    (born.is_some() || system.is_some()).then_some(())?;
+    let parts = [found.stx_ino, born.unwrap_or(0) as u64, system.unwrap_or(0), magic.into()];
+    parts.map(u64::to_le_bytes).concat().try_into().ok()
 }
 
 /// The name of the file system that is mounted by this number. `None` for a device, which has another one next time.
@@ -55,13 +53,14 @@ fn mounted(mounts: &[u8], id: u64) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dir::Dir;
     use super::*;
 
     #[test]
     fn a_directory_stays_the_same_and_one_that_takes_its_place_is_another() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("root");
-        let identity = || Dir::root(&path).unwrap().lasting_identity();
+        let identity = || lasting_identity(Dir::root(&path).unwrap());
         std::fs::create_dir(&path).unwrap();
         let first = identity();
         std::fs::write(path.join("file"), "").unwrap();
@@ -77,7 +76,7 @@ mod tests {
     #[test]
     fn what_says_too_little_of_itself_is_another_each_time() {
         let proc = Dir::root(std::path::Path::new("/proc")).unwrap(); // no birth times, and no id
-        assert_ne!(proc.lasting_identity(), proc.lasting_identity());
+        assert_ne!(lasting_identity(&proc), lasting_identity(&proc));
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 use super::snapshot::{Skipped, Sorter};
 use crate::fs::read;
+use crate::fs::root::lasting_identity;
 use crate::name::is_shoal_dir;
 use hyper::StatusCode;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::CStr;
 use std::io;
@@ -50,13 +51,13 @@ impl Directory {
         // The root itself may be reached through a link: the user named it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        let identity = identity(&root)?;
+        let identity = xxhash_rust::xxh3::xxh3_64(&lasting_identity(&root));
         let directory = Self { root, identity };
         directory.open_beneath(c".", OFlags::DIRECTORY)?;
         Ok(directory)
     }
 
-    /// Tells this directory from any other one, also after a restart.
+    /// Tells this directory from any other one, also after a restart. A copy of a whole file system cannot be told from it.
     pub(super) fn identity(&self) -> u64 {
         self.identity
     }
@@ -258,22 +259,6 @@ fn refusal(errno: Errno) -> Refusal {
         | Errno::OPNOTSUPP => NOT_FOUND,
         _ => READ_FAILED,
     }
-}
-
-/// File system, inode and time of birth: they stay when the service is restarted, and mostly when the machine is; where
-/// not, a listing that continues is refused. Roots of file systems share inodes, and those that were made in the same
-/// second a time of birth too. A copy of a whole file system cannot be told from it.
-fn identity(root: &OwnedFd) -> io::Result<u64> {
-    let system = rustix::fs::fstatvfs(root)?.f_fsid;
-    let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let found = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, wanted)?;
-    let (second, third) = if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME) {
-        (found.stx_btime.tv_sec as u64, u64::from(found.stx_btime.tv_nsec))
-    } else {
-        (u64::from(found.stx_dev_major), u64::from(found.stx_dev_minor))
-    };
-    let bytes: Vec<u8> = [system, found.stx_ino, second, third].into_iter().flat_map(u64::to_le_bytes).collect();
-    Ok(xxhash_rust::xxh3::xxh3_64(&bytes))
 }
 
 /// What an entry is; asked of the file where the directory does not say. `None` where it is gone.

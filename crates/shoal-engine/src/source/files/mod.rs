@@ -43,6 +43,7 @@ use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::display::escape;
 use crate::error::Result;
 use crate::fs::read::{open_path, read_at};
+use crate::fs::root::lasting_identity;
 use crate::fs::storage::storage;
 use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
@@ -131,7 +132,7 @@ impl Source for Files {
     }
 
     fn root(&self) -> Option<[u8; 32]> {
-        (!matches!(self.tree.selection, Selection::List)).then(|| self.tree.root.lasting_identity())
+        (!matches!(self.tree.selection, Selection::List)).then(|| lasting_identity(&self.tree.root))
     }
 
     fn root_mode(&self) -> Option<u32> {
