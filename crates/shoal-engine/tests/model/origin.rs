@@ -88,6 +88,8 @@ pub struct Origin {
     pub healed: Arc<AtomicBool>,
     numbers: u32,
     replaced: u32,
+    /// What is in another directory, which may take the place of this one.
+    other_root: Option<Vec<Object>>,
 }
 
 impl Origin {
@@ -95,8 +97,9 @@ impl Origin {
     pub fn new(of: Of, identity: &str, directory: PathBuf, random: &mut fastrand::Rng) -> Origin {
         std::fs::create_dir_all(&directory).unwrap();
         let (objects, ever, healed) = (Vec::new(), HashMap::new(), Arc::default());
+        let identity = identity.into();
         let mut origin =
-            Origin { of, identity: identity.into(), objects, directory, ever, healed, numbers: 0, replaced: 0 };
+            Origin { of, identity, objects, directory, ever, healed, numbers: 0, replaced: 0, other_root: None };
         let pages = match of {
             Of::Archives => random.u32(1..4) + if random.u32(0..6) == 0 { 105 } else { 0 },
             Of::Tree | Of::List => 1,
@@ -238,6 +241,7 @@ impl Origin {
                 "pages are appended"
             }
             Of::Archives => self.change_archives(random),
+            Of::Tree if random.u32(0..4) == 0 => return Some(self.change_root(random)),
             _ => match random.u32(0..6) {
                 0 => {
                     random.shuffle(&mut self.objects);
@@ -294,6 +298,29 @@ impl Origin {
         }
         self.ever.entry(old.name).or_default().insert(bytes);
         "an object is rewritten"
+    }
+
+    /// Some objects of the other root have other bytes, but the same size and time.
+    fn change_root(&mut self, random: &mut fastrand::Rng) -> &'static str {
+        let [other, aside] = ["other", "aside"].map(|name| self.directory.with_extension(name));
+        if let Some(objects) = self.other_root.take() {
+            std::fs::rename(&self.directory, &aside).unwrap();
+            std::fs::rename(&other, &self.directory).unwrap();
+            std::fs::remove_dir_all(aside).unwrap();
+            self.objects = objects;
+            return "another root takes the place of this one";
+        }
+        let mut objects = self.objects.clone();
+        for object in objects.iter_mut().filter(|_| random.bool()) {
+            self.replaced += 1;
+            let text = format!("{} of another root, ", self.replaced);
+            object.bytes = text.bytes().cycle().take(object.bytes.len()).collect();
+            self.ever.entry(object.name.clone()).or_default().insert(object.bytes.clone());
+        }
+        std::fs::create_dir(&other).unwrap();
+        objects.iter().for_each(|object| write(&other, object));
+        self.other_root = Some(objects);
+        "another root is made"
     }
 
     fn next_page(&self) -> u32 {
