@@ -144,8 +144,8 @@ def copy(
         resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
-            `"update"` lists everything and copies what is new or differs. `"restart"` copies everything
-            again. The last two accept other filters and another layout.
+            `"update"` lists everything and copies what is new or differs. `"restart"` reads everything
+            again, compares all bytes and copies what differs. The last two accept other filters and another layout.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the

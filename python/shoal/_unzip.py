@@ -122,8 +122,8 @@ def unzip(
         resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
-            `"update"` lists everything and unpacks what is new or differs. `"restart"` unpacks everything
-            again. The last two accept other filters and another layout.
+            `"update"` lists everything and unpacks what is new or differs. `"restart"` reads everything
+            again, compares all bytes and unpacks what differs. The last two accept other filters and another layout.
         dry_run: Unpack nothing and create nothing, not even the destination. The report has what would be unpacked.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts

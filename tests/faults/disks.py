@@ -17,6 +17,7 @@ from waiting import wait_until
 # The program that makes each file system, its arguments, and the least size it takes.
 KINDS = {
     "ext4": (["mkfs.ext4", "-q", "-F"], 64 << 20),
+    "ext4-without-births": (["mkfs.ext4", "-q", "-F", "-I", "128"], 64 << 20),
     "xfs": (["mkfs.xfs", "-q", "-f"], 320 << 20),
     "btrfs": (["mkfs.btrfs", "-q", "-f"], 128 << 20),
 }
@@ -37,7 +38,7 @@ class Disk:
         self.kind = kind
         self.on = base / f"disk-{kind}"
         self.image = base / f"{kind}.image"
-        self.options = "loop,errors=remount-ro" if kind == "ext4" else "loop"
+        self.options = "loop,errors=remount-ro" if kind.startswith("ext4") else "loop"
         maker, size = KINDS[kind]
         if shutil.which(maker[0], path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
             pytest.skip(f"needs {maker[0]} (scripts/install_test_tools.sh)")

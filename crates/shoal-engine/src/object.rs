@@ -23,9 +23,15 @@ pub struct ObjectMeta {
     pub unverified: bool,
 }
 
-/// The permission bits of a source's directories, for a sink that makes them. Asked when a directory is made, which is rare.
+/// The permissions of a directory that cannot be looked at any more: a new one is for its owner alone, and one that is
+/// there stays as it is.
+pub const MODE_UNKNOWN: u32 = 0o10_0700;
+
+/// The permission bits of a source's directories, for a sink that makes them. Asked when a directory is made, or opened in
+/// an update, which is rare.
 pub trait DirectoryModes {
-    /// Permission bits (at most 0o777) of the directory in which the objects below `directory` lie, if it has such.
+    /// Permission bits (at most 0o777, or [`MODE_UNKNOWN`]) of the directory in which the objects below `directory` lie, if
+    /// it has such.
     fn mode_of(&self, directory: &[u8]) -> Option<u32>;
 }
 

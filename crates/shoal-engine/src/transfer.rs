@@ -247,6 +247,7 @@ impl Transfer {
             run: journal.run_number(),
             frontier: standing.frontier,
             deferred: standing.deferred,
+            pass: standing.pass,
             sessions: std::mem::take(&mut standing.sessions),
             twice: properties.twice,
             keep_times: options.keep_times.unwrap_or(properties.has_times),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::options::Pass;
 use crate::session::{Interval, Lease, Twice};
 use crate::sink_state::StateRow;
 
@@ -25,6 +26,8 @@ pub struct Start {
     pub frontier: u64,
     /// Objects of earlier sessions that are retried in this one. A page that changed can list them, too.
     pub deferred: u64,
+    /// Which pass over the source this session belongs to.
+    pub pass: Pass,
     /// The earlier sessions of this run.
     pub sessions: Vec<Interval>,
     /// How to treat an object whose name is that of a file of this run.
@@ -42,6 +45,7 @@ impl Default for Start {
             run: 0,
             frontier: 0,
             deferred: 0,
+            pass: Pass::First,
             sessions,
             twice,
             keep_times: false,

@@ -1,9 +1,11 @@
 //! What a file gets besides its bytes: the permission bits of its source less the umask, and its timestamp. Owner and
 //! set-id bits are ignored.
 
+use std::os::fd::BorrowedFd;
 use std::time::SystemTime;
 
 use crate::fs::dir::{Access, Look};
+use crate::fs::error::FsError;
 use crate::fs::file;
 use crate::fs::read::step;
 use crate::object::ObjectMeta;
@@ -36,8 +38,9 @@ impl Attributes {
         self.bits.is_some_and(|bits| bits & most != look.mode & 0o777 || self.modified.is_some_and(is_other))
     }
 
-    /// The mode of a file that was created for its owner alone. `most` as in `differ`.
-    pub fn mode(self, most: u32) -> u32 {
-        self.bits.unwrap_or(0o666) & most
+    /// Sets them. Call it after the last write. `most` as in `differ`.
+    pub fn set(self, file: BorrowedFd<'_>, most: u32) -> Result<(), FsError> {
+        file::set_mode(file, self.bits.unwrap_or(0o666) & most)?;
+        self.modified.map_or(Ok(()), |modified| file::set_modified(file, modified))
     }
 }

@@ -29,6 +29,7 @@ use crate::fs::file;
 use crate::fs::lock::Lock;
 use crate::fs::sync::Barrier;
 use crate::name::SHOAL_DIR;
+use crate::options::Pass;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
 use crate::sink::{DurabilityScope, Start, Started};
@@ -55,6 +56,8 @@ pub(super) struct Destination {
     pub rules: Rules,
     /// Files get the timestamps of their source.
     pub keep_times: bool,
+    /// An update: directories lose the permissions that those of the source do not have.
+    pub narrows: bool,
     /// `None` in a process that writes for the session of another process.
     pub clock: Option<Clock>,
     /// Keeps other runs out.
@@ -118,6 +121,7 @@ impl Destination {
         let destination = Destination {
             mounts,
             keep_times: start.keep_times,
+            narrows: start.pass == Pass::Update,
             clock: Some(clock),
             writing: matches!(start.twice, Twice::Repeated | Twice::Conflict).then(Writing::new),
             ..Destination::new(opened, options, facts, start.twice, start.lease.clone())
@@ -149,6 +153,7 @@ impl Destination {
             sessions: Sessions::new(facts.sessions, lease),
             rules: Rules { twice, overwrite: options.overwrite },
             keep_times: false,
+            narrows: false,
             clock: None,
             _lock: opened.lock,
             replacing: RwLock::default(),

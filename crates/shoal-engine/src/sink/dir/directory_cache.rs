@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::fs::dir::Access;
 use crate::fs::error::Operation;
 use crate::name::Name;
-use crate::object::DirectoryModes;
+use crate::object::{DirectoryModes, MODE_UNKNOWN};
 
 /// Directories that a lane keeps open: as many as a few partitions use at a time, and few fds.
 const LANE_MAX: usize = 64;
@@ -85,7 +85,8 @@ impl DirectoryCache {
         Some(self.open[0].clone())
     }
 
-    /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions.
+    /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions, but for those
+    /// that an update takes away, before anything is written into it.
     fn open_or_create(
         &mut self,
         above: &Directory,
@@ -109,8 +110,15 @@ impl DirectoryCache {
                 }
             }),
         };
+        let bits = match self.destination.narrows {
+            true => modes.mode_of(path).filter(|&bits| bits != MODE_UNKNOWN),
+            false => None,
+        };
         let path = self.base.join(path);
         let mut directory = opened
+            .and_then(|dir| {
+                bits.map_or(Ok(()), |bits| dir.narrow(bits)).map_err(Operation::Stat.failed()).map(|()| dir)
+            })
             .and_then(|dir| self.destination.directory(dir, &path))
             .map_err(|failed| self.destination.directory_error(failed, above, &path, name))?;
         directory.unpublished = above.unpublished;

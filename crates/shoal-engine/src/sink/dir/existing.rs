@@ -111,10 +111,20 @@ impl Target<'_> {
             // If several objects may have this name, the attributes of the first stay.
             let alone = destination.rules.twice == Twice::SameObject;
             let differ = || attributes.differ(&look, destination.file_mode);
+            // Where births are unknown, no other file is known to be this run's.
+            let is_own = || times.born.is_none() && destination.sessions.changed_by(times.changed).is_some();
             let put = match same_bytes(&destination.sessions, destination.rules, times, mode) {
                 _ if directory.unpublished => Put::Duplicate,
                 SameBytes::Kept if alone && differ() => return Ok(Existing::Replace),
                 SameBytes::Found if differ() => return Ok(Existing::Replace),
+                SameBytes::Present if alone && is_own() && differ() => {
+                    attributes.set(file.as_fd(), destination.file_mode).map_err(|failed| self.error(failed, 0))?;
+                    // A file system without permissions ignores them.
+                    match self.look()?.is_some_and(|look| attributes.differ(&look, destination.file_mode)) {
+                        true => Put::Duplicate,
+                        false => Put::Written,
+                    }
+                }
                 SameBytes::Present => Put::Duplicate,
                 SameBytes::Kept => Put::Kept,
                 SameBytes::Found => return Ok(Existing::Found),

@@ -84,10 +84,7 @@ impl TempFile {
 
     /// Ends writing: sets mode and modification time, syncs if `durable`, and closes the file.
     pub fn seal(&mut self, durable: bool) -> Result<(), FsError> {
-        file::set_mode(self.file()?, self.attributes.mode(self.destination.file_mode))?;
-        if let Some(modified) = self.attributes.modified {
-            file::set_modified(self.file()?, modified)?;
-        }
+        self.attributes.set(self.file()?, self.destination.file_mode)?;
         if durable {
             file::sync(self.file()?)?;
         }

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use super::entries::{FileEntries, parts};
 use super::paths::Paths;
 use super::tree::{Selection, Tree};
+use crate::object::MODE_UNKNOWN;
 use crate::source::{Entries, Entry};
-
-/// Permission bits of a directory that can no longer be looked up: only for its owner.
-const UNKNOWN: u32 = 0o700;
 
 /// The entries of a partition, and the tree they are in.
 pub(super) struct OpenPartition {
@@ -46,7 +44,7 @@ impl Entries for OpenPartition {
     }
 
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
-        let mode = |path: &[u8], follow| self.tree.root.mode(path, follow).unwrap_or(UNKNOWN);
+        let mode = |path: &[u8], follow| self.tree.root.mode(path, follow).unwrap_or(MODE_UNKNOWN);
         match self.tree.selection {
             Selection::Walk(_) => Some(mode(directory, self.tree.follow)),
             Selection::File => None,
