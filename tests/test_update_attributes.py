@@ -69,7 +69,7 @@ def test_an_update_takes_permissions_of_directories_away_and_adds_none(tmp_path:
             (source / name).chmod(after)
         source.chmod(0o700)
         for resume in ("auto", "relist", "restart"):
-            package.copy(source, out, resume=resume, on_error="record")  # type: ignore[arg-type]
+            package.copy(source, out, resume=resume, on_error="record")
             found = modes(out)
             assert {name: found[name] for name in kept} == kept, f"{resume}: as they were"
         report = package.copy(source, out, resume="update", on_error="record")
@@ -109,7 +109,9 @@ def test_a_directory_that_became_private_is_private_before_anything_is_written_i
     for name in ("keys", "keys/more"):
         place = re.escape(f"{out}/{name}>")
         narrowed = min(at for at, line in enumerate(lines) if re.search(rf"chmod\(\d+<{place}, 0700\)", line))
-        written = [at for at, line in enumerate(lines) if re.search(rf"{place}.*O_CREAT|(rename|link)at.*{place}", line)]
+        written = [
+            at for at, line in enumerate(lines) if re.search(rf"{place}.*O_CREAT|(rename|link)at.*{place}", line)
+        ]
         assert written, lines
         assert narrowed < min(written), lines[narrowed]
 

@@ -78,7 +78,8 @@ class Site:
         self.directory = directory
         self.answers: collections.Counter[int] = collections.Counter()
         self.conditions: list[str] = []
-        self.handler = type("Answering", (Handler,), {"answers": self.answers, "conditions": self.conditions, **how})
+        own = {"answers": self.answers, "conditions": self.conditions, **how}
+        self.handler: Any = type("Answering", (Handler,), own)
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(self.handler, directory=directory))
         url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.source = package.list_get(url, list_path="/names.json", names_field="[]", get_path="/{name}")

@@ -47,7 +47,7 @@ def numbers_of_files(out: Path) -> dict[str, int]:
 def test_another_directory_in_the_place_of_the_source_is_compared_byte_by_byte(tmp_path: Path, kind: str) -> None:
     first, second = make(tmp_path / "v1", "old"), make(tmp_path / "v2", "new")
     source, out = tmp_path / "source", tmp_path / "out"
-    what = {"directory": source, "glob": f"{source}/**", "file": source / "conf"}[kind]
+    what = {"directory": str(source), "glob": f"{source}/**", "file": f"{source}/conf"}[kind]
     settle()
     first.rename(source)
     package.copy(what, out)

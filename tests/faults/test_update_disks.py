@@ -42,7 +42,8 @@ def filled(kind: str, base: Path, text: str) -> Disk:
     """A disk with these files that is not mounted."""
     base.mkdir()
     drive = Disk(kind, base)
-    (drive.on / "lost+found").is_dir() and (drive.on / "lost+found").rmdir()
+    if (drive.on / "lost+found").is_dir():
+        (drive.on / "lost+found").rmdir()
     fill(drive.on, text)
     drive.unmount()
     return drive

@@ -79,7 +79,7 @@ pub use error::{Class, Error, HostId, Kind, Result};
 pub use findings::Findings;
 pub use key::ObjectKey;
 pub use name::{Name, PARTS_DIR, SHOAL_DIR};
-pub use object::{DirectoryModes, Fingerprint, Modes, ObjectMeta, Payload, Storage};
+pub use object::{DirectoryModes, Fingerprint, MODE_UNKNOWN, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
 pub use part::{Part, Seen};
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};

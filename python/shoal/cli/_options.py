@@ -104,7 +104,7 @@ RESUME_FLAGS = {
     "update": ("--update", "Copy what is new or has changed at the source."),
     "failed": ("--retry-failed", "Retry only what failed."),
     "relist": ("--relist", "List from the start; skip what is done."),
-    "restart": ("--restart", "Start over: read everything again and compare all bytes."),
+    "restart": ("--restart", "Start over: do everything again and compare all bytes."),
 }
 
 

@@ -322,6 +322,12 @@ mod tests {
         for (each, wanted) in [(false, true), (true, false)] {
             assert_eq!(is_done(&rebooted, rules, file(140, 7), None, each), wanted, "synced one by one: {each}");
         }
+        let other_root = Interval { same_root: false, ..EARLIER };
+        assert!(!is_done(&sessions(other_root), rules, file(140, 7), Some(99), false), "copied from another root");
+        let lease = Lease::unbounded();
+        lease.saw(300);
+        let either = Sessions::new(vec![other_root, EARLIER], Arc::new(lease));
+        assert!(!is_done(&either, rules, file(140, 7), Some(99), false), "or perhaps from another one");
     }
 
     #[test]

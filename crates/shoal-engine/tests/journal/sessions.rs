@@ -277,3 +277,19 @@ fn a_journal_of_another_destination_too_has_a_run_for_each() {
     assert!(open("/two").1.sessions.is_empty());
     assert_eq!(open("/one").1.sessions.len(), 1);
 }
+
+#[test]
+fn a_session_knows_which_earlier_ones_had_the_same_root() {
+    let dir = fast_dir();
+    let roots = [Some([1; 32]), Some([2; 32]), None];
+    let opened = |root| open_with(dir.path(), &OpenOptions { root, ..OpenOptions::default() }).unwrap();
+    for (at, root) in roots.into_iter().enumerate() {
+        let mut journal = opened(root).0;
+        journal.begin_session(Some(1_000 * (at as i64 + 1)), false).unwrap();
+        journal.end_session(Some(1_000 * (at as i64 + 1) + 500), Ending::Sound).unwrap();
+    }
+    for (at, root) in roots.into_iter().enumerate() {
+        let same: Vec<bool> = opened(root).1.sessions.iter().map(|session| session.same_root).collect();
+        assert_eq!(same, [at == 0, at == 1, at == 2]);
+    }
+}
