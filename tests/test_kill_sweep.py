@@ -168,8 +168,7 @@ def test_killed_inside_the_nth_system_call_an_update_a_list_and_a_part_resume(
 ) -> None:
     job = Job(shoal, service, tmp_path, tmp_path / "out", kind)
     kill = traced(tmp_path / "strace", f"{call}:signal=SIGKILL:when={nth}")
-    rate = "700kB" if kind == "part" else "1500kB"
-    killed = shoal.under(*kill).run(*job.command, "--workers", "2", "--limit-rate", rate)
+    killed = shoal.under(*kill).run(*job.slowly(), "--workers", "2")
     assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.stderr
     assert (job.assert_nothing_is_claimed_or_lost() > 0) or (call, nth) != ("syncfs", 2), "the first batch is committed"
     job.assert_resumes()

@@ -28,14 +28,13 @@ def test_a_twin_of_a_stopped_run_takes_nothing_over_and_both_end_right(
     shoal: Command, service: Service, tmp_path: Path, kind: str
 ) -> None:
     job = Job(shoal, service, tmp_path, tmp_path / "out", kind)
-    command = [*job.command, "--json"]
-    first = shoal.start(*command, "--limit-rate", "700kB" if kind == "part" else "1500kB")
+    first = shoal.start(*job.slowly(3), "--json")
     wait_until(lambda: job.done() > 0)
     first.send_signal(signal.SIGSTOP)
     wait_until(lambda: is_stopped(first.pid))
     before = job.found()
 
-    twin = shoal.start(*command)
+    twin = shoal.start(*job.command, "--json")
     if kind == "part":  # as a cluster starts it again; it may wait for as long as it likes
         time.sleep(1)
         assert twin.poll() is None

@@ -48,6 +48,11 @@ class Job:
         """The journal of the run under test."""
         return self.private / "journal.db"
 
+    def slowly(self, seconds: float = 1.6) -> Words:
+        """The command, with a limit so that it takes this long: several batches."""
+        size = sum(len(self.wanted[name]) for name in self.own)
+        return [*self.command, "--limit-rate", f"{size / seconds / 1000:.0f}kB"]
+
     def copied(self, *command: str | Path) -> None:
         """Runs a command that comes before."""
         done = self.shoal.run(*command)

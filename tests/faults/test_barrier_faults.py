@@ -83,8 +83,7 @@ def test_after_a_failed_barrier_an_update_a_list_or_a_part_commits_nothing_more_
 ) -> None:
     job, log = Job(shoal, service, tmp_path, tmp_path / "out", kind), tmp_path / "strace"
 
-    rate = "700kB" if kind == "part" else "1500kB"
-    failed = shoal.under(*traced(log, f"syncfs:error=EIO:when={nth}")).run(*job.command, "--limit-rate", rate, "--json")
+    failed = shoal.under(*traced(log, f"syncfs:error=EIO:when={nth}")).run(*job.slowly(), "--json")
 
     assert failed.returncode == 3, failed.stderr
     assert shoal.last_json(failed)["kind"] == "destination-failed"

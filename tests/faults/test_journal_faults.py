@@ -74,8 +74,7 @@ def test_a_journal_that_cannot_be_written_stops_the_run_and_claims_nothing(
     log, files = tmp_path / "strace", (job.journal, job.journal.with_name("journal.db-wal"))
     fails = traced(log, f"{calls}:error={error}:when={nth}", *files, also=f"pwrite64,ftruncate,{SYNCS}")
 
-    rate = "700kB" if kind == "part" else "1500kB"
-    failed = shoal.under(*fails).run(*job.command, "--limit-rate", rate, "--workers", "2", "--json")
+    failed = shoal.under(*fails).run(*job.slowly(), "--workers", "2", "--json")
 
     assert injected(log) > 0, "the test is about a call that is made"  # in each thread once
     if failed.returncode == 0:

@@ -29,7 +29,7 @@ def test_after_a_power_cut_an_update_a_list_or_a_part_has_all_that_it_claims_and
 ) -> None:
     drive = disk("ext4")
     job = Job(shoal, service, tmp_path, drive.on / "out", kind)
-    run = shoal.start(*job.command, "--limit-rate", "400kB" if kind == "part" else "800kB")
+    run = shoal.start(*job.slowly(3))
     # The first cut is behind the first commit, the others are at any time.
     if seed:
         time.sleep(random.Random(seed).uniform(0.2, 2.5))

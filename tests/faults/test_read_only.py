@@ -28,7 +28,7 @@ def test_a_destination_that_fails_under_a_running_command_is_one_error_and_the_c
 ) -> None:
     place = disk("ext4")
     job = Job(shoal, service, tmp_path, place.on / "out", kind)
-    run = shoal.start(*job.command, "--json", "--limit-rate", "400kB" if kind == "part" else "800kB")
+    run = shoal.start(*job.slowly(3), "--json")
     wait_until(lambda: job.done() > 0)
 
     began = time.monotonic()
