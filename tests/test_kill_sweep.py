@@ -78,7 +78,7 @@ PARTITION_MOMENTS_MAX = [
 KIND_MOMENTS = [("syncfs", 2), ("pwrite64", 30), ("close", 60)]
 KIND_MOMENTS_MAX = [
     *[("mkdirat", 1), ("openat2", 1), ("fsync", 3), ("fsync", 4), ("syncfs", 1), ("pwrite64", 3), ("pwrite64", 12)],
-    *[("write", 90), ("openat2", 90), ("/^renameat2?$", 1), ("unlinkat", 1)],
+    *[("write", 90), ("openat2", 90), ("/^renameat2?$", 1), ("unlinkat", 1), ("unlink", 1)],
 ]
 # Slow enough for several batches, so that something is committed before many of the kills: 2 s and 1.2 s.
 SLOWLY = {COUNT: "60kB", COUNT_MAX: "300kB"}

@@ -63,7 +63,12 @@ class Job:
         """What the journal says of the run under test; nothing if it has not begun, or an update has not."""
         if not self.journal.exists():
             return None
-        status = package.status(self.out)
+        try:
+            status = package.status(self.out)
+        except package.RunError:
+            # Killed or cut off while its tables were made: a reader cannot roll that back, and calls it read-only.
+            assert self.journal.with_name("journal.db-journal").exists()
+            return None
         runs = [part.run for part in status.parts if part.index == 1] if self.is_part else status.runs[-1:]
         found = runs[0] if runs else None
         return None if found and self.is_update and found.completed else found
