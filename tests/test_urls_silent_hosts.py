@@ -191,7 +191,7 @@ def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_u
         lines += [f"o/{n}\t{other.url}/o/{n}" for n in range(1_000)]
         random.Random(0).shuffle(lines)
         source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
-        report = package.copy(source, tmp_path / "out", timeout=4, retry_timeout=2, on_error="record")
+        report = package.copy(source, tmp_path / "out", timeout=10, retry_timeout=5, on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (1_800, 0, 0)
 
 
@@ -203,7 +203,7 @@ def test_a_redirect_to_a_host_whose_first_requests_hang_is_followed_again(tmp_pa
             shortener.answers[f"/{n}"] = Answer(status=302, headers={"Location": target.url_of(1, n)})
         lines = [f"{shortener.url}/{n}" for n in range(300)]
         source = package.urls(write(tmp_path / "list", iter(lines)))
-        report = package.copy(source, tmp_path / "out", timeout=4, retry_timeout=2, on_error="record")
+        report = package.copy(source, tmp_path / "out", timeout=10, retry_timeout=5, on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (300, 0, 0)
 
 
