@@ -85,7 +85,7 @@ impl Destination {
         let (clock, First { now, file_mode, births }) = Clock::start(own, own_path, &start.sessions, warp)?;
         start.lease.saw(now);
         if let Some(file) = clock.handle() {
-            if !file::set_mode(file.as_fd(), file_mode).is_ok_and(|is_set| is_set) {
+            if !file::set_mode(file.as_fd(), file_mode & 0o700).is_ok_and(|is_set| is_set) {
                 let note = "the destination's file system refuses to change permissions: objects in pieces and \
                             replaced files are for their owner only, or as it decides";
                 notes.push(note.into());
