@@ -87,11 +87,13 @@ impl Facts {
 
     /// The modification time.
     pub(crate) fn last_modified(&self) -> Option<SystemTime> {
-        let nanoseconds = u64::try_from(self.written.unsigned_abs()).ok()?;
-        match self.written < 0 {
-            true => UNIX_EPOCH.checked_sub(Duration::from_nanos(nanoseconds)),
-            false => UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)),
-        }
+        let all = self.written.unsigned_abs();
+        let time = match u64::try_from(all) {
+            Ok(nanoseconds) => Duration::from_nanos(nanoseconds),
+            // After the year 2554.
+            Err(_) => Duration::new(u64::try_from(all / 1_000_000_000).ok()?, (all % 1_000_000_000) as u32),
+        };
+        if self.written < 0 { UNIX_EPOCH.checked_sub(time) } else { UNIX_EPOCH.checked_add(time) }
     }
 }
 
@@ -263,4 +265,21 @@ pub(crate) fn unusable(errno: Errno, path: &Path) -> Error {
         errno => format!("the source cannot be opened: {}", plain(errno)),
     };
     Error::new(Kind::Config, why).on(&escape(path.as_os_str().as_bytes())).errno(Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_in_a_far_future_or_past_is_kept() {
+        let second = 1_000_000_000;
+        for written in [0, 7, -7, 253_402_214_400 * second + 9, -253_402_214_400 * second - 9] {
+            let facts = Facts { regular: true, mode: 0, size: 0, written, changed: 0 };
+            let time = facts.last_modified().unwrap();
+            let since = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
+            let back = time.duration_since(UNIX_EPOCH).map_or_else(|before| -since(before.duration()), since);
+            assert_eq!(back, written);
+        }
+    }
 }

@@ -236,3 +236,27 @@ impl Entries for Opened {
         self.text(&self.rows[index as usize].request)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, Lines, Urls, UrlsOptions};
+    use super::*;
+    use crate::source::Source;
+
+    #[test]
+    fn the_host_of_an_object_is_that_of_its_url_whatever_a_locator_says() {
+        let list = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(list.path(), "http://h/x\nhttps://i/x\n").unwrap();
+        let lines = Lines::open(list.path(), &Format::Plain, None).unwrap();
+        let urls = Urls::new(Box::new(lines), UrlsOptions::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let listed = runtime.block_on(urls.list(None).unwrap().next()).unwrap().unwrap();
+        let opened = Opened::new(&listed.payload, &urls.0).unwrap();
+        let own = Url::parse("http://h/x").unwrap().host_id();
+        assert_eq!((opened.get(0).host, host_at(opened.get(0).locator)), (own, Some(own)));
+        let mut locator = opened.get(0).locator.to_vec();
+        locator[16..24].copy_from_slice(&opened.get(1).host.0.to_le_bytes());
+        let again = selected(&[locator.into()]);
+        assert_eq!(Opened::new(&again.payload, &urls.0).unwrap().get(0).host, own);
+    }
+}
