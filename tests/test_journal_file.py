@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def test_a_file_that_is_not_a_journal_is_rejected_before_anything_is_changed_or_
     assert (tmp_path / "mine").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} - {"out"} == {"mine", "source"}
     assert not (tmp_path / "out/a").exists()
+
+
+def test_a_pipe_is_rejected_before_anything_is_created(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine")
+    with pytest.raises(package.JournalError, match="not a regular file"):
+        package.copy(tmp_path, tmp_path / "out", journal=tmp_path / "mine")
+    assert {path.name for path in tmp_path.iterdir()} - {"out"} == {"mine"}
 
 
 def test_an_empty_file_becomes_the_journal_and_is_used_again(tmp_path: Path) -> None:

@@ -154,6 +154,9 @@ impl Files {
     /// Rejects a file that is not a journal, before it is changed or another file is made beside it. What cannot be told
     /// without its log, or a lock, is told later.
     pub(super) fn check_ours(&self) -> Result<()> {
+        if !self.dir.has_file(&self.database)? {
+            return Ok(());
+        }
         let look = || {
             let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)?;
             match schema::is_empty(&connection)? {
