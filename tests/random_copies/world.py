@@ -43,7 +43,7 @@ class World:
             self.move(move, self.sources[0])
         self.waiting: list[Move] = []  # changes at the destination that must not come so soon after a kill
         self.is_lost = False  # the journals, since the last session
-        self.killed_at: float | None = None  # if the last session did not end in order
+        self.killed_at: float | None = None  # a session whose lease may not have ended yet
 
     def journal(self, source: int) -> Path | None:
         """The journal of a source, if it is not at the destination."""
@@ -112,7 +112,10 @@ class World:
                 time.sleep(0.002)
             running.process.send_signal(kill.signal)
         outcome = running.wait(ENDING if kill is not None and kill.call == "files" else PATIENCE)
-        self.killed_at = time.time() if outcome.code < 0 else None
+        if outcome.code < 0:
+            self.killed_at = time.time()
+        elif outcome.code in (0, 1) and not outcome.report["dry_run"] and outcome.report["completed_before"] is None:
+            self.killed_at = None  # a session ends the lease of the one before, or has waited for that of another run
         self.told.append(f"{' '.join(command[3:])} {kill or ''} -> {outcome.code}: {outcome.stdout[:600]}")
         self.tick()
         return outcome
