@@ -41,9 +41,10 @@ def test_a_file_that_is_not_a_journal_is_rejected_before_anything_is_changed_or_
 
 def test_a_pipe_is_rejected_before_anything_is_created(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mine")
+    (tmp_path / "source").mkdir()
     with pytest.raises(package.JournalError, match="not a regular file"):
-        package.copy(tmp_path, tmp_path / "out", journal=tmp_path / "mine")
-    assert {path.name for path in tmp_path.iterdir()} - {"out"} == {"mine"}
+        package.copy(tmp_path / "source", tmp_path / "out", journal=tmp_path / "mine")
+    assert {path.name for path in tmp_path.iterdir()} - {"out"} == {"mine", "source"}
 
 
 def test_an_empty_file_becomes_the_journal_and_is_used_again(tmp_path: Path) -> None:
