@@ -43,11 +43,6 @@ class Run:
     blocked: set[str] = field(default_factory=set)  # what something at the destination was in the way of
 
 
-def is_probe(path: Path) -> bool:
-    """Whether a file is what a kill leaves of the look whether names are folded: empty, and no run removes it."""
-    return path.stat().st_size == 0 and path.name.startswith((".shoal-é.shoal-", ".shoal-a.shoal-"))
-
-
 class Judge:
     """Follows a world: `prepare` before each session, `check` after it."""
 
@@ -116,7 +111,7 @@ class Verdict:
         """Checks everything, and notes what has become of the run."""
         self.check_changes()
         if self.outcome.code >= 0:
-            left = [path for path in left_over(self.judge.world.out) if not is_probe(path)]
+            left = left_over(self.judge.world.out)
             assert not left, f"temporary files stay: {left}"
         run, session = self.judge.runs[self.session.source], self.session
         has_ended = self.outcome.code in (0, 1)

@@ -129,8 +129,8 @@ impl Sink for Killed {
         self.0.withdrawing(objects)
     }
     fn withdraw(&self, _: &WithdrawnObject) {}
-    fn finish(&self) -> Result<()> {
-        self.0.finish()
+    fn finish(&self, settled: bool) -> Result<()> {
+        self.0.finish(settled)
     }
 }
 

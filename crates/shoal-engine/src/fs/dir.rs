@@ -146,15 +146,9 @@ impl Dir {
         rustix::fs::linkat(rustix::fs::CWD, path, &self.0, name, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// Takes away permission bits that are not among these; its owner keeps all. A file system without permissions may
-    /// reject this, which is no failure.
-    pub(crate) fn narrow(&self, bits: u32) -> Result<()> {
-        let mode = rustix::fs::fstat(&self.0)?.st_mode & 0o7777;
-        let narrow = mode & (bits | 0o7700); // not the bits that new files get their group by
-        if narrow != mode {
-            let _ = rustix::fs::fchmod(&self.0, Mode::from_raw_mode(narrow));
-        }
-        Ok(())
+    /// Sets the permission bits. A file system without permissions may reject this, which is no failure.
+    pub(crate) fn set_mode(&self, mode: u32) {
+        let _ = rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode & 0o7777));
     }
 
     /// What `name` is.

@@ -83,6 +83,11 @@ fn sqlite_error(error: &rusqlite::Error, full: bool, errno: Option<Errno>) -> Er
     }
     let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
     match error.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly) if extended == ffi::SQLITE_READONLY_ROLLBACK => Error::new(
+            Kind::Journal,
+            "the last run was killed while it was writing to the journal, which is read after the next",
+        )
+        .hint("run the same command again: it resumes"),
         Some(ErrorCode::ReadOnly) => Error::new(Kind::DestinationReadOnly, "the journal is read-only").errno(number),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             Error::new(Kind::Journal, format!("the journal cannot be used: it is damaged ({error})"))

@@ -100,8 +100,8 @@ impl Sink for FailingSink {
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
     }
-    fn finish(&self) -> Result<()> {
-        self.inner.finish()
+    fn finish(&self, settled: bool) -> Result<()> {
+        self.inner.finish(settled)
     }
 }
 

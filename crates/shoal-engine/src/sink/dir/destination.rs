@@ -4,18 +4,19 @@
 //! Not here: opening and locking (`open.rs`), how the barrier works (`barrier.rs`), error texts of objects
 //! (`target.rs`), files that already exist (`existing.rs`), writing.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use rustix::io::Errno;
 
 use super::barrier::{Mounts, Touched, barrier, sync_names};
 use super::clock::{self, Clock, First, Warp};
 use super::description;
-use super::directory::Directory;
+use super::directory::{Directory, open_below};
 use super::joined::Joined;
 use super::open::{Opened, sync_above};
 use super::options::DirOptions;
@@ -30,9 +31,13 @@ use crate::fs::lock::Lock;
 use crate::fs::sync::Barrier;
 use crate::name::SHOAL_DIR;
 use crate::options::Pass;
+use crate::poison::ignore_poison;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
 use crate::sink::{DurabilityScope, Start, Started};
+
+/// So many directories are noted because they lack permissions. The others get them in the next update.
+const LACKING_MAX: usize = 100_000;
 
 /// Everything that a session knows of its destination.
 #[derive(Debug)]
@@ -56,8 +61,9 @@ pub(super) struct Destination {
     pub rules: Rules,
     /// Files get the timestamps of their source.
     pub keep_times: bool,
-    /// An update: directories lose the permissions that those of the source do not have.
-    pub narrows: bool,
+    /// In an update, directories lose the permissions that those of the source do not have, before anything is written into
+    /// them. These lack some, and get them at the end: until then, files in them may be wider than those of the source.
+    pub lacking: Option<Mutex<HashMap<Box<[u8]>, u32>>>,
     /// `None` in a process that writes for the session of another process.
     pub clock: Option<Clock>,
     /// Keeps other runs out.
@@ -121,7 +127,7 @@ impl Destination {
         let destination = Destination {
             mounts,
             keep_times: start.keep_times,
-            narrows: start.pass == Pass::Update,
+            lacking: (start.pass == Pass::Update).then(Mutex::default),
             clock: Some(clock),
             writing: matches!(start.twice, Twice::Repeated | Twice::Conflict).then(Writing::new),
             ..Destination::new(opened, options, facts, start.twice, start.lease.clone())
@@ -153,7 +159,7 @@ impl Destination {
             sessions: Sessions::new(facts.sessions, lease),
             rules: Rules { twice, overwrite: options.overwrite },
             keep_times: false,
-            narrows: false,
+            lacking: None,
             clock: None,
             _lock: opened.lock,
             replacing: RwLock::default(),
@@ -199,12 +205,45 @@ impl Destination {
         sync_names(base, touched).map_err(failed)
     }
 
-    /// Finds out about a directory that was just opened.
-    pub fn directory(&self, dir: Dir, path: &[u8]) -> Result<Directory, FsError> {
+    /// Takes the permissions from a directory that its source, which has `bits`, does not have. What it lacks is noted for
+    /// `widen`, but not if another program has changed anything about the directory: perhaps its permissions.
+    fn narrow(&self, dir: &Dir, path: &[u8], look: &Look, bits: u32) {
+        let Some(lacking) = &self.lacking else { return };
+        let narrow = look.mode & (bits | !0o077); // its owner keeps all
+        if narrow != look.mode {
+            dir.set_mode(narrow);
+        }
+        let wanted = bits & self.file_mode;
+        let mut lacking = ignore_poison(lacking.lock());
+        if wanted & !look.mode != 0
+            && lacking.len() < LACKING_MAX
+            && self.sessions.changed_by(self.times(look).changed).is_some()
+        {
+            lacking.insert(path.into(), wanted);
+        }
+    }
+
+    /// Gives directories the permissions that they lack. What became of one meanwhile is left to the next update.
+    pub fn widen(&self) {
+        let Some(lacking) = &self.lacking else { return };
+        for (path, wanted) in ignore_poison(lacking.lock()).drain() {
+            if let Ok(dir) = open_below(&self.root.dir, &path)
+                && let Ok((look, _)) = dir.place()
+            {
+                dir.set_mode(look.mode | wanted);
+            }
+        }
+    }
+
+    /// Finds out about a directory that was just opened. `bits`: the permissions of its source, if that is to be compared.
+    pub fn directory(&self, dir: Dir, path: &[u8], bits: Option<u32>) -> Result<Directory, FsError> {
         let (look, place) = dir.place().map_err(Operation::Stat.failed())?;
         if place.is(&self.private) {
             // Some file systems find `.shoal` by other names too: in another case, with a dot at the end.
             return Err(Operation::Open.failed()(Errno::LOOP));
+        }
+        if let Some(bits) = bits {
+            self.narrow(&dir, path, &look, bits);
         }
         let on_other_mount = !place.is_on_mount_of(&self.place);
         let (barrier, births) = match on_other_mount {

@@ -85,8 +85,8 @@ impl DirectoryCache {
         Some(self.open[0].clone())
     }
 
-    /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions, but for those
-    /// that an update takes away, before anything is written into it.
+    /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions, but for an
+    /// update (`Destination::lacking`).
     fn open_or_create(
         &mut self,
         above: &Directory,
@@ -110,16 +110,11 @@ impl DirectoryCache {
                 }
             }),
         };
-        let bits = match self.destination.narrows {
-            true => modes.mode_of(path).filter(|&bits| bits != MODE_UNKNOWN),
-            false => None,
-        };
+        let lacking = self.destination.lacking.as_ref();
+        let bits = lacking.and_then(|_| modes.mode_of(path)).filter(|&bits| bits != MODE_UNKNOWN);
         let path = self.base.join(path);
         let mut directory = opened
-            .and_then(|dir| {
-                bits.map_or(Ok(()), |bits| dir.narrow(bits)).map_err(Operation::Stat.failed()).map(|()| dir)
-            })
-            .and_then(|dir| self.destination.directory(dir, &path))
+            .and_then(|dir| self.destination.directory(dir, &path, bits))
             .map_err(|failed| self.destination.directory_error(failed, above, &path, name))?;
         directory.unpublished = above.unpublished;
         if self.open.len() == self.capacity {

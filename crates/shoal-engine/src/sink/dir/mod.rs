@@ -223,8 +223,12 @@ impl Sink for DirSink {
         }
     }
 
-    fn finish(&self) -> Result<()> {
-        if let Some(clock) = &self.destination()?.clock {
+    fn finish(&self, settled: bool) -> Result<()> {
+        let destination = self.destination()?;
+        if settled {
+            destination.widen();
+        }
+        if let Some(clock) = &destination.clock {
             clock.remove();
         }
         Ok(())

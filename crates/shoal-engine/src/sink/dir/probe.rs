@@ -2,13 +2,11 @@
 
 use rustix::io::Errno;
 
-use super::temp_name::random_file_name;
+use super::temp_name::{SPELLINGS, random_file_name};
 use crate::fs::dir::{Access, Dir};
 
 /// Whether a name in another spelling finds the same file.
 pub(super) fn folds_names(dir: &Dir) -> rustix::io::Result<bool> {
-    // One letter with an accent, as one character and as two; and one letter in lower and upper case.
-    const SPELLINGS: [[&str; 2]; 2] = [[".shoal-é", ".shoal-e\u{301}"], [".shoal-a", ".SHOAL-A"]];
     for [one, other] in SPELLINGS {
         let random = random_file_name();
         let named = |text: &str| [text.as_bytes(), &random].concat();

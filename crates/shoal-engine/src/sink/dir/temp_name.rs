@@ -1,6 +1,9 @@
 //! Names of temporary files and of unpublished directories: random, and recognizable by the cleanup.
 
 const PREFIX: &[u8] = b".shoal-";
+/// What names begin with that are looked for in another spelling: one letter with an accent, as one character and as two,
+/// and one letter in lower and upper case.
+pub(super) const SPELLINGS: [[&str; 2]; 2] = [[".shoal-é", ".shoal-e\u{301}"], [".shoal-a", ".SHOAL-A"]];
 /// Of files.
 const SUFFIX: &[u8] = b".tmp";
 /// Of directories of partitions that are not published.
@@ -32,9 +35,10 @@ fn random_name(suffix: &[u8]) -> TempName {
     name
 }
 
-/// Whether [`random_file_name`] can make this name.
+/// Whether [`random_file_name`] can make this name, or one behind the first of `SPELLINGS`.
 pub(super) fn is_file_name(name: &[u8]) -> bool {
-    matches_pattern(name, SUFFIX)
+    let behind = |[one, _]: [&str; 2]| name.strip_prefix(one.as_bytes());
+    [Some(name)].into_iter().chain(SPELLINGS.map(behind)).flatten().any(|name| matches_pattern(name, SUFFIX))
 }
 
 /// Whether [`random_directory_name`] can make this name.
@@ -57,6 +61,7 @@ mod tests {
     fn only_names_of_our_own_making_are_removed() {
         for _ in 0..1000 {
             assert!(is_file_name(&random_file_name()) && !is_directory_name(&random_file_name()));
+            assert!(is_file_name(&[".shoal-é".as_bytes(), &random_file_name()].concat()));
             assert!(is_directory_name(&random_directory_name()) && !is_file_name(&random_directory_name()));
         }
         for name in ["journal.db", ".shoal-.tmp", ".shoal-0123456789abcdeg.tmp", ".shoal-0123456789abcdef.tmp2", "x"] {
