@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import forked

@@ -206,18 +206,18 @@ impl Destination {
     }
 
     /// Takes the permissions from a directory that its source, which has `bits`, does not have. What it lacks is noted for
-    /// `widen`, but not if another program has changed anything about the directory: perhaps its permissions.
+    /// `widen`, if this run has made the directory and no other program has changed anything about it: perhaps these.
     fn narrow(&self, dir: &Dir, path: &[u8], look: &Look, bits: u32) {
         let Some(lacking) = &self.lacking else { return };
         let narrow = look.mode & (bits | !0o077); // its owner keeps all
         if narrow != look.mode {
             dir.set_mode(narrow);
         }
-        let wanted = bits & self.file_mode;
+        let (wanted, times) = (bits & self.file_mode, self.times(look));
         let mut lacking = ignore_poison(lacking.lock());
         if wanted & !look.mode != 0
             && lacking.len() < LACKING_MAX
-            && self.sessions.changed_by(self.times(look).changed).is_some()
+            && matches!(self.sessions.whose(times.born, times.changed), Whose::Earlier(_))
         {
             lacking.insert(path.into(), wanted);
         }
