@@ -229,7 +229,10 @@ class Verdict:
             copy, right = self.after.get(name), (mode & 0o777 | 0o700) & ~forked.umask()
             if copy is None or copy.kind != "directory":
                 wrong += [f"directory {name!r} is missing"] if not self.is_blocked(f"{name}/") else []
-            elif copy.mode & 0o777 != right and self.session.resume == "--update" and self.is_foreign(name) is False:
+            elif self.session.resume == "--update" and (
+                copy.mode & 0o777 & ~right  # what it lacks, it gets if nothing failed
+                or (right & ~copy.mode and not failed and self.is_foreign(name) is False)
+            ):
                 wrong.append(f"directory {name!r} has {copy.mode:o}, the source {mode:o}")
         assert not wrong, wrong
         self.check_verify()
