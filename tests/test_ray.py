@@ -139,6 +139,7 @@ def test_the_same_command_runs_the_rest_after_the_driver_was_killed(run: Run, se
     assert len(package.status(run.directory / "out").parts) == 12
 
 
+@pytest.mark.timing
 def test_ctrl_c_stops_all_parts_within_two_seconds_and_they_have_committed(run: Run, service: Service) -> None:
     url = service(synthetic="60000:100").url
     process = run.start("copy", url, "out", "--parts", "9", "--limit-rate", "300kB")

@@ -89,7 +89,8 @@ def test_backslashes_that_separate_are_judged_like_slashes(unzip: Unzip, name: s
 @pytest.mark.parametrize("name", names.COLLISIONS)
 def test_of_two_names_that_cannot_both_be_the_second_fails(unzip: Unzip, name: str) -> None:
     listed, fails = names.COLLISIONS[name]
-    entries = [Entry(each.encode(), b"%d" % number) for number, each in enumerate(listed)]
+    contents = [b"" if each.endswith("/") else b"%d" % number for number, each in enumerate(listed)]
+    entries = [Entry(each.encode(), data) for each, data in zip(listed, contents, strict=True)]
     end = Expected({listed[0]: b"0", **GOOD}, {fails: names.COLLISION_KINDS})
     unzip.case(either(name, build([*entries, *plain(GOOD)]), end))
 

@@ -66,8 +66,9 @@ pub fn check_zip(bytes: &[u8]) {
     let read = read_zip(bytes);
     assert_eq!(shown(&read), shown(&read_zip(bytes)), "the same bytes are the same archive");
     if let Ok(entries) = &read {
-        // Each takes 46 bytes in the directory and 30 in front of its contents, which no other entry shares.
-        assert!(entries.len() <= bytes.len() / 76, "more entries than headers");
+        // Each takes 46 bytes in the directory and 30 in front of its contents, which no other entry shares. One more may
+        // stand for an archive before this one.
+        assert!(entries.len() <= bytes.len() / 76 + 1, "more entries than headers");
     }
 }
 
